@@ -3,8 +3,9 @@
     python scripts/run_tests.py [AT_ONCE] [PYTEST OPTIONS]
 
 A process that took its share of all files would collect and import all of them, as every other one does: a tenth of the
-suite's time. A group imports what it needs, and what is made once for its tests is made once. Three at once for two
-cores, as many tests wait for a server or a worker that they have started.
+suite's time. A group imports what it needs, and what is made once for its tests is made once; the large libraries are
+loaded once for all groups and their servers, which are forked from the process that has them (tests/warm.py). Three at
+once for two cores, as many tests wait for a server or a worker that they have started.
 """
 
 from __future__ import annotations
@@ -17,17 +18,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
+sys.path.insert(0, str(TESTS))
+from warm import HUB, SCRIPT, Starter, WarmPopen, warm  # noqa: E402
+
 APART = ("tests/clients", "tests/cookbook")
 """Need environments of their own, and have targets of their own."""
 
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """Unless told otherwise: threads of libraries that spin while they wait take a fifth of the cores from the others."""
+
+LIBRARIES = ("pytest", "hypothesis", "transformers", "peft", "sklearn.linear_model", "tinker", "openai", "polars")
+"""Of most groups, beside those of a server."""
 
 NO_TESTS = 5
 """pytest's exit code where no test was chosen."""
@@ -87,12 +95,13 @@ def grouped() -> list[Group]:
 def begin(group: Group, options: list[str], scratch: Path) -> Running:
     """Start a group's pytest; what it says goes into a file, as several say something at once."""
     output = (scratch / f"{group.name}.log").open("w+b")
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command = [*SCRIPT, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     made = f"--basetemp={scratch / re.sub('[^a-z_]+', '-', group.name)}"
     process = subprocess.Popen(
         [*command, made, *options, *group.files],
         cwd=ROOT,
-        env={**SURROUNDINGS, **os.environ, "TESTS_SHARED": str(scratch)},
+        env={**os.environ, "TESTS_SHARED": str(scratch)},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -146,7 +155,11 @@ def main() -> int:
         sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, terminated)
-    with tempfile.TemporaryDirectory(prefix="tinsmith-tests-", ignore_cleanup_errors=True) as name:
+    os.environ |= {**SURROUNDINGS, **os.environ, "HF_HUB_CACHE": HUB}
+    scratch = tempfile.TemporaryDirectory(prefix="tinsmith-tests-", ignore_cleanup_errors=True)
+    with scratch as name, warm() if sys.platform == "linux" else nullcontext():
+        if sys.platform == "linux":
+            WarmPopen.starter = Starter(*LIBRARIES)
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:

@@ -20,15 +20,14 @@ import typer.main
 from hypothesis import settings
 
 from tinsmith.types.errors import TinsmithError
-from warm import CERTIFICATES, cold, warm
+from warm import CERTIFICATES, HUB, cold, warm
 
 if TYPE_CHECKING:
     from small_slice import Made
 
     from tinsmith.lab.service.connect import Connection
 
-# Servers put their tokenizers there; read when huggingface_hub is imported, here and in the servers.
-os.environ["HF_HUB_CACHE"] = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
+os.environ["HF_HUB_CACHE"] = HUB
 
 # Nobody outside is asked: one authority is enough, and each HTTP client would read all of them (0.04 s).
 AUTHORITY = Path(tempfile.gettempdir()) / "tinsmith-tests-authority.pem"

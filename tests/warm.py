@@ -26,28 +26,39 @@ SCRIPT = [sys.executable, "-X", "warm"]
 AT_LOADING = ("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_", "POLARS_", "LD_", "PATH", "HOME", "TMPDIR")
 """Beginnings of the variables that are read when a library is loaded; Ray and scikit-learn set others of their own."""
 
+HUB = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
+"""Servers put their tokenizers there: HF_HUB_CACHE, which is read when huggingface_hub is loaded."""
+
 CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
 """Facts that were found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """No child would have the threads that a library starts when it is loaded."""
+GIVEN = "TESTS_STARTER"
+"""Variable with the socket and the process of a starter that a process of tests was given with its libraries."""
 
 
 class Starter:
     """The process that servers are forked from."""
 
-    def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, *more: str) -> None:
+        """Start it with the libraries of a server, and more that are named; or take the one that was given."""
         self.environment = loaded(os.environ)
         self._libc = ctypes.CDLL(None)
+        if given := os.environ.pop(GIVEN, ""):
+            control, self._pid = map(int, given.split())
+            self._control = socket.socket(fileno=control)
+            return
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = str(Path(__file__).with_name("warm_start.py"))
         with theirs:
-            self._process = COLD(
-                [sys.executable, program, str(theirs.fileno())],
+            process = COLD(
+                [sys.executable, program, str(theirs.fileno()), *more],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **ONE_THREAD},
             )
+        self._pid, process.returncode = process.pid, 0  # it is waited for by its number
 
     def start(self, request: Mapping[str, object], streams: list[int]) -> int:
         """Return the id of a new child of this process."""
@@ -61,7 +72,7 @@ class Starter:
 
     def close(self) -> None:
         self._control.close()
-        self._process.wait()
+        os.waitpid(self._pid, 0)
 
 
 def loaded(environment: Mapping[str, str]) -> dict[str, str]:

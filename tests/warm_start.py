@@ -1,11 +1,13 @@
-"""A process that has a server's libraries, and becomes `python -m tinsmith ...` or a script in a child.
+"""A process that has a server's libraries, and becomes `python -m tinsmith ...`, a script or a pytest in a child.
 
 A child is handed over to the process that asked: its parent ends, and who asked has it from the system as its own.
+One that becomes a pytest has such a process as this one for itself: what has been loaded is not loaded again.
 """
 
 import gc
 import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -13,6 +15,9 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from typing import Any
+
+from warm import GIVEN
 
 LIBRARIES = ("tinsmith.cli", "tinsmith.server.serve", "tinsmith.server.openai.routes", "tokenizers")
 MOST = 1 << 17
@@ -45,11 +50,21 @@ def _ask(control: socket.socket) -> bytes:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for who asks, in the same group
-    for library in LIBRARIES:
+    logging.disable()  # what libraries say of themselves while they are loaded
+    for library in (*LIBRARIES, *sys.argv[2:]):
         importlib.import_module(library)
+    logging.disable(logging.NOTSET)
     gc.collect()
     gc.freeze()
-    wanted = json.loads(_ask(control))
+    wanted: dict[str, Any] = json.loads(_ask(control))
+    if wanted["words"][:2] == ["-m", "pytest"]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if pid := os.fork():
+            theirs.close()
+            wanted["environment"][GIVEN] = f"{ours.detach()} {pid}"
+        else:
+            ours.close()
+            wanted = json.loads(_ask(theirs))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if wanted["session"]:
         os.setsid()

@@ -12,7 +12,7 @@ import pytest
 
 HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
 
-ANSWERED = (("--help",), ("run",), ("run", "--help"), ("run", "remedy/exp6", "--help"))
+ANSWERED = (("--help",), ("run",), ("run", "--help"), ("run", "remedy/exp6", "--help"), ("export", "--help"))
 MISTAKES: Mapping[tuple[str, ...], str] = {
     ("runn",): "",
     ("run", "WRONG"): "",

@@ -24,6 +24,21 @@ FEW: Mapping[str, Mapping[str, str]] = {
     "taste": {"validation_pairs": "6"},
 }
 """Keys with which a task is small."""
+WRONG: Mapping[str, Mapping[str, str]] = {
+    "backchained": {"labels": "guessed"},
+    "crossroads": {"steps_on": "1", "shown": "9", "items": "0"},
+    "errands": {"nodes": "many", "adapters": "two"},
+    "house": {"pays": "luck"},
+    "lookup": {"pays": "gold", "two_hops": "1.5"},
+    "reasoning_gym": {"task": "composite"},
+    "relay": {"bonus": "most"},
+    "rooms": {"barrier": "half", "tests": "three"},
+    "sandbagger": {"fails": "often"},
+    "shell": {"facts": "false", "world": "1000"},
+    "sums": {"pays": "knowledge,speed"},
+    "taste": {"evaluate": "train", "match": "day", "answers": "words", "contract": "1.0", "gap": "0", "pairs": "0"},
+}
+"""Values of a task's own keys that its function refuses."""
 ITEMS = 12
 """Items of a side that are looked at."""
 
@@ -105,6 +120,11 @@ def test_no_item_is_held_out_and_trained_on(split: UserSplit) -> None:
     assert len(set.union(*apart)) == sum(map(len, apart))
 
 
+def test_what_the_base_reads_is_not_held_out(task: Task, source: TaskSource, split: UserSplit) -> None:
+    read = {one.prompt_id for one in items_of_base(task, source.folder) or split.train}
+    assert read.isdisjoint(one.prompt_id for one in (*split.held_out, *split.tested))
+
+
 def test_right_answers_earn_no_less_than_any_other_and_all_are_scored(task: Task, split: UserSplit) -> None:
     for one in split.train[:ITEMS]:
         others = [total(task, one, answer(one.item)) for answer in task.baselines.values()]
@@ -145,8 +165,8 @@ def test_its_plan_and_presets_resolve_and_the_command_line_goes_first(
 def test_mistakes_are_told_by_their_key_in_five_lines(
     opened: str, name: str, source: TaskSource, keys: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = {"stepz": "3"} | {key.name: "few" for key in source.keys if key.kind is int}
-    for key, value in wrong.items():
+    wrong = {"stepz": "3", **{key.name: "few" for key in source.keys if key.kind is int}}
+    for key, value in (*wrong.items(), *WRONG.get(name, {}).items()):
         with pytest.raises(ConfigError) as refused:
             plan_of(opened, {**keys, key: value})
         assert refused.value.field == key

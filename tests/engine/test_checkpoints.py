@@ -9,17 +9,7 @@ import pytest
 import torch
 
 from oracles import LLAMA, QWEN3, disturb, random_weights, sequences, small_decoder
-from tinsmith.engine.checkpoints import (
-    Checkpoint,
-    delete,
-    is_checkpoint,
-    list_checkpoints,
-    load_adapter,
-    load_session,
-    read,
-    restore,
-    save,
-)
+from tinsmith.engine.checkpoints import Checkpoint, list_checkpoints, load_adapter, load_session, read, restore, save
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
@@ -129,15 +119,6 @@ def test_equal_sessions_give_equal_bytes(tmp_path: Path) -> None:
     assert set(trees[0]) == {"adapter.safetensors", "checkpoint.json", "optimizer.safetensors"}
 
 
-def test_weights_alone_start_the_optimizer_afresh(saved: Path) -> None:
-    loaded, other = _session(LORA), _session(LORA)
-    _train(loaded, range(5, 7))
-    restore(loaded, read(saved), base=BASE, with_optimizer=False)
-    restore(other, read(saved), base=BASE, with_optimizer=False)
-    assert loaded.optimizer.step_count == 0
-    assert _hash(loaded) == _hash(other)
-
-
 def test_a_waiting_gradient_is_not_saved_and_is_cleared_by_loading(saved: Path, tmp_path: Path) -> None:
     session = _session(LORA)
     _train(session, range(1))
@@ -199,17 +180,6 @@ def test_a_diverged_session_is_not_saved(tmp_path: Path) -> None:
 # Names and overwriting
 
 
-def test_a_name_is_not_given_twice_unless_overwritten(saved: Path) -> None:
-    before, session = _tree(saved), _session(LORA)
-    with pytest.raises(InputError, match="exists already"):
-        save(session, saved, base=BASE, with_optimizer=True)
-    assert _tree(saved) == before
-    save(session, saved, base=BASE, with_optimizer=False, overwrite=True)
-    assert read(saved).step_count == 0
-    assert not read(saved).has_optimizer
-    assert [entry.name for entry in saved.parent.iterdir()] == ["saved"]
-
-
 def test_a_checkpoint_moved_aside_by_a_killed_overwriting_is_still_there(tmp_path: Path) -> None:
     path = TinkerPath.parse("tinker://s:train:0/weights/a")
     folder = path.folder(tmp_path)
@@ -237,14 +207,6 @@ def test_checkpoints_are_listed_without_half_written_and_foreign_ones(tmp_path: 
     assert list_checkpoints(tmp_path / "absent") == ()
     with pytest.raises(CheckpointError, match=r"field: checkpoint\.json = 'missing'"):
         read(half)
-
-
-def test_a_deleted_checkpoint_is_gone(saved: Path) -> None:
-    delete(saved)
-    assert not is_checkpoint(saved)
-    assert list(saved.parent.iterdir()) == []
-    with pytest.raises(CheckpointError, match="field: name = 'saved'"):
-        delete(saved)
 
 
 # Damage

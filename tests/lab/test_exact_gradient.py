@@ -38,6 +38,7 @@ EXACT = RlSettings(
     eval_every=0,
     save_every=0,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     gradient=Gradient.EXACT,
     seed=1,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tinker
 from own_task import lines
-from small_study import PAPERS, TASK, PaperRun, open_run, study_of, train
+from small_study import PAPERS, TASK, open_run, study_of, train, train_until
 
 from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
@@ -18,7 +18,7 @@ from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.labels.task import Item
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
-from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.run import Finished
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
@@ -35,6 +35,7 @@ RL = RlSettings(
     eval_every=2,
     save_every=2,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     seed=1,
 )
@@ -46,6 +47,7 @@ SFT = SftSettings(
     eval_every=2,
     save_every=2,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     logit_offset=True,
 )
@@ -88,7 +90,7 @@ def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:
     seen = {line["split"] for line in rollouts}
     assert {"train", "eval", "eval_greedy", "test", "test_greedy"} <= seen
     tested = [line["prompt_id"] for line in rollouts if line["split"] == "test"]
-    assert tested == [item.paper.id for item in PAPERS.test]
+    assert tested == [item.paper.id for item in subset(PAPERS.test, RL.test_items)]
 
 
 def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(
@@ -111,8 +113,7 @@ def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
 ) -> None:
     out = tmp_path / "killed"
     run = open_run(connection, out, RL)
-    _train_until(run, 3)
-    run.folder.close()
+    train_until(run, 3)
     with (out / CHECKPOINTS).open("ab") as file:
         file.write(b'{"step": 99, "half a li')
     resumed = open_run(connection, out, RL, if_exists=IfExists.RESUME)
@@ -122,28 +123,6 @@ def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
     for name in (METRICS, ROLLOUTS):
         assert (out / name).read_bytes() == (folder / name).read_bytes()
     assert [mark["step"] for mark in lines(out, CHECKPOINTS)] == [2, 4]
-
-
-def _train_until(run: PaperRun, step: int) -> None:
-    """Train, but stop in the middle: what a kill leaves."""
-
-    class Stop(Exception):
-        pass
-
-    original = Run.record
-
-    def record(self: PaperRun, at: int, metrics: dict[str, float]) -> None:
-        if at == step:
-            raise Stop
-        original(self, at, metrics)
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr(Run, "record", record)
-    try:
-        with pytest.raises(Stop):
-            train(run)
-    finally:
-        patch.undo()
 
 
 def test_supervised_training_lowers_its_loss_and_offsets_are_tested(connection: Connection, tmp_path: Path) -> None:
@@ -189,8 +168,7 @@ def test_every_setting_of_the_loop_reaches_the_weights(
 def test_a_reward_that_reacts_is_resumed_with_its_memory(connection: Connection, tmp_path: Path) -> None:
     out = tmp_path / "reacting"
     run = open_run(connection, out, RL, reward="macro_f1")
-    _train_until(run, 3)
-    run.folder.close()
+    train_until(run, 3)
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
     reward = study_of(resumed).reward
     assert reward is not None
@@ -312,8 +290,7 @@ def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_
 ) -> None:
     settings = dataclasses.replace(ORDERED, order=Order.RECOMPUTED)
     run = open_run(connection, tmp_path / "killed", settings, reward=None)
-    _train_until(run, 5)
-    run.folder.close()
+    train_until(run, 5)
     resumed = open_run(connection, tmp_path / "killed", settings, reward=None, if_exists=IfExists.RESUME)
     assert (resumed.step, resumed.order is not None) == (3, True)
     train(resumed)

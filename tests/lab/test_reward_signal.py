@@ -27,6 +27,7 @@ RL = RlSettings(
     eval_every=0,
     save_every=1,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     seed=1,
 )

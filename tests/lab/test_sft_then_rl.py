@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from own_task import lines
 from pages_of import report_of
-from small_study import open_run, train
+from small_study import open_run, train, train_until
 
 from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.experiment import make_plan, plan_fingerprint
 from tinsmith.lab.results.arms import gather
-from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.run import Finished
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists, Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import batch
@@ -33,6 +33,7 @@ BOTH = RlSettings(
     eval_every=0,
     save_every=1,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     seed=1,
 )
@@ -70,6 +71,7 @@ def test_the_first_steps_are_those_of_sft_and_the_others_sample(
         eval_every=0,
         save_every=0,
         eval_items=6,
+        test_items=6,
         max_tokens=24,
         seed=1,
     )
@@ -86,24 +88,9 @@ def test_rl_goes_on_with_the_papers_after_those_it_would_have_seen(whole: Path) 
 
 @pytest.mark.parametrize("killed_at", [1, 2])
 def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
-    connection: Connection, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
+    connection: Connection, whole: Path, tmp_path: Path, killed_at: int
 ) -> None:
-    class Stop(Exception):
-        pass
-
-    original = Run.record
-
-    def record(self: Any, at: int, metrics: dict[str, float]) -> None:
-        if at == killed_at:
-            raise Stop
-        original(self, at, metrics)
-
-    opened = open_run(connection, tmp_path / "killed", BOTH)
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "record", record)
-        with pytest.raises(Stop):
-            train(opened)
-    opened.folder.close()
+    train_until(open_run(connection, tmp_path / "killed", BOTH), killed_at)
     resumed = open_run(connection, tmp_path / "killed", BOTH, if_exists=IfExists.RESUME)
     assert resumed.step == killed_at
     train(resumed)
@@ -113,7 +100,9 @@ def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
 
 
 def test_without_steps_the_base_is_examined_and_tested(connection: Connection, tmp_path: Path) -> None:
-    settings = SftSettings(steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, max_tokens=24, logit_offset=True)
+    settings = SftSettings(
+        steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, test_items=6, max_tokens=24, logit_offset=True
+    )
     finished = run(connection, tmp_path / "zero", settings)
     (line,) = lines(tmp_path / "zero", METRICS)
     assert line["step"] == finished.selected.step == 0

@@ -1,9 +1,10 @@
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_runs import LADDER, write_run
+from fake_runs import FEW, LADDER, write_run
 from rich.console import Console
 from rich.table import Table
 
@@ -50,7 +51,7 @@ def test_one_run_is_reported_in_its_folder(tmp_path: Path, capsys: pytest.Captur
 def test_several_runs_are_compared_where_one_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = [str(write_run(tmp_path / key, LADDER[key])) for key in ("exp4", "sft")]
+    folders = [str(write_run(tmp_path / key, replace(LADDER[key], **FEW))) for key in ("exp4", "sft")]
     monkeypatch.chdir(tmp_path)
     assert run(*folders) == 0
     assert (tmp_path / "compare.html").exists()
@@ -60,7 +61,7 @@ def test_several_runs_are_compared_where_one_stands(
 
 
 def test_a_mistake_is_few_lines_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_run(tmp_path / "run", LADDER["sft"])
+    folder = write_run(tmp_path / "run", replace(LADDER["sft"], **FEW))
     assert run(str(tmp_path)) == 2
     assert run(str(folder), "--out", str(tmp_path / "no" / "page.html")) == 2
     error = capsys.readouterr().err

@@ -177,12 +177,6 @@ def test_the_text_ends_before_a_stop_text(client: OpenAI) -> None:
     assert cut.usage.completion_tokens < 64
 
 
-def test_length_is_a_reason(client: OpenAI) -> None:
-    answer = _complete(client, seed=1, max_tokens=3)
-    assert answer.choices[0].finish_reason == "length"
-    assert answer.usage.completion_tokens == 3
-
-
 def test_logprobs_are_those_of_the_tinker_path(client: OpenAI) -> None:
     prompt = preset_tokenizer("nano").encode("One")
     raw = _raw(client, prompt, seed=9, max_tokens=20, temperature=0.7)

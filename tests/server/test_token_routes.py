@@ -173,15 +173,6 @@ def test_a_prompt_is_scored_alone(running: Running, http: httpx.Client) -> None:
     assert mine == scores[1:]
 
 
-def test_a_prompt_that_fills_the_context_is_scored(running: Running, http: httpx.Client) -> None:
-    size = running.service.engine.config(MODEL).max_positions
-    ids = [70 + i % 50 for i in range(size)]
-    told = _generate(http, ids, max_tokens=0, prompt_logprobs=0)
-    assert len(told["prompt_logprobs"]) == size
-    body = {"token_ids": ids, "sampling_params": {"max_tokens": 1}}
-    assert _refused(http, "/inference/v1/generate", body)["param"] == "max_tokens"
-
-
 @pytest.mark.parametrize(
     ("param", "given"),
     [
@@ -320,13 +311,6 @@ def test_another_method_is_told_in_openais_shape(http: httpx.Client) -> None:
     elsewhere = http.get("/other")
     assert elsewhere.status_code == 404
     assert elsewhere.json()["category"] == "user"
-
-
-def test_a_wrong_key_is_told_in_openais_shape(running: Running) -> None:
-    for path in ("/inference/v1/generate", "/tokenize", "/detokenize"):
-        answer = httpx.post(running.url + path, headers={"x-api-key": "tml-wrong"}, json={})
-        assert answer.status_code == 401
-        assert answer.json()["error"]["code"] == "invalid_api_key"
 
 
 LONG: list[tuple[str, dict[str, Any], str | None]] = [

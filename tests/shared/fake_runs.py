@@ -99,6 +99,10 @@ LADDER: Mapping[str, Story] = {
 }
 
 
+FEW: Mapping[str, Any] = {"steps": 20, "num_eval": 30, "num_test": 60}
+"""Of a story whose length says nothing."""
+
+
 def write_run(folder: Path, story: Story) -> Path:
     """Write a finished run."""
     random = np.random.Generator(np.random.PCG64([story.seed, len(story.name), ord(story.name[-1])]))

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
+from label_runs import manifest
 from scripted_judge import Say, ScriptedJudge, completion, criteria_in, ratings, refused
 
 from running import HANG_S
 from tinsmith.lab.base_recipe import Conversation
-from tinsmith.lab.judge.endpoint import Endpoint
 from tinsmith.lab.nano_base import build_base
-from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import read_dataset
@@ -32,7 +30,7 @@ RECIPE = RubricBaseRecipe(
 )
 """It can hardly write, but takes a prompt of any length."""
 KEYS = {
-    "steps": "3",
+    "steps": "2",
     "group_size": "4",
     "groups_per_batch": "3",
     "lora_rank": "4",
@@ -108,9 +106,9 @@ SOON = refused(429, "slow down", None, "Retry-After: 7")
 
 
 @contextmanager
-def judge_server(*script: Say, then: Say = JUDGING, gate: int = 0) -> Iterator[ScriptedJudge]:
+def judge_server(*script: Say, then: Say = JUDGING) -> Iterator[ScriptedJudge]:
     """Run a scripted judge in a thread of its own."""
-    judge = ScriptedJudge(script=list(script), then=then, gate=gate)
+    judge = ScriptedJudge(script=list(script), then=then)
     ready, loop = threading.Event(), asyncio.new_event_loop()
     ended = asyncio.Event()
 
@@ -133,20 +131,11 @@ def judge_server(*script: Say, then: Say = JUDGING, gate: int = 0) -> Iterator[S
         thread.join()
 
 
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Return the lines of a run's file."""
-    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-
-
 def every_file(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Return every file below a folder with its bytes."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield path, path.read_bytes()
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST).read_text())
 
 
 def same_bytes(first: Path, second: Path) -> None:
@@ -170,30 +159,3 @@ class Place:
     def judged(self, folder: Path, judge: ScriptedJudge, **changes: str) -> dict[str, str]:
         asked = {"data_path": str(self.prose), "judge_model": "judge-1", "judge_base_url": judge.url}
         return self.keys(folder, **{**asked, **changes})
-
-
-@dataclass
-class Watch:
-    """Counts the calls that leave for a judge."""
-
-    sent: int = 0
-    under_way: int = 0
-    most: int = 0
-    """At once."""
-
-    @classmethod
-    def on(cls, patch: pytest.MonkeyPatch) -> "Watch":
-        """Begin to count."""
-        watch, post = cls(), Endpoint._post
-
-        async def posted(self: Endpoint, content: bytes) -> tuple[httpx.Response, bytes]:
-            watch.sent += 1
-            watch.under_way += 1
-            watch.most = max(watch.most, watch.under_way)
-            try:
-                return await post(self, content)
-            finally:
-                watch.under_way -= 1
-
-        patch.setattr(Endpoint, "_post", posted)
-        return watch

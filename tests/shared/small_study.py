@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
@@ -120,3 +123,23 @@ def train(run: PaperRun) -> Finished:
     finished = train_run(run)
     assert finished is not None
     return finished
+
+
+def train_until(run: Run[Any, Any], step: int) -> None:
+    """Train, but stop in the middle of a step: what a kill leaves."""
+
+    class Killed(Exception):
+        pass
+
+    record = Run.record
+
+    def killed(self: Run[Any, Any], at: int, metrics: dict[str, float]) -> None:
+        if at == step:
+            raise Killed
+        record(self, at, metrics)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "record", killed)
+        with pytest.raises(Killed):
+            train_run(run)
+    run.folder.close()

@@ -27,8 +27,6 @@ from tinsmith.types.errors import ConfigError, DataError
 
 EYE = np.eye(3)
 ACCURACY = 1.6 * EYE - 0.55
-EXP5 = ACCURACY + np.diag([2.0, 0.0, 0.0])
-
 tables = hnp.arrays(np.float64, (3, 3), elements=st.floats(-3, 3))
 
 
@@ -65,28 +63,6 @@ def test_the_example_has_equal_priors() -> None:
     np.testing.assert_allclose(worked_example().prior, 1 / 3, rtol=1e-12)
 
 
-def test_accuracy_loses_a_label_on_the_example() -> None:
-    optimum = table_optimum(worked_example(), ACCURACY)
-    assert rule(optimum.policy) == "cncn"
-    assert optimum.policy.score(Metric.LABEL_MATCH) == pytest.approx(0.391, abs=5e-4)
-    assert optimum.policy.score(Metric.MACRO_F1) == pytest.approx(0.313, abs=5e-4)
-    assert recalls(optimum.policy) == [0.0, 0.585, 0.588]
-    assert said(optimum) == [0.0, 0.5, 0.5]
-    assert (optimum.dead, optimum.ruling) == (("disruptive",), ())
-    assert missing(optimum.warnings()[0], "disruptive", "0.0%") == []
-
-
-def test_three_times_the_reward_makes_one_label_rule_on_the_example() -> None:
-    optimum = table_optimum(worked_example(), EXP5)
-    assert rule(optimum.policy) == "dddd"
-    assert optimum.policy.score(Metric.MACRO_F1) == pytest.approx(1 / 6)
-    assert recalls(optimum.policy) == [1.0, 0.0, 0.0]
-    assert (optimum.dead, optimum.ruling) == (("consolidating", "neutral"), ("disruptive",))
-    assert optimum.resting_collapses == ("disruptive",)
-    told = optimum.warnings()[0]
-    assert missing(told, "disruptive", "100%", "consolidating", "neutral") == []
-
-
 @pytest.mark.parametrize(
     ("weight", "share", "macro_f1"),
     [(1.05, 0.0, 0.313), (1.1, 0.5, 0.374), (1.2, 0.5, 0.374), (1.3, 0.75, 0.274), (1.5, 1.0, 0.167)],
@@ -99,26 +75,6 @@ def test_a_class_weight_is_a_knife_edge_on_the_example(weight: float, share: flo
     turns = sensitivity(worked_example(), ACCURACY, "disruptive")
     assert turns is not None
     assert turns.share_at(weight) == share
-
-
-@pytest.mark.parametrize(
-    ("metric", "letters", "accuracy", "macro_f1", "recall", "share"),
-    [
-        (Metric.MACRO_F1, "cdcn", 0.386, 0.374, [0.27, 0.585, 0.302], [0.25, 0.5, 0.25]),
-        (Metric.MIN_CLASS_RECALL, "ddcn", 0.381, 0.374, [0.54, 0.3, 0.302], [0.5, 0.25, 0.25]),
-        (Metric.G_MEAN, "ddcn", 0.381, 0.374, [0.54, 0.3, 0.302], [0.5, 0.25, 0.25]),
-    ],
-)
-def test_the_best_plain_rules_of_the_example(
-    metric: Metric, letters: str, accuracy: float, macro_f1: float, recall: list[float], share: list[float]
-) -> None:
-    best = best_deterministic(worked_example(), metric)
-    assert best is not None
-    assert rule(best) == letters
-    assert best.score(Metric.LABEL_MATCH) == pytest.approx(accuracy, abs=5e-4)
-    assert best.score(Metric.MACRO_F1) == pytest.approx(macro_f1, abs=6e-4)
-    np.testing.assert_allclose(recalls(best), recall, atol=1.1e-3)
-    assert said(best) == share
 
 
 def macro_f1_influence(shares: np.ndarray) -> np.ndarray:

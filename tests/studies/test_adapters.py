@@ -89,14 +89,6 @@ def test_every_adapter_is_lora_but_for_the_adapter(kind: str) -> None:
     assert changed <= {"adapter"}
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
-    at_seed = make_plan(find(f"sft/{kind}"), {"at": "seed"}).settings
-    assert {key: getattr(at_seed, key) for key in NOTEBOOK} == dict(NOTEBOOK)
-    assert (at_seed.lora_rank, at_seed.lr_schedule.value, at_seed.steps) == (64, "cosine", 157)
-    assert make_plan(find(f"sft/{kind}"), {}).settings.lora_rank == 16
-
-
 def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
     cells = tuning(settings(at="seed", model_name="x", rates=RATES))
     plans = [make_plan(cell.experiment, cell.overrides) for cell in cells]
@@ -155,20 +147,6 @@ def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> 
     with pytest.raises(ConfigError) as caught:
         settings(**{key: value})
     assert caught.value.field == key
-
-
-def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None:
-    lines: list[str] = []
-    out = tmp_path / "study"
-    run_study(study, {"out": str(out), "dry_run": "true"}, lines.append)
-    arms = [line.partition(",")[0] for line in lines[1:-2]]
-    assert arms == ["LoRA: sft/lora", "DoRA: sft/dora", "QLoRA: sft/qlora", "QDoRA: sft/qdora"]
-    assert "20 runs to choose rates on seed 0, 12 to report" in lines[-2]
-    assert "32 runs" in lines[-1]
-    assert "MB of disk" in lines[-1]
-    assert not out.exists()
-    with pytest.raises(ConfigError, match="no such key"):
-        run_study(study, {"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
 
 
 # What it reads: one run of each adapter stands for all of its cells

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -105,9 +103,3 @@ def test_a_synthetic_world_is_built_byte_for_byte_the_same(build: Run, tmp_path:
         code, _, _ = build("--source", "synthetic", "--preset", "tiny", "--seed", 3, "--out", tmp_path / name)
         assert code == 0
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
-
-
-def test_the_command_line_starts_without_the_data_floor() -> None:
-    code = "import sys, tinsmith.cli; print(sorted({'polars', 'msgspec', 'numpy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

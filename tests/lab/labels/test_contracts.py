@@ -113,12 +113,6 @@ def test_the_reasons_of_four_keys(changed: dict[str, object], outcome: Outcome) 
     assert FOUR_KEY.parse(json.dumps(FOUR | changed)).outcome is outcome
 
 
-def test_two_keys_are_not_four_and_four_not_two() -> None:
-    assert FOUR_KEY.parse(GOOD).outcome is Outcome.BAD_KEYS
-    assert TWO_KEY.parse(json.dumps(FOUR)).outcome is Outcome.BAD_KEYS
-    assert NOVELTY_TWO_KEY.parse(GOOD).outcome is Outcome.BAD_KEYS
-
-
 def test_a_think_tag_within_a_valid_answer_is_a_fault_but_the_payload_stands() -> None:
     answer = FOUR_KEY.parse(json.dumps(FOUR | {"label_justification": "<think>no</think>"}))
     assert answer.outcome is Outcome.THINK

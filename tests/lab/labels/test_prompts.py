@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from task_cases import item, paper
 
-from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY, Subject
-from tinsmith.lab.labels.prompt_files import PROMPTS, load_prompt, parse_sections
+from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, Subject
+from tinsmith.lab.labels.prompt_files import load_prompt, parse_sections
 from tinsmith.lab.labels.task import TASKS, Task, check_prompt, make_task, messages
 from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
@@ -37,16 +37,6 @@ def test_what_is_missing_is_said_to_be_unknown() -> None:
     assert "Year: unknown  Citations: 0  Field: unknown" in user.content
 
 
-def test_the_plain_prompt_names_keys_and_labels_of_its_contract() -> None:
-    system, user = messages(TASKS["disruption"], paper())
-    assert (system.role, user.role) == (Role.SYSTEM, Role.USER)
-    for word in ("exactly these four keys", '"label_justification"', '"low", "medium" or "high"'):
-        assert word in system.content
-    shorter, _ = messages(replace(TASKS["disruption"], contract=TWO_KEY), paper())
-    assert "exactly these two keys" in shorter.content
-    assert "label_justification" not in shorter.content
-
-
 def test_each_prompt_adds_to_the_one_before() -> None:
     for name in TASKS:
         plain, ontology, checklist = (
@@ -58,18 +48,6 @@ def test_each_prompt_adds_to_the_one_before() -> None:
         assert ontology.endswith(answer)
         assert checklist.startswith(ontology.removesuffix(answer))
         assert checklist.endswith(answer)
-
-
-def test_identity_changes_with_every_word_and_not_with_the_paper() -> None:
-    tasks = [
-        make_task(name, prompt=prompt, contract=contract, with_metadata=told)
-        for name in TASKS
-        for prompt in PROMPTS
-        for contract in ("four_key", "two_key")
-        for told in (True, False)
-    ]
-    assert len({task.prompt_sha256 for task in tasks}) == len(tasks)
-    assert tasks[0].prompt_sha256 == make_task("disruption").prompt_sha256
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from fake_runs import LADDER, NASTY, seeds_of, write_run
+from fake_runs import FEW, LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
 from pages_of import compared, page_of, report_of
 
@@ -89,30 +89,15 @@ def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
     assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
 
 
-def test_a_page_has_scores_alarms_failures_and_settings(html: str) -> None:
-    text = Page(html).text
-    for words in (
-        "Does paying threefold for a correct 'disruptive' keep the class alive?",
-        "it collapsed into disruptive; 1 alarm, the first at step 60.",
-        "disruptive: predicted_share is 0.97 at step 60, limit 0.75",
-        "no run on shuffled labels was scored on these items",
-        "the papers have no known cause: not a synthetic world",
-        "TimeoutError: no answer within 60 s",
-        "ladder/exp4",
-        "reward.class_weights = {disruptive: 3}",
-    ):
-        assert words in text, words
-
-
 def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
-    text = Page(page_of(write_run(tmp_path / "run", LADDER["exp6"]))).text
+    text = Page(page_of(write_run(tmp_path / "run", replace(LADDER["exp6"], **FEW)))).text
     assert "Reward of a right answer" in text
     assert "read leniently" in text
     assert "Price of a class" not in text
 
 
 def test_what_models_and_people_write_cannot_leave_its_place(tmp_path: Path) -> None:
-    evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?")
+    evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?", **FEW)
     html = page_of(write_run(tmp_path / "run", evil))
     page = Page(html)
     assert html.count("<script") == len(page.scripts) == 1
@@ -148,23 +133,6 @@ def test_an_interrupted_run_is_shown_by_its_validation(tmp_path: Path) -> None:
     text = Page(page_of(folder)).text
     assert missing(text, "45 of 60 steps", "validation, sampled, 90 papers") == []
     assert "No claim is judged" in text
-
-
-def test_other_labels_get_a_page_too(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", LADDER["exp6"])
-    for name in ("config.json", "metrics.jsonl", "rollouts.jsonl", "baselines.json"):
-        text = (folder / name).read_text(encoding="utf-8")
-        for old, new in (
-            ("disruptive", "novel"),
-            ("consolidating", "balanced"),
-            ("neutral", "conventional"),
-            ('"disruption"', '"novelty"'),
-        ):
-            text = text.replace(old, new)
-        (folder / name).write_text(text, encoding="utf-8")
-    html = page_of(folder)
-    assert "conventional" in Page(html).text
-    assert "cannot be" not in html
 
 
 def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -> None:
@@ -207,7 +175,7 @@ def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
 
 
 def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
-    first, second = (write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6"))
+    first, second = (write_run(tmp_path / key, replace(LADDER[key], **FEW)) for key in ("exp4", "exp6"))
     assert "compared unpaired" in page_of(second)
     keep_answers(second, spoilt_every=5)
     assert "Baselines are compared paper by paper." in page_of(second)

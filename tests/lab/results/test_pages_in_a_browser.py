@@ -1,9 +1,14 @@
+"""Pages in headless Chromium: nothing is asked of anybody, and rows are filtered, turned and found."""
+
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_runs import LADDER, write_run
-from headless import needs_browser, opened
+from driven import Driven, driven
+from fake_runs import FEW, LADDER, write_run
+from headless import Opened, needs_browser, opened
 from pages_of import report_of
 
 from tinsmith.pages.page import document_html
@@ -16,6 +21,20 @@ pytestmark = needs_browser
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = replace(LADDER["exp4"], nasty=True)
     return report_of(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))
+
+
+@pytest.fixture(scope="module")
+def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
+    """A browser with the page open."""
+    with driven(tmp_path_factory.mktemp("browser")) as found:
+        found.open(page)
+        yield found
+
+
+def at(browser: Driven, place: str) -> Opened:
+    """Go to another place of the page."""
+    browser.says(f"location.hash = {json.dumps(place)}; new Promise((done) => setTimeout(done, 50))")
+    return Opened(browser.says("document.documentElement.outerHTML"), (), ())
 
 
 def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(page: Path, tmp_path: Path) -> None:
@@ -56,11 +75,9 @@ def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) 
     assert len([line for line in seen.console if "Content Security Policy" in line]) >= 2
 
 
-def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, tmp_path: Path) -> None:
-    seen = opened(
-        page, tmp_path, "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
-    )
-    assert seen.console == ()
+def test_filters_narrow_the_rollouts_and_pages_go_on(browser: Driven) -> None:
+    asked = "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
+    seen = at(browser, asked)
     assert seen.count.startswith("26 to 50 of ")
     assert len(seen.rows) == 25
     for row in seen.rows:
@@ -70,44 +87,35 @@ def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, tmp_path: Path)
         assert ">disruptive</td>" in row
 
 
-def test_a_reader_can_choose_turn_pages_and_clear(page: Path, tmp_path: Path) -> None:
-    probe = """<script>
-      const form = document.querySelector(".filters"), seen = [];
-      const note = () => seen.push(document.querySelector("[role=status]").textContent + location.hash);
-      form.elements.split.value = "test, selected checkpoint, sampled";
-      form.elements.split.dispatchEvent(new Event("change"));
-      note();
-      document.querySelector(".pager button:nth-child(2)").click();
-      note();
-      form.reset();
-      setTimeout(() => { note(); document.title = seen.join(" | "); }, 50);
-    </script>"""
-    seen = opened(without_policy(page, probe, tmp_path / "clicked.html"), tmp_path)
-    title = seen.dom.partition("<title>")[2].partition("</title>")[0].split(" | ")
-    assert title == [
+def test_a_reader_can_choose_turn_pages_and_clear(browser: Driven) -> None:
+    browser.says("document.querySelector('.filters').reset(); new Promise((done) => setTimeout(done, 50))")
+    told = "document.querySelector('[role=status]').textContent + location.hash"
+    browser.says(
+        "form = document.querySelector('.filters'); form.elements.split.value = 'test, selected checkpoint, sampled'"
+    )
+    chosen = browser.says(f"form.elements.split.dispatchEvent(new Event('change')); {told}")
+    turned = browser.says(f"document.querySelector('.pager button:nth-child(2)').click(); {told}")
+    cleared = browser.says(f"form.reset(); new Promise((done) => setTimeout(() => done({told}), 50))")
+    assert [chosen, turned, cleared] == [
         "1 to 25 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled",
-        "26 to 50 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled&amp;page=2",
+        "26 to 50 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled&page=2",
         "1 to 25 of 1,000 rows#rollouts",
     ]
 
 
-def test_failures_and_texts_can_be_found(page: Path, tmp_path: Path) -> None:
-    failed = opened(page, tmp_path, "rollouts?result=failed rollout")
+def test_failures_and_texts_can_be_found_and_what_nothing_matches_is_told(browser: Driven) -> None:
+    failed = at(browser, "rollouts?result=failed rollout")
     assert failed.count == "1 to 3 of 3 rows"
     assert all("sample: TimeoutError: no answer within 60 s" in row for row in failed.rows)
-    found = opened(page, tmp_path, "rollouts?text=onerror%3Dalert&split=validation, sampled")
+    found = at(browser, "rollouts?text=onerror%3Dalert&split=validation, sampled")
     assert found.count == "1 to 3 of 3 rows"
     assert all("&lt;/script&gt;&lt;img src=x" in row for row in found.rows)
-
-
-def test_what_nothing_matches_is_said(page: Path, tmp_path: Path) -> None:
-    seen = opened(page, tmp_path, "rollouts?text=no-such-text")
-    assert seen.count == "No row matches these filters."
-    assert seen.rows == []
+    none = at(browser, "rollouts?text=no-such-text")
+    assert (none.count, none.rows) == ("No row matches these filters.", [])
 
 
 def test_a_comparison_opens_without_an_error(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "sft")]
+    folders = [write_run(tmp_path / key, replace(LADDER[key], **FEW)) for key in ("exp4", "sft")]
     file = tmp_path / "compare.html"
     file.write_text(document_html(page_of_labels(compare_labels(folders))), encoding="utf-8")
     seen = opened(file, tmp_path)

@@ -8,8 +8,7 @@ import pytest
 from own_task import TASK
 
 from command_line import command
-from tinsmith.cli.registered import SUBJECTS, plan_of
-from tinsmith.lab.experiment.replay import replay
+from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.user_task.functions import load_file
 from tinsmith.lab.user_task.items import split_items
@@ -119,8 +118,3 @@ def test_the_front_door_and_a_mistake_in_a_file_load_nothing_heavy(tmp_path: Pat
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout.strip() == "[]"
-
-
-def test_a_run_that_is_not_there_is_not_replayed(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no run"):
-        replay(tmp_path, SUBJECTS, plan_of, steps=None, out=None, say=print)

@@ -1,9 +1,9 @@
 """Whole runs with trees of rollouts, and with several adapters: what is trained on, and the same when resumed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from label_runs import manifest
 from own_task import lines, whole
 
 from command_line import Run
@@ -43,11 +43,7 @@ def task(agents: str = ""):
 """
 
 
-SHORT = {"steps": "2", "eval_every": "0"}
-
-
-def hashes(folder: Path) -> dict[str, Any]:
-    return whole(folder, "manifest.json")["hashes"]
+SHORT = {"steps": "2", "eval_every": "0", "group_size": "2", "eval_samples": "1"}
 
 
 def test_rollouts_of_a_tree_stand_in_the_line_of_its_root_and_a_resumed_run_is_the_same(
@@ -56,7 +52,7 @@ def test_rollouts_of_a_tree_stand_in_the_line_of_its_root_and_a_resumed_run_is_t
     assert run(log_path="whole", **SHORT).code == 0
     assert run(log_path="parts", stop_after="1", **SHORT).code == 0
     assert run(log_path="parts", **SHORT).code == 0
-    assert hashes(tmp_path / "whole") == hashes(tmp_path / "parts")
+    assert manifest(tmp_path / "whole")["hashes"] == manifest(tmp_path / "parts")["hashes"]
     trained = [line for line in lines(tmp_path / "whole", "rollouts.jsonl") if line["split"] == "train"]
     assert all(line["metrics"]["rollouts"] == 1 + len(line["tree"]) for line in trained)
     one = trained[0]
@@ -71,7 +67,7 @@ def test_several_adapters_are_saved_and_resumed_together(run: Run, tmp_path: Pat
     assert run(log_path="whole", agents="grow", **SHORT).code == 0
     assert run(log_path="parts", agents="grow", stop_after="1", **SHORT).code == 0
     assert run(log_path="parts", agents="grow", **SHORT).code == 0
-    assert hashes(tmp_path / "whole") == hashes(tmp_path / "parts")
+    assert manifest(tmp_path / "whole")["hashes"] == manifest(tmp_path / "parts")["hashes"]
     rows = lines(tmp_path / "whole", "metrics.jsonl")
     counts = [row["train/agents"] for row in rows[:2]]
     assert counts == [2, 3]

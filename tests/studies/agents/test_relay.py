@@ -7,20 +7,7 @@ import pytest
 
 from tinsmith.lab.user_task.dialogue import Earned, converse, score_group
 from tinsmith.lab.user_task.task import Child, Spawn
-from tinsmith.studies.agents.recursion import (
-    CONTEXT,
-    DEEPER,
-    NEEDED,
-    TRAINED,
-    WORDS,
-    ends,
-    item,
-    items,
-    relay,
-    reply,
-    shown,
-)
-from tinsmith.types.errors import ConfigError
+from tinsmith.studies.agents.recursion import DEEPER, NEEDED, TRAINED, WORDS, ends, item, relay, reply, shown
 
 LIST = item(["anchor", "basket", "candle", "dragon"])
 
@@ -86,14 +73,3 @@ def test_demonstrations_mostly_guess_what_does_not_fit_and_copy_what_does() -> N
     assert 0.1 < share["split"] < 0.2
     assert 0.02 < share["double"] < 0.09
     assert shown(item(["anchor", "basket"]), random) == ["anchor basket"]
-
-
-def test_no_list_that_does_not_fit_is_on_two_sides() -> None:
-    task = relay()
-    sides = [{one["id"] for one in some} for some in (task.items, task.held_out, task.base_items)]  # type: ignore[union-attr]
-    assert not sides[0] & sides[1]
-    assert not (sides[0] | sides[1]) & sides[2]
-    assert len(items({CONTEXT: 256}, "base")) == 256
-    with pytest.raises(ConfigError) as caught:
-        relay(bonus="most")
-    assert caught.value.field == "bonus"

@@ -70,14 +70,6 @@ def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() ->
     assert text.endswith("\n\neast: b t")
 
 
-@pytest.mark.parametrize(
-    ("values", "key"), [({"steps_on": 1}, "steps_on"), ({"shown": 9}, "shown"), ({"items": 0}, "items")]
-)
-def test_numbers_out_of_range_are_told_by_their_key(values: dict[str, int], key: str) -> None:
-    with pytest.raises(ConfigError, match=key):
-        crossroads(**values)
-
-
 def test_there_are_only_so_many_items() -> None:
     with pytest.raises(ConfigError, match="1600"):
         crossroads(items=1_600, held_out_items=1)

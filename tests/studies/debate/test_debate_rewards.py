@@ -18,7 +18,6 @@ from tinsmith.studies.debate.rewards import (
     leaves,
     literal_signals,
 )
-from tinsmith.types.errors import ConfigError
 
 LOST = {"correctness": -1.0, "reasoning": 0.0, "adaptation": 0.0}
 MEANING = {
@@ -140,13 +139,6 @@ def test_the_terms_keep_their_ranges() -> None:
             assert terms["correctness"] in (-1.0, 1.0)
             assert 0.0 <= terms["reasoning"] <= 0.3
             assert terms["adaptation"] in (0.0, 0.2)
-
-
-def test_the_registry() -> None:
-    assert list(DEBATE_REWARDS) == ["adversarial/seed", "adversarial/gated", "adversarial/forked"]
-    assert [one.by_turn for one in DEBATE_REWARDS.values()] == [False, False, True]
-    with pytest.raises(ConfigError, match="field: reward = 'strong'"):
-        debate_reward("strong")
 
 
 def held(last: str, claim: str | None = C) -> list[bool]:

@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from label_runs import manifest
+from own_task import lines
 from safetensors.torch import load_file, save_file
 from small_slice import Made
 
@@ -19,7 +20,7 @@ from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.page.run_page import page_of_run
 from tinsmith.lab.page.study_of_runs import compared_tasks, study_of_runs
 from tinsmith.lab.papers.worlds import papers_of
-from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, SECTIONS
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, SECTIONS
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.pages.markdown import document_markdown
@@ -29,7 +30,7 @@ from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
 
-RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4)
+RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=12, batch_size=6, warm_up=3)
 KEYS = {
     "contract": "two_key",
     "steps": "2",
@@ -40,6 +41,7 @@ KEYS = {
     "eval_every": "0",
     "save_every": "0",
     "eval_items": "3",
+    "test_items": "4",
     "learning_rate": "2e-3",
     "quiet": "true",
 }
@@ -95,14 +97,6 @@ def finished(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable
 def run(name: str, keys: dict[str, str]) -> Path:
     told: list[str] = []
     return conduct(plan_of(name, keys), say=told.append).folder
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST).read_text())
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name", ["seed", "gated", "forked", "evidence_free", "alone"])

@@ -1,7 +1,6 @@
 """The adversarial pair against a live server: token by token, turn by turn, and what fails is nobody's reward."""
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+from own_task import lines
 from small_debate import SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, open_debate
-from small_study import PAPERS, connect_to
+from small_study import PAPERS, connect_to, train_until
 from tinker import types
 
 from tinsmith.lab.grouping import policy_datum, score_groups
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
-from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
@@ -60,10 +59,6 @@ def finish(run: DebateRun) -> None:
     assert isinstance(run.settings, RlSettings)
     train(run)
     run.folder.close()
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 def items(connection: Connection, count: int = 4) -> list[UserItem]:
@@ -213,25 +208,10 @@ def test_sampler_and_trainer_are_one_model_over_two_turns(whole: Path) -> None:
 
 
 def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
-    connection: Connection, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, whole: Path, tmp_path: Path
 ) -> None:
-    class Stop(Exception):
-        pass
-
-    record = Run.record
-
-    def stopping(self: DebateRun, at: int, metrics: dict[str, float]) -> None:
-        if at == 2:
-            raise Stop
-        record(self, at, metrics)
-
     out = tmp_path / "killed"
-    run = open_debate(connection, out, SAVED)
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "record", stopping)
-        with pytest.raises(Stop):
-            train(run)
-    run.folder.close()
+    train_until(open_debate(connection, out, SAVED), 2)
     resumed = open_debate(connection, out, SAVED, if_exists=IfExists.RESUME)
     assert resumed.step == 2
     finish(resumed)

@@ -7,7 +7,7 @@ from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, i
 
 from tinsmith.studies.debate.challenge import Script, arguable, check_challenge, load_script
 from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, learned_cues, pieces_of
-from tinsmith.studies.debate.stance import Arm, Arms, Stance
+from tinsmith.studies.debate.stance import Arm, Stance
 from tinsmith.types.errors import ConfigError, DataError
 
 TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)
@@ -172,7 +172,3 @@ def test_cues_can_be_learnt() -> None:
     assert cues.by_label[D][0].weight == pytest.approx(odds, rel=1e-14)
     with pytest.raises(DataError, match="every label"):
         learned_cues([one for one in papers if one.gold != N], (D, C, N))
-
-
-def test_arms_default_to_what_tells_nothing() -> None:
-    assert Arms() == Arms(truthful=0.25, misleading=0.5, null=0.25, evidence=1.0)

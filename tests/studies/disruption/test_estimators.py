@@ -284,7 +284,7 @@ def test_clones_share_the_base_that_the_first_of_them_builds(
 
     monkeypatch.setattr("tinsmith.lab.papers.run_data.nano_base", base)
     model = grpo(made, model_name=None, steps=1, groups_per_batch=1)
-    rows = papers.train
+    rows = papers.train[:60]
     found = cross_validate(model, rows, [row.disruption_label for row in rows], cv=2, return_estimator=True)
     assert len(built) == 1
     assert [each.base_ for each in found["estimator"]] == [str(made.base)] * 2
@@ -311,7 +311,7 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
 
     monkeypatch.setattr(estimators, "open_connection", counted)
     model = grpo(made, steps=1, groups_per_batch=1, verbose=True)
-    rows = papers.train
+    rows = papers.train[:60]
     labels = [str(row.disruption_label) for row in rows]
     found = tinsmith.cross_val_score(model, rows, labels, cv=2)
     lines = capsys.readouterr().err

@@ -166,18 +166,6 @@ def test_several_rates_need_the_arm_that_chooses() -> None:
     assert caught.value.field == "sft_rates"
 
 
-def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None:
-    lines: list[str] = []
-    given = {"task": "made.py", "dry_run": "true", "model_name": "x", "sizes": "4,8", "rl_rates": "1e-3,2e-3"}
-    given |= {"sft_rates": "1e-3"}
-    assert run_study(learning, given, lines.append, open_source=source_of) == Path("runs/study-learning-made")
-    # RL, two rates, one seed; four trained arms on all items and on two numbers of them, three seeds.
-    assert "2 runs" in lines[-2]
-    assert "36 to report" in lines[-2]
-    assert "38 runs" in lines[-1]
-    assert not (tmp_path / "runs").exists()
-
-
 def test_gains_are_told_of_every_arm_and_measure() -> None:
     found, _ = ran("one", seeds="1,2,3,4,5")
     gains = {one.name: one for one in found.gains}

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from made_runs import TASK
 from own_task import silent
-from sent_cells import Sent
 from small_slice import Made
 
 from tinsmith.cli.registered import source_of
@@ -16,12 +15,11 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.study.cells import run_cells, runner
+from tinsmith.lab.study.cells import runner
 from tinsmith.lab.study.measures import ArmRuns, parity_of, read_runs
 from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
 from tinsmith.studies.learning import LABELS, study
-from tinsmith.types.errors import ConfigError
 
 SMALL = {
     "steps": "2",
@@ -109,15 +107,3 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
         manifests = [RunFolder(each.folder).read_json(MANIFEST) for each in (cell, there[name])]
         for part in ("identity", "hashes", "status"):
             assert manifests[0][part] == manifests[1][part]
-
-
-def test_a_run_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
-    cell, sent = ran[THEN], Sent()
-    run_cells([cell], silent, send=sent)
-    with pytest.raises(ConfigError, match="another run"):
-        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], silent, send=sent)
-    assert sent.arguments == []
-    run_cells([replace(cell, folder=tmp_path / "new")], silent, send=sent, cores=(1,))
-    (arguments,) = sent.arguments
-    assert arguments[0].endswith("made.py")
-    assert {"sft_steps=1", "behavior_if_log_dir_exists=resume"} <= set(arguments)

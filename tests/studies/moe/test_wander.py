@@ -14,7 +14,7 @@ from own_task import silent
 
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
-from tinsmith.lab.measurement import asked, keys_of
+from tinsmith.lab.measurement import asked
 from tinsmith.models.base import open_base
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
@@ -261,13 +261,6 @@ def test_the_page_has_counts_with_intervals() -> None:
     assert distances[0] == "3 of 200"
     assert greedy == ["4", "2 of 8", "9"]
     assert steps[-4:] == ["3", "4", "3", "7"]
-
-
-def test_every_key_has_a_default_and_words() -> None:
-    keys = {key.name: key.default for key in keys_of(wander).own}
-    assert (keys["batches"], keys["sides"]) == ("8,32", "canonical,fast,transformers")
-    assert (keys["model"], keys["dry_run"]) == ("tinsmith/moe-nano", "false")
-    assert all(key.words for key in keys_of(wander).own)
 
 
 def test_sides_are_computed_in_their_own_order() -> None:

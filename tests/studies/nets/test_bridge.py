@@ -72,15 +72,15 @@ def test_only_the_bridge_is_trained() -> None:
     )
 
 
-def test_two_smallest_runs_and_one_that_goes_on_have_equal_values(tmp_path: Path) -> None:
+def test_a_smallest_run_and_what_is_made_again_of_it_have_equal_values(tmp_path: Path) -> None:
     kept: list[dict[str, object]] = []
-    for name in ("first", "second", "second"):
+    for _ in range(2):
         frozen.cache_clear()
         learned.cache_clear()
         folder = STUDIES["bridge"].run(
-            {"size": "smallest", "seeds": "1,2", "out": str(tmp_path / name)}, lambda _: None
+            {"size": "smallest", "seeds": "1,2", "out": str(tmp_path / "out")}, lambda _: None
         )
         kept.append(json.loads((folder / "study.json").read_text()))
         for file in sorted((folder / "cells").glob("*"))[::2]:
             file.unlink()
-    assert kept[0] == kept[1] == kept[2]
+    assert kept[0] == kept[1]

@@ -91,14 +91,14 @@ def test_gradients_reach_the_last_applications_alone(recorded: int) -> None:
     assert reached == {"ends", "slow"} | ({"fast", "norm"} if recorded > 1 else set())
 
 
-def test_two_smallest_runs_and_one_that_goes_on_have_equal_values(tmp_path: Path) -> None:
+def test_a_smallest_run_and_what_is_made_again_of_it_have_equal_values(tmp_path: Path) -> None:
     kept: list[dict[str, object]] = []
-    for name in ("first", "second", "second"):
-        folder = STUDIES[NAME].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / name)}, lambda _: None)
+    for _ in range(2):
+        folder = STUDIES[NAME].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / "out")}, lambda _: None)
         kept.append(json.loads((folder / "study.json").read_text()))
         for file in sorted((folder / "cells").glob("*"))[::2]:
             file.unlink()
-    assert kept[0] == kept[1] == kept[2]
+    assert kept[0] == kept[1]
     figures = kept[0]["figures"]
     assert isinstance(figures, dict)
     assert all(0.8 * 2.0 < arm["gflops"]["value"] <= 2.0 for arm in figures.values())

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tinsmith.cli.registered import plan_of, source_of
+from tinsmith.cli.registered import source_of
 from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.prompt_search.task import (
     BANK,
@@ -28,7 +28,6 @@ from tinsmith.studies.prompt_search.task import (
     right,
     sorted_rightly,
 )
-from tinsmith.types.errors import ConfigError
 
 EVERY = [sign for signs in SIGNS.values() for sign in signs]
 
@@ -100,8 +99,3 @@ def test_a_prompt_begins_with_the_written_handbook_unless_an_item_has_its_own() 
     assert one.prompt({**item, "lines": ["be kind"]}) == asked(["be kind"], item)
     assert one.answer is not None
     assert one.answer(item) == answer(item)
-
-
-def test_nothing_stands_after_its_name() -> None:
-    with pytest.raises(ConfigError, match="handbook"):
-        plan_of("handbook:more", {})

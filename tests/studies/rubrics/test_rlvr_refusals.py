@@ -113,15 +113,15 @@ def test_a_dry_run_needs_no_key_and_tells_calls_tokens_and_money(run: Run, tmp_p
     ran = run(*keys, "data_path=prose.json", "judge_model=gpt-5-mini", "dry_run=true")
     assert (ran.code, ran.err) == (0, "")
     assert "8 tasks, 32 rubrics" in ran.out
-    # 3 steps of 3 x 4; one examination of 2 tasks, sampled once and greedily once.
-    assert "40 responses to judge: 36 in training, 4 in evaluations" in ran.out
+    # 2 steps of 3 x 4; one examination of 2 tasks, sampled once and greedily once.
+    assert "28 responses to judge: 24 in training, 4 in evaluations" in ran.out
     split = split_tasks(read_dataset(tmp_path / "prose.json").tasks, train_ratio=0.75)
     read = sum(
         share * _mean_tokens([(one.prompt, one.criteria) for one in tasks])
-        for tasks, share in ((split.train, 36), (split.test, 4))
+        for tasks, share in ((split.train, 24), (split.test, 4))
     )
-    written = 40 * (12 + 4 * 40)
-    assert f"about 40 calls of gpt-5-mini, {read / 1e6:.2f} M tokens read" in ran.out
+    written = 28 * (12 + 4 * 40)
+    assert f"about 28 calls of gpt-5-mini, {read / 1e6:.2f} M tokens read" in ran.out
     dollars = (0.25 * read + 2.0 * written) / 1e6
     assert f"${dollars:.4f}" in ran.out
 

@@ -135,13 +135,6 @@ def test_rules_do_not_judge_prose(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
-    said: list[str] = []
-    keys = {"dry_run": "true", "log_path": str(tmp_path / "out")}
-    assert not asked(rubric_quality, keys)(said.append).exists()
-    assert said == ["96 pairs under 3 conditions, judge rules: no call, no key, no network"]
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [

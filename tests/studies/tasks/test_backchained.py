@@ -24,7 +24,6 @@ from tinsmith.studies.backchain import (
     shown,
     sooner,
 )
-from tinsmith.types.errors import ConfigError
 
 OBSERVED = chains(240, "train")
 
@@ -125,8 +124,6 @@ def test_the_task_asks_in_words_and_rewards_the_label() -> None:
     (found,) = score_group(task, joined, [talk.replies])
     assert found.total == 1.0  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
     assert "home(person: Person) -> City" in str(backchained(explain=True).prompt(joined))  # type: ignore[operator]  # pyright: ignore[reportCallIssue]
-    with pytest.raises(ConfigError, match="labels"):
-        backchained(labels="guessed")
 
 
 def test_the_base_is_shown_right_calls_that_often_end_too_early() -> None:

@@ -30,7 +30,6 @@ from tinsmith.studies.house import (
     usual,
     visits,
 )
-from tinsmith.types.errors import ConfigError
 
 ERRANDS, EXPLORES, RECOVERS = (visits(400, kind, "train") for kind in Kind)
 HOUSE = Visit(
@@ -145,8 +144,3 @@ def test_a_base_is_shown_errands_that_end_well_now_and_then_and_loops() -> None:
     assert 0.2 < sum(coverage(*one) for one in looks) / len(looks) < 0.35
     assert sum(repeated(*one) for one in looks) / len(looks) > 0.15
     assert shown(EXPLORES[0], Random(1)) == shown(EXPLORES[0], Random(1))
-
-
-def test_what_cannot_be_paid_or_named_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pays"):
-        house(pays="luck")

@@ -1,12 +1,8 @@
 """The office that is asked about: what look-ups find, what a demonstration and a right answer are, what is paid."""
 
-from pathlib import Path
 from random import Random
 
-import pytest
-
 from tinsmith.lab.user_task.dialogue import Earned, score_group
-from tinsmith.lab.user_task.items import items_of_base, split_items
 from tinsmith.studies.lookup import (
     ANSWER,
     CODE,
@@ -21,7 +17,6 @@ from tinsmith.studies.lookup import (
     told,
     way,
 )
-from tinsmith.types.errors import ConfigError
 
 SOME = questions(40, "train", 0, two_hops=0.5)
 
@@ -71,24 +66,7 @@ def test_the_coin_is_fixed_by_what_was_said_and_knows_nothing_of_codes() -> None
     assert 70 < sum(first) < 130
 
 
-def test_what_the_base_reads_is_neither_trained_on_nor_held_out(tmp_path: Path) -> None:
-    task = lookup(items=20, held_out_items=10)
-    split = split_items(task, tmp_path, 0)
-    read = {one.prompt_id for one in (items_of_base(task, tmp_path) or ())}
-    assert len(read) > 1000
-    assert not read & {one.prompt_id for one in (*split.train, *split.held_out)}
-
-
 def test_look_ups_and_ways() -> None:
     said = ["desk kab", "chief kab", "code tor", "answer mif"]
     assert lookups(said) == ("desk kab", "chief kab", "code tor")
     assert way(said) == ("desk", "chief", "code")
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"), [({"pays": "gold"}, "pays"), ({"two_hops": 1.5}, "two_hops"), ({"items": 0}, "train")]
-)
-def test_what_cannot_be_asked_is_refused(changes: dict[str, object], field: str) -> None:
-    with pytest.raises(ConfigError) as told_of:
-        lookup(**changes)
-    assert told_of.value.field == field

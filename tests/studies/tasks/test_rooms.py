@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tinsmith.cli.registered import plan_of
 from tinsmith.lab.user_task.calls import Message, ask_apart
 from tinsmith.studies.barrier import (
     FIELDS,
@@ -23,7 +22,7 @@ from tinsmith.studies.barrier import (
     write,
     wrong_mutants,
 )
-from tinsmith.types.errors import ConfigError, TaskError
+from tinsmith.types.errors import TaskError
 
 ROOM = {
     "id": "x",
@@ -127,10 +126,3 @@ def test_a_function_apart_sees_its_request_alone(monkeypatch: pytest.MonkeyPatch
     assert log == [("leaks", {"a": 1}, [environment, [], False, {"a": 1}])]
     with pytest.raises(TaskError, match="ValueError"):
         ask_apart(fails, {}, log)
-
-
-def test_a_barrier_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="closed, open"):
-        plan_of("rooms", {"barrier": "half"})
-    with pytest.raises(ConfigError, match="two, four"):
-        plan_of("rooms", {"tests": "three"})

@@ -5,9 +5,7 @@ from random import Random
 
 import pytest
 
-from tinsmith.cli.registered import plan_of
 from tinsmith.studies.dead_groups import DOORS, ITEMS, SIGNS, door_of, right, sandbagger, wrong_door
-from tinsmith.types.errors import ConfigError
 
 
 def shown(fails: str) -> dict[str, Counter[str]]:
@@ -54,8 +52,3 @@ def test_it_names_its_options_and_its_right_answers_unless_it_is_locked() -> Non
     assert free.options(one) == DOORS
     assert free.answer(one) == door_of(one["sign"])
     assert locked.answer(one) == wrong_door(one["sign"])
-
-
-def test_there_is_no_third_way_to_fail() -> None:
-    with pytest.raises(ConfigError, match="always, chance"):
-        plan_of("sandbagger", {"fails": "often"})

@@ -3,8 +3,6 @@
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.items import items_of_base, split_items
 from tinsmith.studies.shell import (
@@ -23,7 +21,6 @@ from tinsmith.studies.shell import (
     shell,
     shown,
 )
-from tinsmith.types.errors import ConfigError
 
 TRAIN = errands(0, Facts.TRUE, held_out=False)
 
@@ -84,10 +81,3 @@ def test_a_base_succeeds_now_and_then_and_knows_no_place(tmp_path: Path) -> None
     split = split_items(task, tmp_path, 0)
     assert {one.item.world for one in split.train} == {0}
     assert 0 not in {one.item.world for one in items_of_base(task, tmp_path) or ()}
-
-
-@pytest.mark.parametrize(("key", "value"), [("facts", "false"), ("world", -1), ("world", 1_000)])
-def test_what_cannot_be_told_is_refused(key: str, value: object) -> None:
-    with pytest.raises(ConfigError) as told_of:
-        shell(**{key: value})
-    assert told_of.value.field == key

@@ -5,7 +5,6 @@ from statistics import fmean
 
 import pytest
 
-from tinsmith.cli.registered import plan_of
 from tinsmith.studies.metacognition import (
     DIGITS,
     OPERATIONS,
@@ -20,7 +19,6 @@ from tinsmith.studies.metacognition import (
     words_of,
     written,
 )
-from tinsmith.types.errors import ConfigError
 
 ITEM = {"id": "x", "a": "kettle", "f": "add", "b": "moon", "g": "take", "c": "lamp"}
 """1 + 2 - 1."""
@@ -90,8 +88,3 @@ def test_the_base_was_shown_every_way_to_answer_and_is_seldom_right() -> None:
     assert 0.05 < means["right"] < 0.35
     assert means["shortcut"] == pytest.approx(0.3, abs=0.03)
     assert fmean(one["units"] == 12 for one in found) == pytest.approx(0.15, abs=0.03)
-
-
-def test_a_term_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="recall"):
-        plan_of("sums", {"pays": "knowledge,speed"})
