@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from tinsmith.lab.study.checks import PerRun, falls, higher, more, no_gain, not_higher, not_lower
+from tinsmith.lab.study.checks import PerRun, falls, higher, more, not_higher, not_lower, within
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, BeforeAfter, Expectation, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
@@ -198,7 +198,7 @@ study = Study(
         Expectation("the practical penalty is not shown to help", not_higher("practical", "myopic", LABEL)),
         Expectation("a model that is refitted misleads less than one fitted once", higher("myopic", "fixed", LABEL)),
         Expectation("one fitted once overrates more", more(of("fixed", OVERRATED), of("myopic", OVERRATED))),
-        Expectation("nothing is learned from shuffled labels", no_gain("shuffled")),
+        Expectation("shuffled labels change it by less than 0.1", within("shuffled", 0.1)),
     ),
     tables=(
         Table(

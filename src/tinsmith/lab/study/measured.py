@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.measurement import Measure
@@ -209,13 +210,16 @@ def above(first: str, second: str, figure: str, *, by: float = 0.0, times: float
     return check
 
 
-def around(arm: str, figure: str, value: float, *, margin: float) -> OutcomeCheck:
-    """Expect the whole interval of a figure, such as a control's, within a margin around a value."""
+def around(arm: str, figure: str, value: float | str, *, margin: float) -> OutcomeCheck:
+    """Expect the whole interval of a figure, such as a control's, within a margin around a value or another arm's."""
 
     def check(found: Outcomes) -> Finding:
-        one = found.mean(arm, figure)
-        low, high = (one.value, one.value) if one.low is None or one.high is None else (one.low, one.high)
-        return Finding(value - margin <= low and high <= value + margin, f"{one}, {value:.3f} expected")
+        mine = found.values(arm, figure)
+        others = found.values(value, figure) if isinstance(value, str) else [value] * len(mine)
+        gap = over_seeds([one - other for one, other in zip(mine, others, strict=True)])
+        low, high = (gap.value, gap.value) if gap.low is None or gap.high is None else (gap.low, gap.high)
+        words = f"{found.mean(arm, figure)}, {fmean(others):.3f} expected"
+        return Finding(-margin <= low and high <= margin, words)
 
     return check
 

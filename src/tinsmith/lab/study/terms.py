@@ -11,7 +11,7 @@ from typing import Final
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split, TaskRollout
-from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import over_all
@@ -94,17 +94,13 @@ HEADS: Final = (
 
 def term_table(title: str = "Terms of the reward") -> Listing:
     """Return the table that shows, of every arm, the terms of its reward within groups of training answers."""
+
+    def rows(results: Results) -> list[Sequence[Shown]]:
+        runs = {arm.arm.label: [audited(run) for run in arm.trained_on()] for arm in results.reported_arms.values()}
+        return [row for label, some in runs.items() for row in term_rows(some, f"{label}|")]
+
     caption = f"{CAPTION} Means over seeds, Student's 95 % intervals over seeds."
-    return Listing(title, caption, HEADS, _by_arm, names="Arm, term")
-
-
-def _by_arm(results: Results) -> list[Sequence[Shown]]:
-    return [row for arm in results.reported_arms.values() for row in _of_arm(arm)]
-
-
-def _of_arm(arm: ArmRuns) -> list[Sequence[Shown]]:
-    runs = [audited(run) for run in arm.trained_on()]
-    return term_rows(runs, f"{arm.arm.label}|")
+    return Listing(title, caption, HEADS, rows, names="Arm, term")
 
 
 def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Sequence[Shown]]:
