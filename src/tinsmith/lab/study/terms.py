@@ -29,12 +29,10 @@ class Answer:
 class TermAudit:
     """One term over groups of answers; None where nothing differs, or rightness was not measured."""
 
-    variance: float
-    """Within groups: mean squared deviation from the group's mean."""
+    variance: float  # Within groups: mean squared deviation from the group's mean.
     share: float | None
     """Of the reward's variance within groups: its covariance with the reward over that; shares add up to 1."""
-    differs: float
-    """Share of the groups in which it differs."""
+    differs: float  # Share of the groups in which it differs.
     with_right: float | None
     """Pearson's correlation of deviations within groups from the means of the term and of being right."""
 
@@ -77,8 +75,7 @@ def _product(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]
     return math.fsum(a * b for a, b in pairs)
 
 
-_RIGHT: Final = "right"
-"""Name of the metric or term that says whether an answer is right."""
+_RIGHT: Final = "right"  # Name of the metric or term that says whether an answer is right.
 CAPTION: Final = (
     "Training answers, by group: variance around the group's mean, the term's share of the reward's, groups in which "
     f"it differs, and its correlation around the group's mean with being right (the metric or term {_RIGHT}). A term "
