@@ -150,7 +150,7 @@ def test_confidence_is_higher_with_the_penalty_by_more_than_its_seeds_differ(tmp
 
 def test_a_stamp_that_is_not_learned_and_a_barrier_that_does_not_help_are_seen(tmp_path: Path) -> None:
     found = values("barrier", tmp_path)
-    assert met(found) == [True] * 7
+    assert met(found) == [*[True] * 6, False], "11 items do not show a control to be flat within 0.1"
     figures: Mapping[str, Any] = found.figures
     assert (figures["closed"]["mutants"].value, figures["open"]["told"].value) == (0.0, 1.0)
     assert figures["open"]["mutants"].value > 0.9 > figures["closed_two"]["mutants"].value > 0.3
@@ -159,11 +159,11 @@ def test_a_stamp_that_is_not_learned_and_a_barrier_that_does_not_help_are_seen(t
 
 
 def test_process_rewards_that_do_less_than_the_answers_are_seen(tmp_path: Path) -> None:
-    assert met(values("metacognition", tmp_path)) == [True] * 6
+    assert met(values("metacognition", tmp_path)) == [*[True] * 5, False], "nor do they here"
     best, worse = MADE["metacognition"].arms["all"], MADE["metacognition"].arms["outcome"]
     arms = {"no_knowledge": best, "no_regulation": best, "no_right": worse, "recall": worse}
     found = values("metacognition", tmp_path / "less", **arms)
-    assert met(found) == [True, False, False, False, False, True]
+    assert met(found) == [True, False, False, False, False, False]
     terms = next(table for table in found.tables if table.names == "Arm, term")
     assert [name.partition("|")[2] for name, _ in terms.rows] == ["right"] * 7
 
@@ -176,10 +176,10 @@ def test_an_order_that_helps_only_while_the_rate_falls_is_told_from_one_that_alw
 
 
 def test_a_policy_that_its_reward_model_pays_too_much_is_seen(tmp_path: Path) -> None:
-    assert met(values("alignment_collapse", tmp_path)) == [True] * 7
+    assert met(values("alignment_collapse", tmp_path)) == [*[True] * 6, False], "its control falls"
     same = MADE["alignment_collapse"].arms["myopic"]
     found = values("alignment_collapse", tmp_path / "same", exact=same)
-    assert met(found) == [False, False, True, True, True, True, True]
+    assert met(found) == [False, False, True, True, True, True, False]
 
 
 @pytest.mark.parametrize(("name", "arm"), [("confidence", "plain"), ("template_collapse", "plain")])

@@ -55,7 +55,7 @@ class Amounts:
 
 SIZES: Final[Mapping[MeasuredSize, Amounts]] = {
     MeasuredSize.SMALLEST: Amounts(asker_steps=8, adder_steps=8, bridge_steps=8, items=32, minutes=0.01),
-    MeasuredSize.NANO: Amounts(asker_steps=400, adder_steps=500, bridge_steps=600),
+    MeasuredSize.NANO: Amounts(asker_steps=400, adder_steps=1000, bridge_steps=600),
 }
 
 STUDY: Final = MeasuredStudy(
