@@ -247,6 +247,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "long": _searcher(0.7, 3.6, 4, 5),
             "found": _searcher(0.99, 3.5, 1, 6),
             "circles": replace(_searcher(0.0, 4.0, 4, 5), right=(0.0, 0.0)),
+            "again": replace(_searcher(0.0, 1.6, 1, 2), right=(0.0, 0.0)),
         },
     ),
     "backchain": MadeStudy(

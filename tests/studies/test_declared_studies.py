@@ -134,11 +134,11 @@ def test_answers_that_were_believed_and_teach_as_much_are_seen(tmp_path: Path) -
 
 
 def test_students_that_look_as_long_whatever_was_shown_are_seen(tmp_path: Path) -> None:
-    assert met(values("patience", tmp_path)) == [True] * 7
-    arms = {name: MADE["patience"].arms["all"] for name in ("long", "found", "circles")}
+    assert met(values("patience", tmp_path)) == [True] * 8
+    arms = {name: MADE["patience"].arms["all"] for name in ("long", "found", "circles", "again")}
     more = changed("patience", "short", trained={"train/learned_tokens": 180.0}, metrics={"looks": (1.5, 9.0)})
     found = values("patience", tmp_path / "alike", **arms, short=replace(more, evaluated={"eval/metric/looks": (1, 9)}))
-    assert met(found) == [False, False, True, True, False, False, False]
+    assert met(found) == [False, False, True, True, False, False, False, False]
 
 
 def test_confidence_is_higher_with_the_penalty_by_more_than_its_seeds_differ(tmp_path: Path) -> None:
