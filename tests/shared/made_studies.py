@@ -325,6 +325,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "practical": _tones(0.1, 0.3, 0.1),
             "labels": _tones(0.9, 0.5, 0.1),
             "shuffled": _tones(0.1, 0.5, 0.1),
+            "dealt": _tones(0.4, 0.5, 0.1),
         },
     ),
     "sparse_select": MadeStudy(
