@@ -16,8 +16,8 @@ PAGE: Final = DOCS / "findings.md"
 INTRODUCTION: Final = """# The source notes' findings, and what came of each here
 Two literature reviews among the notes that this project grew out of name twenty-one findings. Each has a study here, on
 models small enough for a laptop: where one did not come out, that says so of these models. The last column quotes the
-pages of results: first what was expected beforehand and came out, then what did not. `scripts/findings.py` writes this
-page from those pages and their kept values.
+pages of results: of what was expected beforehand, first what did not come out, then what did. `scripts/findings.py`
+writes this page from those pages and their kept values.
 
 | finding | source | study | what came of it here |
 |---|---|---|---|
@@ -204,7 +204,7 @@ def outcome(row: Row, results: Path) -> str:
         return f"not run yet: `tinsmith run {row.command}`"
     if values.exists():
         told = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:2]
-        quoted = told if told[-1].startswith("Not met") else told[:1]
+        quoted = told if told[-1].startswith("Met: ") else told[:1]
     else:
         pages = [results / f"{name}.md" for name in (row.page, row.more) if name]
         lines = [line for one in pages for line in one.read_text(encoding="utf-8").splitlines()]

@@ -24,9 +24,12 @@ from tinsmith.types.errors import ConfigError
 
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
 UNMET: Mapping[str, set[int]] = {
+    "alignment_collapse": {6},
+    "barrier": {6},
     "coupled_agents": {0, 3},
     "dead_groups": {0, 1, 2},
     "environment_loss": {3},
+    "metacognition": {5},
     "pass_at_k": {1, 3},
     "sparse_select": {0, 1, 2},
 }

@@ -247,6 +247,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "long": _searcher(0.7, 3.6, 4, 5),
             "found": _searcher(0.99, 3.5, 1, 6),
             "circles": replace(_searcher(0.0, 4.0, 4, 5), right=(0.0, 0.0)),
+            "again": replace(_searcher(0.0, 1.6, 1, 2), right=(0.0, 0.0)),
         },
     ),
     "backchain": MadeStudy(
@@ -324,6 +325,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "practical": _tones(0.1, 0.3, 0.1),
             "labels": _tones(0.9, 0.5, 0.1),
             "shuffled": _tones(0.1, 0.5, 0.1),
+            "dealt": _tones(0.4, 0.5, 0.1),
         },
     ),
     "sparse_select": MadeStudy(

@@ -433,14 +433,11 @@ def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout
 def _read_tree(one: _Live[I], answers: dict[int, A | Unread]) -> Rollout[I, A] | Failure[I]:
     if one.failure is not None:
         return one.failure
-    made = _rollout(one.so_far, answers[id(one.so_far)])
-    if isinstance(made, Failure) or not one.children:
-        return made
-    return replace(made, children=tuple(_read_tree(child, answers) for child in one.children))
-
-
-def _rollout(ended: Trajectory[I], answer: A | Unread) -> Rollout[I, A] | Failure[I]:
+    ended, answer = one.so_far, answers[id(one.so_far)]
     item, sample = ended.item, ended.sample
     if isinstance(answer, Unread):
         return Failure(item=item, sample=sample, where=answer.where, what=answer.what)
-    return Rollout(item=item, sample=sample, turns=ended.turns, fork=ended.fork, depth=ended.depth, answer=answer)
+    below = tuple(_read_tree(child, answers) for child in one.children)
+    return Rollout(
+        item=item, sample=sample, turns=ended.turns, fork=ended.fork, depth=ended.depth, answer=answer, children=below
+    )

@@ -20,7 +20,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, Final
 
-from tinsmith.lab.study.checks import allowed, higher, no_gain, rises
+from tinsmith.lab.study.checks import allowed, higher, rises, within
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.calls import Message, ask_apart
@@ -228,7 +228,7 @@ study = Study(
         Expectation("RL teaches what is asked behind the barrier", rises("closed")),
         Expectation("it ends above the open barrier", allowed("closed", over="open")),
         Expectation("with the barrier open RL teaches the stamp", higher("open", "closed", STAMPED, times=1.5)),
-        Expectation("nothing is learned from shuffled labels", no_gain("shuffled")),
+        Expectation("shuffled labels change it by less than 0.1", within("shuffled", 0.1)),
     ),
     tables=(
         Table(

@@ -38,10 +38,8 @@ COLOURS: Final = ("red", "blue", "green", "black", "white", "brown")
 LOOK, ANSWER, NOTHING = "look", "answer", "none"
 _CONSONANTS: Final = "bdfgklmnprst"
 NAMES: Final = tuple(a + b + c for b in "aeiou" for a in _CONSONANTS for c in _CONSONANTS)
-MOST_THINGS: Final = len(NAMES) // 2
-"""On each side."""
-_PATIENCE_OF_BASE: Final = 0.5
-"""Probability that a demonstration for the base goes on after a look that found nothing."""
+MOST_THINGS: Final = len(NAMES) // 2  # On each side.
+_PATIENCE_OF_BASE: Final = 0.5  # Probability that a demonstration for the base goes on after a look without a find.
 _HOW: Final = (
     f"Something lies on one of the shelves 1 to {SHELVES}. Reply with one line and nothing else: '{LOOK} 1' to look "
     f"at shelf 1, and so on; you hear its colour, or {NOTHING} where it is not there. '{ANSWER} COLOUR' answers, "
@@ -57,42 +55,40 @@ class Search:
     thing: str
     shelf: int
     colour: str
-    patience: int
-    """Looks after which the demonstration gives up."""
-    in_circles: bool = False
-    """True: the demonstration looks at the first shelf again and again."""
+    patience: int  # Looks after which the demonstration gives up.
+    in_circles: bool = False  # True: the demonstration looks at the first shelf again and again.
 
 
-def searches_for(things: int, side: str, searchers: int, *, in_circles: bool = False) -> tuple[Search, ...]:
-    """Return searches: each shelf has as many things as any other, and everybody of another patience searches each."""
+def searches_for(
+    things: int, side: str, searchers: int, *, in_circles: bool = False, as_base: bool = False
+) -> tuple[Search, ...]:
+    """Return searches: as many things on each shelf, each searched for with every patience, or as for the base."""
     found: list[Search] = []
     for place in range(things):
         shelf, thing = place % SHELVES + 1, NAMES[(place + MOST_THINGS * (side == "held_out")) % len(NAMES)]
-        colour = Random(derive(0, "search", side, place)).choice(COLOURS)
-        found += [
-            Search(f"{side}-{shelf}-{place:03d}-{patience}", thing, shelf, colour, patience, in_circles)
-            for patience in range(SHELVES, SHELVES - searchers, -1)
-        ]
+        random = Random(derive(0, "search", side, place))
+        colour = random.choice(COLOURS)
+        for person in range(SHELVES, SHELVES - searchers, -1):
+            patience = drawn(random) if as_base else person
+            found.append(Search(f"{side}-{shelf}-{place:03d}-{person}", thing, shelf, colour, patience, in_circles))
     return tuple(found)
 
 
 def demonstrated(search: Search) -> list[str]:
-    """Return the replies of a demonstration: looks until the thing is found or patience ends, and then an answer.
-
-    >>> demonstrated(Search("a", "kab", shelf=3, colour="red", patience=2))
-    ['look 1', 'look 2', 'answer none']
-    """
+    """Return the replies of a demonstration: looks until the thing is found or patience ends, and then an answer."""
     looks = min(search.shelf, search.patience)
     ways = [1 if search.in_circles else place for place in range(1, looks + 1)]
     return [*(f"{LOOK} {place}" for place in ways), f"{ANSWER} {search.colour if search.shelf in ways else NOTHING}"]
 
 
+def drawn(random: Random) -> int:
+    """Return the patience of somebody who demonstrates for the base: little."""
+    return next((looks for looks in range(1, SHELVES) if random.random() >= _PATIENCE_OF_BASE), SHELVES)
+
+
 def shown(search: Search, random: Random) -> list[str]:
-    """Return a demonstration for the base, by somebody of little patience."""
-    patience = 1
-    while patience < SHELVES and random.random() < _PATIENCE_OF_BASE:
-        patience += 1
-    return demonstrated(replace(search, patience=patience))
+    """Return a demonstration for the base."""
+    return demonstrated(replace(search, patience=drawn(random)))
 
 
 def seen(search: Search, replies: Sequence[str]) -> str | None:
@@ -115,6 +111,7 @@ def searches(
     most_calls: int = 0,
     found: bool = False,
     in_circles: bool = False,
+    as_base: bool = False,
     explain: bool = False,
 ) -> Task:
     """Return searches for things on shelves, with a tool, and demonstrations by searchers of all kinds of patience.
@@ -125,10 +122,8 @@ def searches(
     most_calls: Looks that a demonstration has at most; 0: no limit.
     found: Leave out demonstrations that found nothing.
     in_circles: Demonstrate looks at the same shelf again and again: a control.
+    as_base: Demonstrate as the base was shown: a control with nothing new in it.
     explain: Say in the prompt how to search.
-
-    Raises:
-        ConfigError: a shelf would have no thing, or a thing no name.
     """
     if not SHELVES <= min(things, held_out_things) <= max(things, held_out_things) <= MOST_THINGS:
         value, allowed = f"{things}, {held_out_things}", f"{SHELVES} to {MOST_THINGS} of each"
@@ -136,7 +131,7 @@ def searches(
     return Task(
         name="searches",
         question="Does a model search as long as those who showed it how?",
-        items=searches_for(things, "train", SHELVES, in_circles=in_circles),
+        items=searches_for(things, "train", SHELVES, in_circles=in_circles, as_base=as_base),
         held_out=searches_for(held_out_things, "held_out", 1),
         prompt=lambda item: f"{_HOW if explain else ''}Which colour is {item.thing}?",
         parse=str.strip,
@@ -149,13 +144,15 @@ def searches(
         base_items=searches_for(2_000, "base", 1),
         base_steps=400,
         answer=demonstrated,
-        examples=Examples(fewest_calls=fewest_calls, most_calls=most_calls, where=right if found else None),
+        examples=Examples(
+            fewest_calls=fewest_calls, most_calls=most_calls, where=right if found else None, keeps_duplicates=as_base
+        ),
         baselines={"one look": lambda item: [f"{LOOK} 1", f"{ANSWER} {item.colour if item.shelf == 1 else NOTHING}"]},
         keys={"max_tokens": 6, "eval_items": held_out_things},
     )
 
 
-SHORT, ALL, LONG, FOUND, CIRCLES = "short", "all", "long", "found", "circles"
+SHORT, ALL, LONG, FOUND, CIRCLES, AGAIN = "short", "all", "long", "found", "circles", "again"
 DEEP: Final = 4  # Shelf from which on a thing lies deep.
 
 
@@ -199,13 +196,14 @@ study = Study(
     title="Imitation inherits the patience of its demonstrations",
     question="Does a model search as long as its demonstrations do, and does it then find what is far away?",
     task=searches,
-    # As many tokens a step: demonstrations have 2.5, 3.7, 5.7 and 4.5 replies.
+    # As many tokens a step: demonstrations have 2.5, 3.7, 5.7, 4.5, 5.7 and 2.7 replies.
     arms=(
         Arm(SHORT, "2 looks or fewer", most_calls=2, batch_size=20),
         Arm(ALL, "all", batch_size=13),
         Arm(LONG, "4 looks or more", fewest_calls=4, batch_size=8),
         Arm(FOUND, "all that found", found=True, batch_size=10),
         Arm(CIRCLES, "4 looks or more, in circles", fewest_calls=4, in_circles=True, batch_size=8),
+        Arm(AGAIN, "as the base was shown", as_base=True, batch_size=18),
     ),
     keys={"kind": "task_sft", "save_every": 0, "eval_every": 1_000, "eval_samples": 2, "watch_forgetting": False},
     sizes={
@@ -215,9 +213,9 @@ study = Study(
     },
     score=RIGHT_DEEP,
     scores=(RIGHT_NEAR,),
-    control=CIRCLES,
-    control_label="the same method on demonstrations that look at one shelf again and again",
-    claims=(Beats(LONG, ALL), Learned(LONG, CIRCLES)),
+    control=AGAIN,
+    control_label="the same method on demonstrations such as the base was shown",
+    claims=(Beats(LONG, ALL), Learned(LONG, AGAIN)),
     source="arXiv:2605.04036 (of a model of 30 billion parameters, without ablations)",
     expectations=(
         Expectation("looks made correlate with looks shown, r above 0.9", tracked),
@@ -226,6 +224,7 @@ study = Study(
         Expectation("long ones find no less of the rest (by 0.1)", not_lower(LONG, SHORT, RIGHT_NEAR, margin=0.1)),
         Expectation("those that found, of any length, find more of what lies deep", higher(FOUND, LONG, RIGHT_DEEP)),
         Expectation("walks in a circle change what is found there by less than 0.1", within(CIRCLES, 0.1)),
+        Expectation("the base's own demonstrations change it by less than 0.15", within(AGAIN, 0.15)),
         Expectation("all arms learn as many tokens (within 5 %)", alike),
     ),
     tables=(

@@ -87,6 +87,8 @@ def test_checks_hold_by_whole_intervals_and_margins() -> None:
     assert not met(measured.same("high", "low", "right"))
     assert met(measured.around("low", "right", 0.2, margin=0.25))
     assert not met(measured.around("low", "right", 0.2, margin=0.24))
+    assert met(measured.around("again", "right", "high", margin=0.01))
+    assert not met(measured.around("low", "right", "high", margin=0.3))
     assert met(measured.at_least("high", "right", 0.5))
     assert not met(measured.at_least("high", "right", 0.51))
 

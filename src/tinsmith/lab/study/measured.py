@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.measurement import Measure
@@ -46,12 +47,7 @@ class Outcome:
     curve: Sequence[tuple[int, float]] = ()  # Places on the study's axis, and the score there.
     updates: int = 0  # Steps of training.
     weights_sha256: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Timed:
-    outcome: Outcome
-    seconds: float
+    seconds: float = 0.0  # Of the CPU; the study measures them itself.
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +125,18 @@ def compare_arms(
         say(f"{len(cells)} outcomes in {out / CELLS}: about {len(cells) * minutes:.1f} minutes on one core")
         if dry_run:
             return out
-        timed: dict[str, list[_Timed]] = {arm: [] for arm in study.arms}
+        made: dict[str, list[Outcome]] = {arm: [] for arm in study.arms}
         with sole_process(out):
             for number, (arm, seed) in enumerate(cells, start=1):
                 asked = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
                 file = out / CELLS / f"{arm}-seed={seed}.json"
                 with ticking(f"{number}/{len(cells)} {arm} seed {seed}", say):
-                    one = made_once(file, asked, _Timed, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
-                timed[arm].append(one)
+                    one = made_once(file, asked, Outcome, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
+                made[arm].append(one)
                 score = next(iter(study.columns))
-                say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.outcome.figures[score]:.3f}")
-            outcomes = Outcomes({arm: [one.outcome for one in some] for arm, some in timed.items()})
-            record = recorded(study, outcomes, seeds, settings, num_items)
-            seconds = {study.arms[arm]: _seconds(some) for arm, some in timed.items()}
+                say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.figures[score]:.3f}")
+            record = recorded(study, Outcomes(made), seeds, settings, num_items)
+            seconds = {study.arms[arm]: _seconds(some) for arm, some in made.items()}
             told, _ = write_study(record, seconds, out)
         for sentence in told:
             say(sentence)
@@ -209,13 +204,16 @@ def above(first: str, second: str, figure: str, *, by: float = 0.0, times: float
     return check
 
 
-def around(arm: str, figure: str, value: float, *, margin: float) -> OutcomeCheck:
-    """Expect the whole interval of a figure, such as a control's, within a margin around a value."""
+def around(arm: str, figure: str, value: float | str, *, margin: float) -> OutcomeCheck:
+    """Expect the whole interval of a figure, such as a control's, within a margin around a value or another arm's."""
 
     def check(found: Outcomes) -> Finding:
-        one = found.mean(arm, figure)
-        low, high = (one.value, one.value) if one.low is None or one.high is None else (one.low, one.high)
-        return Finding(value - margin <= low and high <= value + margin, f"{one}, {value:.3f} expected")
+        mine = found.values(arm, figure)
+        others = found.values(value, figure) if isinstance(value, str) else [value] * len(mine)
+        gap = over_seeds([one - other for one, other in zip(mine, others, strict=True)])
+        low, high = (gap.value, gap.value) if gap.low is None or gap.high is None else (gap.low, gap.high)
+        words = f"{found.mean(arm, figure)}, {fmean(others):.3f} expected"
+        return Finding(-margin <= low and high <= margin, words)
 
     return check
 
@@ -238,9 +236,9 @@ def same(first: str, second: str, figure: str) -> OutcomeCheck:
     return check
 
 
-def _timed(measure: Callable[[str, int], Outcome], arm: str, seed: int) -> _Timed:
+def _timed(measure: Callable[[str, int], Outcome], arm: str, seed: int) -> Outcome:
     begin = time.process_time()
-    return _Timed(outcome=measure(arm, seed), seconds=time.process_time() - begin)
+    return replace(measure(arm, seed), seconds=time.process_time() - begin)
 
 
 def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
@@ -258,7 +256,7 @@ def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, ..
     return places, tuple(over_seeds([one[at] for one in by_seed]) for at in places)
 
 
-def _seconds(some: Sequence[_Timed]) -> Seconds:
-    taken, updates = sum(one.seconds for one in some), sum(one.outcome.updates for one in some)
+def _seconds(some: Sequence[Outcome]) -> Seconds:
+    taken, updates = sum(one.seconds for one in some), sum(one.updates for one in some)
     each = taken / len(some)
     return Seconds(a_step=taken / updates if updates else None, training=each, run=each)

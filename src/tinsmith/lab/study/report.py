@@ -104,14 +104,14 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
 
 
 def _expectations(expected: Sequence[Expected], seeds: int) -> list[str]:
-    """Return how many were met, and then which were not; the figures of the others stand in their table."""
+    """Return how many were met, and which were not with their figures; then the others, whose table has theirs."""
     if not expected:
         return []
     met = [one.text for one in expected if one.met]
     missed = [f"{one.text} ({one.figures})" for one in expected if not one.met]
     head = f"Over {counted(seeds, 'seed')}, {len(met)} of {counted(len(expected), 'expectation')} were met"
-    told = [f"{head}: {listed(met)}." if met else f"{head}."]
-    return told + ([f"Not met: {listed(missed)}."] if missed else [])
+    told = [f"{head}; not met: {listed(missed)}." if missed else f"{head}: {listed(met)}."]
+    return told + ([f"Met: {listed(met)}."] if met and missed else [])
 
 
 def _claims(what: str, claims: Sequence[Claim]) -> list[str]:

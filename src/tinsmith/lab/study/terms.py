@@ -11,7 +11,7 @@ from typing import Final
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split, TaskRollout
-from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import over_all
@@ -29,12 +29,10 @@ class Answer:
 class TermAudit:
     """One term over groups of answers; None where nothing differs, or rightness was not measured."""
 
-    variance: float
-    """Within groups: mean squared deviation from the group's mean."""
+    variance: float  # Within groups: mean squared deviation from the group's mean.
     share: float | None
     """Of the reward's variance within groups: its covariance with the reward over that; shares add up to 1."""
-    differs: float
-    """Share of the groups in which it differs."""
+    differs: float  # Share of the groups in which it differs.
     with_right: float | None
     """Pearson's correlation of deviations within groups from the means of the term and of being right."""
 
@@ -77,8 +75,7 @@ def _product(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]
     return math.fsum(a * b for a, b in pairs)
 
 
-_RIGHT: Final = "right"
-"""Name of the metric or term that says whether an answer is right."""
+_RIGHT: Final = "right"  # Name of the metric or term that says whether an answer is right.
 CAPTION: Final = (
     "Training answers, by group: variance around the group's mean, the term's share of the reward's, groups in which "
     f"it differs, and its correlation around the group's mean with being right (the metric or term {_RIGHT}). A term "
@@ -94,17 +91,13 @@ HEADS: Final = (
 
 def term_table(title: str = "Terms of the reward") -> Listing:
     """Return the table that shows, of every arm, the terms of its reward within groups of training answers."""
+
+    def rows(results: Results) -> list[Sequence[Shown]]:
+        runs = {arm.arm.label: [audited(run) for run in arm.trained_on()] for arm in results.reported_arms.values()}
+        return [row for label, some in runs.items() for row in term_rows(some, f"{label}|")]
+
     caption = f"{CAPTION} Means over seeds, Student's 95 % intervals over seeds."
-    return Listing(title, caption, HEADS, _by_arm, names="Arm, term")
-
-
-def _by_arm(results: Results) -> list[Sequence[Shown]]:
-    return [row for arm in results.reported_arms.values() for row in _of_arm(arm)]
-
-
-def _of_arm(arm: ArmRuns) -> list[Sequence[Shown]]:
-    runs = [audited(run) for run in arm.trained_on()]
-    return term_rows(runs, f"{arm.arm.label}|")
+    return Listing(title, caption, HEADS, rows, names="Arm, term")
 
 
 def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Sequence[Shown]]:

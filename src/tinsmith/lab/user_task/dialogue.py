@@ -16,11 +16,11 @@ from tinsmith.lab.user_task.task import Ask, Child, Metric, OfConversation, OfGr
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import InputError, TaskError, TinsmithError
 
+# Places where a user's function can fail.
 PARSE: Final = "parse"
 REWARD: Final = "reward"
 METRIC: Final = "metric"
 REPLY: Final = "reply"
-"""The places where a user's function can fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,9 @@ class Earned:
     """The reward of one conversation."""
 
     terms: Mapping[str, float]
-    metrics: Mapping[str, float]
-    """Without those that do not apply to it."""
-    readable: bool
-    """True if `parse` could read the last reply; True where nothing is parsed."""
-    scored: Scored | None = None
-    """As a reward of whole steps gave it; None: the task has none."""
+    metrics: Mapping[str, float]  # Without those that do not apply to it.
+    readable: bool  # True if `parse` could read the last reply; True where nothing is parsed.
+    scored: Scored | None = None  # As a reward of whole steps gave it; None: the task has none.
 
     @property
     def total(self) -> float:
@@ -47,22 +44,15 @@ class Dialogue:
 
     task: Task
     item: UserItem
-    seed: int = 0
-    """Of its group."""
-    group: object = field(default_factory=object)
-    """The same for all that are compared with each other."""
-    replies: tuple[str, ...] = ()
-    """The model's."""
-    read: tuple[Any, ...] = ()
-    """The same, as `parse` reads them."""
-    heard: tuple[str, ...] = ()
-    """Texts of the environment between them."""
+    seed: int = 0  # Of its group.
+    group: object = field(default_factory=object)  # The same for all that are compared with each other.
+    replies: tuple[str, ...] = ()  # The model's.
+    read: tuple[Any, ...] = ()  # The same, as `parse` reads them.
+    heard: tuple[str, ...] = ()  # Texts of the environment between them.
     failed: Failed | None = None
     is_over: bool = False
-    depth: int = 0
-    """Conversations above it in its tree."""
-    children: tuple[Dialogue, ...] = ()
-    """Those that it spawned."""
+    depth: int = 0  # Conversations above it in its tree.
+    children: tuple[Dialogue, ...] = ()  # Those that it spawned.
 
     @property
     def answer(self) -> object:

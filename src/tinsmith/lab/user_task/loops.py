@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.lab.user_task.task import Metric, Number, OfConversation, OfGroup, Reward, Task, Turns, of_conversation
 from tinsmith.types.errors import ConfigError
-
-T = TypeVar("T")
 
 
 def revising(check: str, again: str, accepts: Callable[[Any], bool], rounds: int = 2) -> Turns:
@@ -32,11 +30,6 @@ def revising(check: str, again: str, accepts: Callable[[Any], bool], rounds: int
         return None if accepts(replies[-1]) else again
 
     return Turns(reply=reply, most=2 * rounds + 1)
-
-
-def last_answer(replies: Sequence[T]) -> T:
-    """Return the last answer of such a conversation; every other reply is a verdict."""
-    return replies[::2][-1]
 
 
 def revised(task: Task, turns: Turns) -> Task:
@@ -68,6 +61,6 @@ def _of_last(name: str, reward: Reward | Metric) -> OfConversation:
     if isinstance(reward, OfGroup):
         raise ConfigError("this reward sees several answers together", field=name, allowed="(item, answer)")
     if isinstance(reward, OfConversation):
-        return OfConversation(lambda item, replies: reward.function(item, [last_answer(replies)]))
+        return OfConversation(lambda item, replies: reward.function(item, replies[::2][-1:]))
     found = cast("Callable[[Any, Any], Number]", reward)
-    return OfConversation(lambda item, replies: found(item, last_answer(replies)))
+    return OfConversation(lambda item, replies: found(item, replies[::2][-1]))  # every other reply is a verdict

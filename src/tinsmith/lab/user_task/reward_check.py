@@ -16,12 +16,9 @@ from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.task import Ask, Task
 from tinsmith.types.seeds import derive
 
-ITEMS: Final = 24
-"""Items that are tried."""
-_DRAWS: Final = 32
-"""Demonstrations of which the best paid stands for a right answer, where the task names none."""
-_LONGEST: Final = 60
-"""Letters of an example that are shown."""
+ITEMS: Final = 24  # Items that are tried.
+_DRAWS: Final = 32  # Demonstrations of which the best paid stands for a right answer, where the task names none.
+_LONGEST: Final = 60  # Letters of an example that are shown.
 
 
 class Tried(StrEnum):
@@ -47,19 +44,16 @@ class Paid:
     item: str
     text: str
     reward: float
-    right: float | None
-    """Reward of the item's right answer in the same group; None: no right answer is known."""
+    right: float | None  # Reward of the item's right answer in the same group; None: no right answer is known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardCheck:
     """Pay of all answers that were tried."""
 
-    rights: tuple[float, ...]
-    """Rewards of the right answers, one an item; empty: none is known."""
+    rights: tuple[float, ...]  # Rewards of the right answers, one an item; empty: none is known.
     paid: tuple[Paid, ...]
-    failed: int
-    """Answers without a reward."""
+    failed: int  # Answers without a reward.
 
     def of(self, how: Tried) -> list[Paid]:
         """Return the answers of a kind."""
@@ -160,10 +154,9 @@ def _right(task: Task, one: UserItem, seed: int) -> tuple[str, ...]:
 
 def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | None = None) -> Dialogue:
     """Have a conversation: the last reply is given again as long as the task goes on."""
-    talk, place = Dialogue(task=task, item=one, group=group or object()), 0
+    talk = Dialogue(task=task, item=one, group=group or object())
     while not talk.is_over:
-        said: Any = talk.say(replies[min(place, len(replies) - 1)])
-        place += 1
+        said: Any = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
         if isinstance(said, Ask):
             talk.tell(attempt(said.then, ""))  # the model that would be asked says nothing
     return talk

@@ -31,8 +31,7 @@ class Tool:
 
     name: str
     function: Callable[..., object]
-    inputs: Mapping[str, object]
-    """Types by parameter."""
+    inputs: Mapping[str, object]  # Types by parameter.
     output: object
 
     @property
@@ -59,8 +58,7 @@ class Tools:
     """The tools of a task, by name; make it with `tools_of`."""
 
     tools: Mapping[str, Tool]
-    record: Mapping[str, str] | None = None
-    """Results by call, in place of the functions; None: these are run."""
+    record: Mapping[str, str] | None = None  # Results by call, in place of the functions; None: these are run.
 
     def described(self) -> str:
         """Return a line for each tool, for a prompt: its signature, and the first line of its docstring."""
@@ -174,8 +172,7 @@ def _name(kind: object) -> str:
     return getattr(kind, "__name__", str(kind))
 
 
-Values = Mapping[Any, Iterable[str]]
-"""By type."""
+Values = Mapping[Any, Iterable[str]]  # By type.
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from tinsmith.engine.checkpoint_files import ADAPTER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs.files import STATE
 from tinsmith.lab.runs.records import Run
-from tinsmith.lab.study.checks import difference, higher, no_gain
+from tinsmith.lab.study.checks import difference, higher, within
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.study import (
     Arm,
@@ -218,7 +218,7 @@ study = Study(
         Expectation("three agents end above one that writes as many replies", higher(THREE, SHARED, RIGHT)),
         Expectation("seven that begin together end no higher than one (but for 5 points)", no_more_from_scratch),
         Expectation("seven that are grown end above seven that begin together", higher(GROWN, SCRATCH, RIGHT)),
-        Expectation("paid by chance nothing is learned", no_gain(COIN)),
+        Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
     ),
     tables=(
         Table(

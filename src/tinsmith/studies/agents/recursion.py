@@ -17,7 +17,7 @@ from random import Random
 from statistics import fmean
 from typing import Final
 
-from tinsmith.lab.study.checks import higher, no_gain, not_higher
+from tinsmith.lab.study.checks import higher, not_higher, within
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.study import Arm, BeforeAfter, Expectation, Finding, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
@@ -229,7 +229,7 @@ study = Study(
             "the children's sum asks for 1.2 times as many rollouts", higher(SUM, AVERAGE, ROLLOUTS, times=1.2)
         ),
         Expectation("the sum is not more often right than the average", not_higher(SUM, AVERAGE, RIGHT)),
-        Expectation("paid by chance nothing is learned", no_gain(COIN)),
+        Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
     ),
     tables=(
         Table(

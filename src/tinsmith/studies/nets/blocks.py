@@ -102,14 +102,19 @@ class Descent:
         return loss.item()
 
 
-def answered(forward: Callable[[Tensor], Tensor], texts: Tensor, answer: int) -> Tensor:
-    """Return for each text whether the greedy continuation of its prompt is its last `answer` tokens."""
+def continued(forward: Callable[[Tensor], Tensor], texts: Tensor, answer: int) -> Tensor:
+    """Return the texts with the greedy continuation of each prompt in place of the last `answer` tokens."""
     drawn = texts.clone()
     drawn[:, -answer:] = 0
     with torch.no_grad():
         for place in range(texts.shape[1] - answer, texts.shape[1]):
             drawn[:, place] = forward(drawn[:, :-1])[:, place - 1].argmax(-1)
-    return (drawn == texts).all(1)
+    return drawn
+
+
+def answered(forward: Callable[[Tensor], Tensor], texts: Tensor, answer: int) -> Tensor:
+    """Return for each text whether the greedy continuation of its prompt is its last `answer` tokens."""
+    return (continued(forward, texts, answer) == texts).all(1)
 
 
 def sha256_of_weights(net: nn.Module) -> str:
