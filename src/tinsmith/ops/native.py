@@ -127,9 +127,6 @@ def _grads(linear: Linear, low: LowRank | None) -> Grads:
     return _maybe(base), is_first, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
-_NO_GRADS: Final[Grads] = (None, False, None, [], None)
-
-
 class _NotNative(TorchFunctionMode):
     """Looks for what torch computes by itself, which no tape has."""
 
@@ -296,9 +293,11 @@ class NativeKernels(Kernels):
     ) -> tuple[Tensor, Tensor]:
         dx, d_weights = torch.empty_like(dy), torch.empty_like(mix.routes.weights)
         own = _by_expert(mix)
-        grads_up, grads_down = [_NO_GRADS] * len(own), [_NO_GRADS] * len(own)
+        grads_up: list[Grads] = [(None, False, None, [], None)] * len(own)
+        grads_down = grads_up.copy()
         for e, _, _ in mix.deal.taken:
-            grads_up[e], grads_down[e] = map(_grads, (mix.experts[e].gate_up, mix.experts[e].down), own[e])
+            grads_up[e] = _grads(mix.experts[e].gate_up, own[e][0])
+            grads_down[e] = _grads(mix.experts[e].down, own[e][1])
         native.mixture_backward(
             _view(dy), _view(x), *_pairs(mix), _view(segments), *self._matrices(mix.experts), *self._lows(own),
             grads_up, grads_down, _activations(kept), dx.numpy(), d_weights.numpy(),
