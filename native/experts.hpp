@@ -61,8 +61,10 @@ class Matrices {
 using Low = std::optional<std::tuple<In, std::vector<In>, std::vector<std::pair<int64_t, int64_t>>, float,
                                      std::optional<In>, std::optional<In>>>;
 
-// Where gradients are added: those of the base, of A, of each B, of DoRA's magnitudes; none of what is frozen.
-using Grads = std::tuple<std::optional<Out>, std::optional<Out>, std::vector<std::optional<Out>>, std::optional<Out>>;
+// Where gradients are added: those of the base (true: to zeros, whatever stands there), of A, of each B, of DoRA's
+// magnitudes; none of what is frozen.
+using Grads =
+    std::tuple<std::optional<Out>, bool, std::optional<Out>, std::vector<std::optional<Out>>, std::optional<Out>>;
 
 inline void require_low(const Low& low, int64_t in, int64_t out) {
   if (!low) return;
@@ -83,7 +85,7 @@ inline void require_low(const Low& low, int64_t in, int64_t out) {
 }
 
 inline void require_grads(const Grads& grads, const Low& low, int64_t in, int64_t out) {
-  const auto& [base, a, bs, magnitude] = grads;
+  const auto& [base, is_first, a, bs, magnitude] = grads;
   const auto dense = [](const std::optional<Out>& grad, int64_t size) {
     if (!grad) return;
     require_dense(*grad, "mixture_backward: gradients are contiguous");
@@ -159,7 +161,7 @@ inline void backward_linear(int64_t rows, const float* x, const float* dy, const
                             const Grads& grads, const float* xa, const float* direction, const int64_t* segments,
                             int64_t count, float* dx, BackwardScratch& own) {
   const int64_t in = base.in, out = base.out;
-  const auto& [d_base, d_a, d_bs, d_magnitude] = grads;
+  const auto& [d_base, is_first, d_a, d_bs, d_magnitude] = grads;
   if (low && std::get<4>(*low)) {
     if (d_magnitude && direction)
       kernels().column_chain(dy, direction, out, out, segments, count, d_magnitude->data(), 0, out);
@@ -167,7 +169,9 @@ inline void backward_linear(int64_t rows, const float* x, const float* dy, const
     kernels().scale_bias(own.scaled.data(), out, out, std::get<4>(*low)->data(), nullptr, 0, rows);
     dy = own.scaled.data();
   }
-  if (d_base) multiply({in, out, rows, x, 1, in, dy, out, 1, d_base->data(), out, Onto::Add, segments, count});
+  if (d_base)
+    multiply({in, out, rows, x, 1, in, dy, out, 1, d_base->data(), out, is_first ? Onto::Zero : Onto::Add, segments,
+              count});
   multiply_base_turned(rows, dy, base, dx);
   if (!low) return;
   const auto& [a, bs, columns, scaling, gain, norm] = *low;

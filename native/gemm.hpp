@@ -64,6 +64,8 @@ TS_INLINE void tile(const Walk& walk, float* C, int64_t c_rs, const Ending& end,
     each([&](V16& sum, const float* c, bool part, int, int) TS_NOW {
       sum = (part ? load_first(c, tail) : load(c)) + sum;
     });
+  if (end.onto == Onto::Zero)
+    each([&](V16& sum, const float*, bool, int, int) TS_NOW { sum = zero16() + sum; });
   each([&](V16& sum, float* c, bool part, int, int) TS_NOW {
     if (part) store_first(c, sum, tail);
     else store(c, sum);
@@ -77,7 +79,7 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
   const int64_t step = UnitA ? 1 : a_cs;
   const auto walk = [=](V16(&acc)[MR][NV]) TS_NOW {
     const float *from = A, *row = B;
-    for (int64_t k = 0; k < K; k++) {
+    const auto one = [&]() TS_NOW {
       if constexpr (NV > 4) {
         V16 a[MR];
 #pragma GCC unroll 8
@@ -101,7 +103,24 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
       }
       from += step;
       row += b_rs;
+    };
+    int64_t k = K;
+    if constexpr (!UnitA) {  // a gradient's chains are short: few branches, each foreseen
+      switch (k % 8) {
+        case 7: one(); [[fallthrough]];
+        case 6: one(); [[fallthrough]];
+        case 5: one(); [[fallthrough]];
+        case 4: one(); [[fallthrough]];
+        case 3: one(); [[fallthrough]];
+        case 2: one(); [[fallthrough]];
+        case 1: one();
+      }
+      for (k /= 8; k > 0; k--) {
+        one(), one(), one(), one();
+        one(), one(), one(), one();
+      }
     }
+    for (; k > 0; k--) one();
   };
   tile<MR, NV>(walk, C, c_rs, end, tail);
 }
@@ -186,7 +205,7 @@ template <int Floats, typename Product>
 TS_INLINE void sum_chains(const Gemm& g, int width, int tail, float* C, const Product& product) {
   const Chains chains(g);
   if (chains.count == 0) {
-    if (g.onto == Onto::Store) product(0, 0, C, g.c_rs, Ending{Onto::Store}, tail);
+    if (g.onto == Onto::Store || g.onto == Onto::Zero) product(0, 0, C, g.c_rs, Ending{Onto::Store}, tail);
     return;
   }
   alignas(64) float slots[tinsmith::kTreeDepth][Floats];
@@ -208,6 +227,8 @@ static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vec
     int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
     float* C = g.C + m * g.c_rs + n;
     const float* A = g.A + m * g.a_rs;
+    if (g.segments)  // a gradient's memory is far away: it comes while the sums are taken
+      for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(C + i / vectors * g.c_rs + i % vectors * 16, 1);
     const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int last) {
       tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to, to_rs, end, last);
     };

@@ -15,6 +15,7 @@ constexpr int64_t kMostExperts = 1024;  // of a mixture: a row's shares are kept
 enum class Onto {
   Store,  // C is overwritten
   Add,    // the product is added to C
+  Zero,   // the same to a C of zeros, whatever stands there: unlike Store, it turns -0 into +0
   Chain,  // one chain over all k, which continues from C
 };
 

@@ -137,7 +137,7 @@ class Matrices:
     def __init__(self, packed: list[list[Packed]]) -> None: ...
 
 Low = tuple[In, list[In], list[tuple[int, int]], float, In | None, In | None]
-Grads = tuple[Out | None, Out | None, list[Out | None], Out | None]
+Grads = tuple[Out | None, bool, Out | None, list[Out | None], Out | None]
 MixtureArrays = tuple[Out, Out, Out, Out, Out, Out | None, Out | None]
 
 def mixture(

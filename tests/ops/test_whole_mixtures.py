@@ -155,6 +155,18 @@ def test_an_expert_without_rows_gets_no_gradient(kernels: NativeKernels) -> None
         assert bool(base.grad.any()) is (e != IDLE)
 
 
+def test_a_first_gradient_is_what_adding_it_to_zeros_gives(kernels: NativeKernels) -> None:
+    first, added = Layer(kernels, Trained.BASE), Layer(kernels, Trained.BASE)
+    assert not any(bool(zeros.any()) for zeros in added.gradients())
+    for layer in (first, added):
+        layer.x *= 1e-20  # products of such values round to zeros of both signs
+        layer.dy *= 1e-20
+        _whole(kernels, layer)
+    one, other = first.gradients(), added.gradients()
+    assert [x.numpy().tobytes() for x in one] == [x.numpy().tobytes() for x in other]
+    assert not any(bool(x[x == 0].signbit().any()) for x in one)
+
+
 def test_a_part_with_other_tensors_is_seen(kernels: NativeKernels) -> None:
     layer = Layer(kernels, Trained.DORA)
     run = MixtureRun(0, ROWS, layer.mix.parts)

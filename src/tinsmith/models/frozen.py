@@ -32,5 +32,5 @@ def frozen_adapter(decoder: Decoder, spec: AdapterSpec, tensors: Mapping[str, Te
     load(adapter.slots, tensors, source=source)
     adapter.changed()
     for weight in adapter.buffers():
-        weight.grad = None
+        weight.freeze()
     return adapter

@@ -8,7 +8,7 @@ would be sums over whatever rows were computed together, and the micro-batch wou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,15 +23,34 @@ from tinsmith.ops.paging import Pages
 
 @dataclass(slots=True, eq=False)
 class Weight:
-    """A tensor the model computes with, and where its gradient is summed (None: frozen)."""
+    """A tensor the model computes with, and where its gradient is summed."""
 
     value: Tensor
     """fp32; bf16 where a quantised base is held so, and widened for each use."""
-    grad: Tensor | None = None
+    trained: bool = field(default=False, init=False)
+    _sum: Tensor | None = field(default=None, init=False)
 
     def train(self) -> None:
-        """Give it a zeroed gradient buffer."""
-        self.grad = torch.zeros_like(self.value)
+        """Begin a gradient, whatever became of the last one."""
+        self.trained, self._sum = True, None
+
+    def freeze(self) -> None:
+        """Have no gradient."""
+        self.trained, self._sum = False, None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The buffer to add to, zeros at first; None: frozen."""
+        if self.trained and self._sum is None:
+            self._sum = torch.zeros_like(self.value)
+        return self._sum
+
+    def room(self) -> tuple[Tensor, bool]:
+        """The buffer, and True if it holds no values yet and all of it is to be overwritten by the first ones."""
+        is_first = self._sum is None
+        if self._sum is None:
+            self._sum = torch.empty_like(self.value)
+        return self._sum, is_first
 
 
 class _Ctx(FunctionCtx):

@@ -120,11 +120,11 @@ def _by_expert(mix: MixtureRows) -> list[ExpertParts]:
 
 def _grads(linear: Linear, low: LowRank | None) -> Grads:
     first = linear.base[0]
-    base = _maybe(first.grad) if isinstance(first, Weight) else None
+    base, is_first = first.room() if isinstance(first, Weight) and first.trained else (None, False)
     if low is None:
-        return base, None, [], None
+        return _maybe(base), is_first, None, [], None
     magnitude = None if low.magnitude is None else low.magnitude.grad
-    return base, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
+    return _maybe(base), is_first, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
 class _NotNative(TorchFunctionMode):
@@ -293,13 +293,14 @@ class NativeKernels(Kernels):
     ) -> tuple[Tensor, Tensor]:
         dx, d_weights = torch.empty_like(dy), torch.empty_like(mix.routes.weights)
         own = _by_expert(mix)
-        grads = [
-            (_grads(expert.gate_up, up), _grads(expert.down, down))
-            for expert, (up, down) in zip(mix.experts, own, strict=True)
-        ]
+        grads_up: list[Grads] = [(None, False, None, [], None)] * len(own)
+        grads_down = grads_up.copy()
+        for e, _, _ in mix.deal.taken:
+            grads_up[e] = _grads(mix.experts[e].gate_up, own[e][0])
+            grads_down[e] = _grads(mix.experts[e].down, own[e][1])
         native.mixture_backward(
             _view(dy), _view(x), *_pairs(mix), _view(segments), *self._matrices(mix.experts), *self._lows(own),
-            [up for up, _ in grads], [down for _, down in grads], _activations(kept), dx.numpy(), d_weights.numpy(),
+            grads_up, grads_down, _activations(kept), dx.numpy(), d_weights.numpy(),
         )  # fmt: skip
         return dx, d_weights
 

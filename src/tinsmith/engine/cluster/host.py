@@ -186,7 +186,7 @@ class Host:
                 if block.partial is not None:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
-            weight.grad = None
+            weight.freeze()
         grads = [grad.cpu().numpy() for grad in folded(partials)] if asked.backward else None
         return Computed(found=found, grads=grads, routes=routes, marks=tuple(marks))
 

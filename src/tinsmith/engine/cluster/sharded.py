@@ -291,5 +291,6 @@ def _add(part: LowRank, found: PartNumbers) -> None:
     if part.magnitude is not None and found.magnitude is not None:
         pairs.append((part.magnitude, found.magnitude))
     for weight, grad in pairs:
-        if weight.grad is not None:
-            weight.grad += torch.tensor(grad, device=weight.grad.device)
+        into = weight.grad
+        if into is not None:
+            into += torch.tensor(grad, device=into.device)

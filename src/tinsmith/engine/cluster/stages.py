@@ -207,7 +207,7 @@ def _weights(low: LowRanks) -> list[Weight]:
 
 def _end_training(low: LowRanks) -> None:
     for weight in _weights(low):
-        weight.grad = None
+        weight.freeze()
 
 
 def _gradients(place: Place, part: LowRank) -> PartNumbers:
