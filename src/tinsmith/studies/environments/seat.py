@@ -130,7 +130,7 @@ class Talk:
         return [*system, *_messages(data.prompt)]
 
     async def _is_stopped(self) -> bool:
-        """Return True where no further turn is served, and note why in the trace: a limit, a stop, or no more replies."""
+        """Return True where no further turn is served, and note in the trace why: a limit, a stop, no more replies."""
         trace, limit = self.trace, self._seat.config.max_turns
         if limit is not None and trace.num_turns >= limit:
             trace.stop("max_turns")
