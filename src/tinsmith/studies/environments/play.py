@@ -17,7 +17,7 @@ import numpy as np
 import verifiers.v1 as vf
 
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.studies.environments.seat import Seat, trace_task
+from tinsmith.studies.environments.seat import AnyTask, AnyTrace, Seat, trace_task
 from tinsmith.types.errors import TaskError
 from tinsmith.types.seeds import derive
 
@@ -31,7 +31,7 @@ class Row:
     """One task, and the environment that it is played in."""
 
     env: vf.Env[Any]
-    task: vf.Task[Any, Any, Any]
+    task: AnyTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ async def _worth(row: Row, replies: Sequence[str]) -> Worth:
     )
 
 
-async def _play(row: Row, seat: Seat) -> vf.Trace:
+async def _play(row: Row, seat: Seat) -> AnyTrace:
     """Play an episode to its end; return the trace of its one conversation."""
     made: Any = seat.made
     agents: vf.Agents[Any] = vf.Agents(row.env.config, made)

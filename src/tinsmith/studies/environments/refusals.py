@@ -10,11 +10,12 @@ import verifiers.v1 as vf
 from verifiers.v1.session import hook_boundary
 
 from tinsmith.studies.environments.play import agents_of
+from tinsmith.studies.environments.seat import AnyTask
 from tinsmith.studies.environments.source import FIELD
 from tinsmith.types.errors import ConfigError
 
 
-def require_served(name: str, env: vf.Env[Any], first: vf.Task[Any, Any, Any]) -> None:
+def require_served(name: str, env: vf.Env[Any], first: AnyTask) -> None:
     """Check an environment and its first task.
 
     Raises:
@@ -27,7 +28,7 @@ def require_served(name: str, env: vf.Env[Any], first: vf.Task[Any, Any, Any]) -
         raise ConfigError(what, field=FIELD, value=name, allowed=allowed)
 
 
-def _needed_by(env: vf.Env[Any], first: vf.Task[Any, Any, Any]) -> Iterator[str]:
+def _needed_by(env: vf.Env[Any], first: AnyTask) -> Iterator[str]:
     config = env.config
     agents = agents_of(env)
     if len(agents) != 1:
@@ -53,7 +54,7 @@ def _needed_by(env: vf.Env[Any], first: vf.Task[Any, Any, Any]) -> Iterator[str]
         yield f"a judge ({', '.join(judges)})"
 
 
-def _needed_by_hooks(task: vf.Task[Any, Any, Any]) -> Iterator[str]:
+def _needed_by_hooks(task: AnyTask) -> Iterator[str]:
     for name, function in inspect.getmembers(type(task), inspect.isfunction):
         if hasattr(function, "intercept"):
             yield f"to change messages on their way ({name})"

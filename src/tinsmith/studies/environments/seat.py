@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import verifiers.v1 as vf
 from pydantic import TypeAdapter
@@ -18,6 +18,8 @@ from verifiers.v1.state import state_cls
 
 from tinsmith.types.errors import TaskError
 
+AnyTask: TypeAlias = "vf.Task[Any, Any, Any]"
+AnyTrace: TypeAlias = "vf.Trace[Any, Any, Any]"
 _MESSAGES: TypeAdapter[list[Any]] = TypeAdapter(vf.Messages)
 _NOT_SERVED = "which is not served here"
 
@@ -49,14 +51,14 @@ class Seat:
         self.name, self.config = name, config
         return self
 
-    async def run(self, task: vf.Task[Any, Any, Any], **more: object) -> vf.Trace:
+    async def run(self, task: AnyTask, **more: object) -> AnyTrace:
         """Play a task to its end: its prompt and one reply."""
         talk = await self._open(task, **more)
         await talk.turn()
         return await talk.close("agent_completed")
 
     @asynccontextmanager
-    async def interaction(self, task: vf.Task[Any, Any, Any], **more: object) -> AsyncGenerator[Talk, None]:
+    async def interaction(self, task: AnyTask, **more: object) -> AsyncGenerator[Talk, None]:
         """Hold a conversation open, the environment being its user."""
         talk = await self._open(task, **more)
         yield talk
@@ -66,9 +68,7 @@ class Seat:
         """Refuse a runtime."""
         raise TaskError(f"it needs a sandbox (provision), {_NOT_SERVED}")
 
-    async def _open(
-        self, task: vf.Task[Any, Any, Any], on_trace: Callable[[vf.Trace], None] | None = None, **more: object
-    ) -> Talk:
+    async def _open(self, task: AnyTask, on_trace: Callable[[AnyTrace], None] | None = None, **more: object) -> Talk:
         if self.talk is not None:
             raise TaskError(f"it holds several conversations in one episode, {_NOT_SERVED}")
         if needed := sorted(name for name, value in more.items() if value):
@@ -84,8 +84,8 @@ class Seat:
 class Talk:
     """A conversation of the seat, as `vf.Interaction` offers it to `run` of an environment."""
 
-    def __init__(self, seat: Seat, task: vf.Task[Any, Any, Any]) -> None:
-        self.trace: vf.Trace = vf.Trace(
+    def __init__(self, seat: Seat, task: AnyTask) -> None:
+        self.trace: AnyTrace = vf.Trace(
             task=trace_task(task),
             state=state_cls(type(task))(),
             agent=vf.AgentInfo(config=seat.config, name=seat.name, trainable=seat.trainable),
@@ -114,7 +114,7 @@ class Talk:
             self.trace.nodes.append(vf.MessageNode(parent=parent, message=one, sampled=one is reply))
         return vf.Segment(messages=[reply])
 
-    async def close(self, reason: str = "user_closed") -> vf.Trace:
+    async def close(self, reason: str = "user_closed") -> AnyTrace:
         """End the conversation, and score it."""
         trace = self.trace
         if not trace.ok:
@@ -143,7 +143,7 @@ class Talk:
         return trace.stop_condition is not None
 
 
-def trace_task(task: vf.Task[Any, Any, Any]) -> vf.TraceTask[Any]:
+def trace_task(task: AnyTask) -> vf.TraceTask[Any]:
     """Return a task as traces and episodes record it."""
     return vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
 
@@ -155,7 +155,7 @@ def require_plain(data: vf.TaskData) -> None:
             raise TaskError(f"it needs a container ({name} {value}), {_NOT_SERVED}")
 
 
-async def _called(hook: Callable[..., Any], trace: vf.Trace) -> None:
+async def _called(hook: Callable[..., Any], trace: AnyTrace) -> None:
     """Call `setup` or `finalize` with those arguments that it takes."""
     available: dict[str, Any] = {"trace": trace, "runtime": NoRuntime()}
     found = hook(**{name: available[name] for name in inspect.signature(hook).parameters if name in available})

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Value
+from tinsmith.studies.environments.seat import AnyTask
 from tinsmith.types.errors import ConfigError
 
 FIELD: Final = "verifiers"
@@ -50,8 +51,8 @@ def keys_of(name: str) -> Sequence[OwnKey]:
     keys: list[OwnKey] = []
     for key, default in _defaults(name):
         if type(default) in _PLAIN:
-            words = "Argument of the environment."
-            keys.append(OwnKey(name=key, kind=type(default), default=default, words=words))
+            plain = cast(Value, default)
+            keys.append(OwnKey(name=key, kind=type(plain), default=plain, words="Argument of the environment."))
         elif (text := _as_json(default)) is not None:
             keys.append(OwnKey(name=key, kind=str, default=text, words="Argument of the environment, as JSON."))
     return keys
@@ -72,18 +73,19 @@ def load(name: str, values: Mapping[str, Value], changes: Mapping[str, object] |
         for part in path:
             place = place.setdefault(part, {})
         place[last] = value
-    env = attempt(lambda: vf.load_environment(vf.resolve_env_config(settings)))
+    config = attempt(vf.resolve_env_config, settings)
+    env = config if isinstance(config, Raised) else attempt(vf.load_environment, config)
     if isinstance(env, Raised):
         fix = f"tinsmith run verifiers:{name} --help lists its arguments"
         raise ConfigError(f"it cannot be loaded: {_mistake(env)}", field=FIELD, value=name, fix=fix)
     return env
 
 
-def tasks_of(name: str, env: vf.Env[Any]) -> Iterator[vf.Task[Any, Any, Any]]:
+def tasks_of(name: str, env: vf.Env[Any]) -> Iterator[AnyTask]:
     """Yield the tasks of an environment."""
-    tasks = attempt(iter, env.taskset)
+    tasks: Iterator[Any] | Raised = attempt(iter, env.taskset)
     while not isinstance(tasks, Raised):
-        task = attempt(next, tasks, None)
+        task: Any = attempt(next, tasks, None)
         if task is None:
             return
         if isinstance(task, Raised):
@@ -93,7 +95,7 @@ def tasks_of(name: str, env: vf.Env[Any]) -> Iterator[vf.Task[Any, Any, Any]]:
     raise ConfigError(f"its tasks cannot be loaded: {tasks}", field=FIELD, value=name)
 
 
-def own_values(task: vf.Task[Any, Any, Any]) -> dict[str, Any]:
+def own_values(task: AnyTask) -> dict[str, Any]:
     """Return those fields of a task's data that the environment added, as JSON has them."""
     added = set(type(task.data).model_fields) - set(vf.TaskData.model_fields)
     return json.loads(task.data.model_dump_json(include=added, exclude_none=True))
