@@ -53,14 +53,14 @@ class Seat:
 
     async def run(self, task: AnyTask, **more: object) -> AnyTrace:
         """Play a task to its end: its prompt and one reply."""
-        talk = await self._open(task, **more)
+        talk = await self._open(task, more)
         await talk.turn()
         return await talk.close("agent_completed")
 
     @asynccontextmanager
     async def interaction(self, task: AnyTask, **more: object) -> AsyncGenerator[Talk, None]:
         """Hold a conversation open, the environment being its user."""
-        talk = await self._open(task, **more)
+        talk = await self._open(task, more)
         yield talk
         await talk.close()
 
@@ -68,15 +68,16 @@ class Seat:
         """Refuse a runtime."""
         raise TaskError(f"it needs a sandbox (provision), {_NOT_SERVED}")
 
-    async def _open(self, task: AnyTask, on_trace: Callable[[AnyTrace], None] | None = None, **more: object) -> Talk:
+    async def _open(self, task: AnyTask, more: dict[str, object]) -> Talk:
         if self.talk is not None:
             raise TaskError(f"it holds several conversations in one episode, {_NOT_SERVED}")
+        watch = more.pop("on_trace", None)
         if needed := sorted(name for name, value in more.items() if value):
             raise TaskError(f"it gives its agent {', '.join(needed)}, {_NOT_SERVED}")
         require_plain(task.data)
         self.talk = Talk(self, task)
-        if on_trace is not None:
-            on_trace(self.talk.trace)
+        if callable(watch):
+            watch(self.talk.trace)
         await _called(task.setup, self.talk.trace)
         return self.talk
 
