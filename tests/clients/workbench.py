@@ -13,7 +13,7 @@ from foreign_programs import ROOT, SECONDS, Environment
 from running import KEY, NANO, Running
 
 CLIENTS = Environment(".venv-clients", "conformance-clients")
-VERIFIERS = Environment(".venv-verifiers", "conformance-clients")
+VERIFIERS = Environment(".venv", "conformance-clients")
 PROGRAMS = Path(__file__).parent / "programs"
 PAGE = ROOT / "docs" / "use-with.md"
 

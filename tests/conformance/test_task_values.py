@@ -52,7 +52,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
     sys.path.insert(0, str(folder))
     found = {name: (name, dict(FEW.get(name, {}))) for name in TASKS}
     found["taste"][1]["data"] = str(corpus)
-    found["verifiers"] = ("verifiers:guess_env", {"args.turns": "3"})
+    found["verifiers"] = ("verifiers:guess_env", {"env.player.max_turns": "2"})
     yield found
     sys.path.remove(str(folder))
     sys.modules.pop("guess_env", None)

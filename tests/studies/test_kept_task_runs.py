@@ -56,7 +56,7 @@ def run(
 TASKS = {
     "reasoning_gym": ({"task": "chain_sum", "config__max_terms": "2"}, {"score"}, "chain_sum"),
     "instructions": ({"held_out": "kinds"}, {"strict", "loose"}, "By kind of instruction"),
-    "verifiers:guess_env": ({"args__turns": "2"}, {"found", "soon"}, "A number."),
+    "verifiers:guess_env": ({"env__player__max_turns": "2"}, {"found", "soon"}, "A number."),
 }
 
 
@@ -105,7 +105,7 @@ def test_an_environment_that_changed_is_refused_by_a_replay(
 
 
 def test_a_checker_that_always_fails_ends_the_run(run: Run) -> None:
-    lost = run("verifiers:sums_env", log_path="run", args__broken="always")
+    lost = run("verifiers:sums_env", log_path="run", args__task__broken="always")
     assert lost.code == 3
     assert "the checker is not there" in lost.err
 

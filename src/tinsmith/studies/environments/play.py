@@ -1,177 +1,184 @@
-"""Plays a conversation of a `verifiers` environment: what it says to the replies so far, and what they earn.
+"""Player of conversations in an environment of `verifiers`: what follows the replies so far, and what they earn.
 
-A conversation is played anew from its row for each reply: the environment keeps a state, a task's functions do not.
-What an environment draws is drawn from the row's own seed, so that it says the same again.
+A conversation is played anew from its row for each reply: an environment keeps a state, a task's functions do not.
+What an environment draws is drawn from the row's own seed, so that it repeats.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
+import verifiers.v1 as vf
 
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.studies.environments.seat import AnyTask, AnyTrace, Seat, trace_task
 from tinsmith.types.errors import TaskError
 from tinsmith.types.seeds import derive
 
-Row = Mapping[str, Any]
-Theirs = Any  # An object of the library's, or of an environment's.
-_MODEL: Final = "policy"
+T = TypeVar("T")
+_MOST_CACHED: Final = 256
+"""Scored conversations that are remembered: each of a task's functions wants the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """One function of a rubric."""
+class Row:
+    """One task, and the environment that it is played in."""
 
-    name: str
-    rubric: Theirs
-    function: Callable[..., Any]
-    weight: float
-    of_group: bool
+    env: vf.Env[Any]
+    task: AnyTask
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """Values that a finished conversation has by the names that the environment records."""
+
+    rewards: Mapping[str, float]
+    """Weighted; those whose weight is 0 are among the metrics."""
+    metrics: Mapping[str, float]
+
+
+def agents_of(env: vf.Env[Any]) -> dict[str, vf.AgentConfig]:
+    """Return the agents of an environment by name; one that is served has one."""
+    return {name: value for name, value in env.config if isinstance(value, vf.AgentConfig)}
+
+
+def turns_of(env: vf.Env[Any], most: int) -> int:
+    """Return the replies of a conversation, at most so many."""
+    (agent,) = agents_of(env).values()
+    limit = 1 if type(env).run is vf.SingleAgentEnv.run else agent.max_turns
+    return most if limit is None else min(limit, most)
+
+
+@dataclass(slots=True)
 class Player:
-    """Plays an environment's rows."""
+    """Plays rows by their names."""
 
-    env: Theirs
-    terms: Sequence[Term]
-    _scored: dict[tuple[str, tuple[str, ...]], dict[str, float | Raised]] = field(
-        default_factory=dict[tuple[str, tuple[str, ...]], dict[str, float | Raised]]
+    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    known: frozenset[str] = frozenset()
+    """Names of rewards and metrics that conversations may have; empty: not known yet."""
+    _cached: dict[tuple[str, tuple[str, ...]], Worth | Raised] = field(
+        default_factory=dict[tuple[str, tuple[str, ...]], Worth | Raised]
     )
 
-    def opening(self, name: str, row: Row) -> list[dict[str, str]]:
+    def opening(self, name: str) -> list[dict[str, str]]:
         """Return the messages that a conversation begins with."""
+        heard = _run(name, _heard(self.rows[name], ()))
+        if heard is None:
+            raise TaskError("it ends before the model is asked")
+        return [_plain(one) for one in heard]
 
-        async def first() -> list[Any]:
-            state = await self._begun(row)
-            return list(await self.env.get_prompt_messages(state))
-
-        with _drawing_from(name):
-            return [_plain(one) for one in asyncio.run(first())]
-
-    def said(self, name: str, row: Row, replies: Sequence[str]) -> str | None:
-        """Return what the environment says to the replies so far; None: the conversation is over."""
-
-        async def next_one() -> list[Any] | None:
-            state = await self._after(row, replies)
-            if await self.env.is_completed(state):
-                return None
-            before = len(state["trajectory"][-1]["prompt"]) + 1
-            prompt = list(await self.env.get_prompt_messages(state))
-            return None if state.get("final_env_response") is not None else prompt[before:]
-
-        with _drawing_from(name):
-            found = asyncio.run(next_one())
-        if found is None:
+    def reply(self, name: str, replies: Sequence[str]) -> str | None:
+        """Return the text that follows the replies so far; None: the conversation is over."""
+        heard = _run(name, _heard(self.rows[name], replies))
+        if heard is None:
             return None
-        told = [_plain(one) for one in found]
-        if not told or any(one["role"] != "user" for one in told):
-            raise TaskError(f"it answered as {[one['role'] for one in told]}, and not as the user")
-        return "\n\n".join(one["content"] for one in told)
+        messages = [_plain(one) for one in heard]
+        if not messages or any(one["role"] != "user" for one in messages):
+            raise TaskError(f"it answered as {[one['role'] for one in messages]}, and not as the user")
+        return "\n\n".join(one["content"] for one in messages)
 
-    def worth(self, name: str, row: Row, replies: Sequence[str], term: str) -> float:
-        """Return what a function of the rubric gives, unweighted; raises what it raises.
+    def names(self, name: str, answer: str, turns: int) -> tuple[list[str], list[str]]:
+        """Return the names of rewards and of metrics, by a conversation in which each reply is `answer`.
 
-        All of them are called together and in their order, as they may leave something in the state for the next.
+        Where the environment fails on that, they are those of its functions.
         """
-        key = name, tuple(replies)
-        if key not in self._scored:
-            self._scored.clear()
-            with _drawing_from(name):
-                self._scored[key] = self._score(row, replies)
-        found = self._scored[key][term]
-        if isinstance(found, Raised):
-            raise found.error
+        try:
+            replies = [answer]
+            while len(replies) < turns and self.reply(name, replies) is not None:
+                replies.append(answer)
+            worth = self.worth(name, replies)
+            found = list(worth.rewards), list(worth.metrics)
+        except TaskError:
+            raise
+        except Exception:
+            task = self.rows[name].task
+            found = [one.__name__ for one in task.hooks("reward")], [one.__name__ for one in task.hooks("metric")]
+        self.known = frozenset([*found[0], *found[1]])
         return found
 
-    def worth_of_group(self, name: str, row: Row, answers: Sequence[str], term: Term) -> list[float]:
-        """Return what a function of whole groups gives to each answer, unweighted."""
-
-        async def together() -> list[float]:
-            states = [await self._over(row, [one]) for one in answers]
-            objects = term.rubric.group_score_objects(states)
-            return [float(one) for one in await _called(term, objects)]
-
-        with _drawing_from(name):
-            return asyncio.run(together())
-
-    def _score(self, row: Row, replies: Sequence[str]) -> dict[str, float | Raised]:
-        state = asyncio.run(self._over(row, replies))
-
-        def called(term: Term) -> float:
-            return float(asyncio.run(_called(term, term.rubric.score_objects(state))))
-
-        return {term.name: attempt(called, term) for term in self.terms if not term.of_group}
-
-    async def _begun(self, row: Row) -> Theirs:
-        state = await self.env.init_state(dict(row), _nobody(), _MODEL)
-        return await self.env.setup_state(state) or state
-
-    async def _after(self, row: Row, replies: Sequence[str]) -> Theirs:
-        """Return the state after so many replies."""
-        state = await self._begun(row)
-        for reply in replies:
-            prompt = list(await self.env.get_prompt_messages(state))
-            if state["trajectory"]:
-                last = state["trajectory"][-1]["prompt"]
-                if [_plain(one) for one in prompt[: len(last)]] != [_plain(one) for one in last]:
-                    raise TaskError("it takes back what was said before")
-            await self.env.add_model_response(state, prompt, _response(reply))
-        return state
-
-    async def _over(self, row: Row, replies: Sequence[str]) -> Theirs:
-        """Return the state of a conversation that is over, as its rubric is to see it."""
-        state = await self._after(row, replies)
-        if not await self.env.is_completed(state) and self.env.max_turns != len(replies):
-            await self.env.get_prompt_messages(state)  # its last words, if it has any
-        await self.env.is_completed(state)
-        await self.env.cleanup(state)
-        return state
+    def worth(self, name: str, replies: Sequence[str]) -> Worth:
+        """Return what a conversation that is over earns; raises what the environment raises."""
+        key = name, tuple(replies)
+        if key not in self._cached:
+            if len(self._cached) == _MOST_CACHED:
+                self._cached.clear()
+            self._cached[key] = attempt(lambda: _run(name, _worth(self.rows[name], replies)))
+        found = self._cached[key]
+        if isinstance(found, Raised):
+            raise found.error
+        if self.known and (more := sorted({*found.rewards, *found.metrics} - self.known)):
+            raise TaskError(f"it records {', '.join(more)}, which it did not in its first task")
+        return found
 
 
-async def _called(term: Term, objects: Mapping[str, Any]) -> Theirs:
-    """Call a function of a rubric with those objects that it takes."""
-    taken = inspect.signature(term.function).parameters
-    everything = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-    given = {key: one for key, one in objects.items() if everything or key in taken}
-    found = term.function(**given)
-    return await found if inspect.isawaitable(found) else found
+async def _heard(row: Row, replies: Sequence[str]) -> list[Any] | None:
+    """Return the messages after these replies, where one more is due."""
+    seat = Seat(replies, is_over=False)
+    episode = asyncio.ensure_future(_play(row, seat))
+    waits = asyncio.ensure_future(seat.waits.wait())
+    await asyncio.wait({episode, waits}, return_when=asyncio.FIRST_COMPLETED)
+    for one in (episode, waits):
+        one.cancel()
+    await asyncio.gather(episode, waits, return_exceptions=True)
+    if seat.waits.is_set():
+        return seat.heard
+    episode.result()
+    return None
 
 
-def _plain(message: Theirs) -> dict[str, str]:
+async def _worth(row: Row, replies: Sequence[str]) -> Worth:
+    trace = await _play(row, Seat(replies, is_over=True))
+    if trace.num_turns < len(replies):
+        raise TaskError(f"it ended after {trace.num_turns} of {len(replies)} replies: it is not the same each time")
+    rewards = {name: one for name, one in trace.rewards.items() if one is not None}
+    unweighted = {name: one.score for name, one in rewards.items() if not one.weight}
+    return Worth(
+        rewards={name: one.value for name, one in rewards.items() if one.weight},
+        metrics=unweighted | {name: value for name, value in trace.metrics.items() if value is not None},
+    )
+
+
+async def _play(row: Row, seat: Seat) -> AnyTrace:
+    """Play an episode to its end; return the trace of its one conversation."""
+    made: Any = seat.made
+    agents: vf.Agents[Any] = vf.Agents(row.env.config, made)
+    await row.env.setup(agents)
+    await row.env.run(row.task, agents)
+    if seat.talk is None:
+        raise TaskError("it asks no model")
+    episode: vf.Episode[Any, Any, Any] = vf.Episode(env=vf.EnvInfo(id=row.env.config.env_id), task=trace_task(row.task))
+    episode.traces.append(seat.talk.trace)
+    await row.env.finalize(row.task, episode)
+    return seat.talk.trace
+
+
+def _run(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run one play of a row; raises the error of the environment's own code, without what the library wraps around."""
+    with _drawing_from(name):
+        try:
+            return asyncio.run(coroutine)
+        except Exception as error:
+            raise _own(error) from None
+
+
+def _own(error: BaseException) -> BaseException:
+    if isinstance(error, BaseExceptionGroup):
+        return _own(error.exceptions[0])
+    cause = error.__cause__ if isinstance(error, vf.RolloutError) else None
+    return error if cause is None else _own(cause)
+
+
+def _plain(message: vf.Message) -> dict[str, str]:
     """Return a message as role and text."""
-    told = message if isinstance(message, dict) else message.model_dump()
-    content = cast(dict[str, Any], told).get("content")
-    if not isinstance(content, str):
+    if not isinstance(message.content, str):
         raise TaskError("it has a message that is no text: pictures and tools are not served here")
-    return {"role": str(told["role"]), "content": content}
-
-
-def _response(text: str) -> Theirs:
-    """Return a model's reply as the library has it."""
-    from verifiers.legacy.types import Response, ResponseMessage
-
-    message = ResponseMessage(content=text, finish_reason="stop", is_truncated=False)
-    return Response(id="", created=0, model=_MODEL, message=message)
-
-
-def _nobody() -> Theirs:
-    """Return a client that answers nothing: the replies come from outside."""
-    from verifiers.legacy.clients import Client
-
-    methods = dict.fromkeys(Client.__abstractmethods__, _asked)
-    return type("Nobody", (Client,), methods)(None)
-
-
-def _asked(*_args: object, **_kwargs: object) -> None:
-    raise TaskError("it asks a model by itself, which is not served here")
+    return {"role": str(message.role), "content": message.content}
 
 
 @contextmanager
