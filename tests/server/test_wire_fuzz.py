@@ -17,7 +17,7 @@ from tinsmith.server.database.request_rows import REFUSED
 
 MAX_BODY = 100_000
 GROWTH_MIB = 12
-"""What 1,000 requests may add to the server's memory: results and records are in SQLite's caches, not in ours."""
+"""The most that 1,000 requests add to the server's memory: results and records are in SQLite's caches, not in ours."""
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ class Survey:
     best: tuple[tuple[str, Policy], ...]
     turning_of: str  # The reward whose class weights are turned.
     turning: Sequence[tuple[Sensitivity, tuple[float, ...]]]
-    """How each label's share of the optimum, and the macro-F1 at each of WEIGHTS, turn on its class weight."""
+    """Each label's share of the optimum, and the macro-F1 at each of WEIGHTS, by its class weight."""
 
 
 def survey(

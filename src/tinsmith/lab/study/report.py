@@ -110,8 +110,8 @@ def _expectations(expected: Sequence[Expected], seeds: int) -> list[str]:
     met = [one.text for one in expected if one.met]
     missed = [f"{one.text} ({one.figures})" for one in expected if not one.met]
     head = f"Over {counted(seeds, 'seed')}, {len(met)} of {counted(len(expected), 'expectation')} were met"
-    told = [f"{head}; not met: {listed(missed)}." if missed else f"{head}: {listed(met)}."]
-    return told + ([f"Met: {listed(met)}."] if met and missed else [])
+    first = f"{head}; not met: {listed(missed)}." if missed else f"{head}: {listed(met)}."
+    return [first, f"Met: {listed(met)}."] if met and missed else [first]
 
 
 def _claims(what: str, claims: Sequence[Claim]) -> list[str]:

@@ -88,19 +88,22 @@ class Player:
 
         Where the environment fails on that, they are those of its functions.
         """
-        try:
-            replies = [answer]
-            while len(replies) < turns and self.reply(name, replies) is not None:
-                replies.append(answer)
-            worth = self.worth(name, replies)
-            found = list(worth.rewards), list(worth.metrics)
-        except TaskError:
-            raise
-        except Exception:
+        worth = attempt(lambda: self._tried(name, answer, turns))
+        if isinstance(worth, Raised):
+            if isinstance(worth.error, TaskError):
+                raise worth.error
             task = self.rows[name].task
             found = [one.__name__ for one in task.hooks("reward")], [one.__name__ for one in task.hooks("metric")]
+        else:
+            found = list(worth.rewards), list(worth.metrics)
         self.known = frozenset([*found[0], *found[1]])
         return found
+
+    def _tried(self, name: str, answer: str, turns: int) -> Worth:
+        replies = [answer]
+        while len(replies) < turns and self.reply(name, replies) is not None:
+            replies.append(answer)
+        return self.worth(name, replies)
 
     def worth(self, name: str, replies: Sequence[str]) -> Worth:
         """Return what a conversation that is over earns; raises what the environment raises."""
@@ -163,7 +166,7 @@ def _run(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
     with _drawing_from(name):
         try:
             return asyncio.run(coroutine)
-        except Exception as error:
+        except (vf.RolloutError, BaseExceptionGroup) as error:
             raise _own(error) from None
 
 
