@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, cast
+from typing import Final, cast
+
+import msgspec
 
 from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, Kind
-from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
@@ -154,13 +155,23 @@ def sizes_of(adapter: AdapterKind, folder: Path) -> tuple[int, int, int, int, fl
     return parameters, adapter_bytes, held.linears, held.whole, held.linears_to_fp32, held.whole_to_fp32
 
 
+class _Mark(msgspec.Struct, frozen=True):
+    norm: float | None
+
+
+class _Traced(msgspec.Struct, frozen=True):
+    gradient: dict[str, _Mark]
+
+
 def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
     """Return the L2 norms of the gradients of A and B and of the magnitudes, and the magnitudes' share of the square.
 
     Means over steps and seeds, before clipping.
     """
-    lines = [line for folder in folders for line in json_lines(folder / TRACE, dict[str, Any], [])]
-    parts = [_squares(line["gradient"]) for line in lines]
+    decoder = msgspec.json.Decoder(_Traced)
+    files = [folder / TRACE for folder in folders]
+    lines = [line for file in files if file.is_file() for line in file.read_bytes().splitlines()]
+    parts = [_squares(decoder.decode(line).gradient) for line in lines]
     if not parts:
         return "not reported", "has none", "has none"
     direction = Figure(fmean(math.sqrt(other) for _, other in parts))
@@ -170,9 +181,9 @@ def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
     return direction, Figure(fmean(math.sqrt(one) for one, _ in parts)), Figure(fmean(shares))
 
 
-def _squares(gradient: Mapping[str, Mapping[str, float | None]]) -> tuple[float, float]:
+def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
     """Return the squared norms of the gradient of the magnitudes, and of all else."""
-    norms = {name: gradient[name]["norm"] or 0.0 for name in sorted(gradient)}
+    norms = {name: gradient[name].norm or 0.0 for name in sorted(gradient)}
     magnitudes = [norm**2 for name, norm in norms.items() if name.endswith(_MAGNITUDE)]
     others = [norm**2 for name, norm in norms.items() if not name.endswith(_MAGNITUDE)]
     return math.fsum(magnitudes), math.fsum(others)

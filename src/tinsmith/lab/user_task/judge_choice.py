@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.chat_judge import BlockingJudge
@@ -30,8 +32,6 @@ from tinsmith.lab.judge.records import (
 )
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
-from tinsmith.lab.runs.reader import json_lines
-from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.lab.settings import RlSettings
@@ -47,6 +47,20 @@ from tinsmith.types.seeds import derive
 _UNKNOWN: Final = "the record has no verdict on this response"
 
 
+class _Failed(msgspec.Struct, frozen=True):
+    where: str = ""
+    what: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A response and its verdicts, as a line of rollouts has them."""
+
+    prompt_id: str = ""
+    text: str = ""
+    verdicts: tuple[Verdict, ...] | None = None
+    failure: _Failed | None = None
+
+
 class RecordedJudge:
     """Verdicts by criteria and response; a response that the record lacks fulfils none, and so shows as a difference.
 
@@ -55,16 +69,19 @@ class RecordedJudge:
 
     def __init__(self, folder: Path) -> None:
         """Read the record of a run's folder."""
-        criteria = {one.task_id: one.criteria for one in json_lines(folder / TASKS, CriteriaRecord, [])}
+        tasks = map(msgspec.json.Decoder(CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
+        criteria = {one.task_id: one.criteria for one in tasks}
         self._said: dict[tuple[tuple[str, ...], str], tuple[Verdict, ...]] = {}
         self._failed: dict[tuple[str, ...], JudgeFailure] = {}
-        for line in json_lines(folder / ROLLOUTS, TaskRollout, []):
-            asked = criteria.get(line.prompt_id, ())
-            if line.verdicts:
-                self._said.setdefault((asked, line.text), line.verdicts)
-            elif line.failure is not None and line.failure.where == "judge":
-                cause, _, detail = line.failure.what.partition(": ")
-                self._failed.setdefault(asked, JudgeFailure(cause=FailureCause(cause), detail=detail, spent=Spent()))
+        with (folder / ROLLOUTS).open("rb") as lines:
+            for line in map(msgspec.json.Decoder(_Line).decode, lines):
+                asked = criteria.get(line.prompt_id, ())
+                if line.verdicts is not None:
+                    self._said.setdefault((asked, line.text), line.verdicts)
+                elif line.failure is not None and line.failure.where == "judge":
+                    cause, _, detail = line.failure.what.partition(": ")
+                    failure = JudgeFailure(cause=FailureCause(cause), detail=detail, spent=Spent())
+                    self._failed.setdefault(asked, failure)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Return what the record says of each."""
