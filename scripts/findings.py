@@ -203,8 +203,8 @@ def outcome(row: Row, results: Path) -> str:
     if not page.exists():
         return f"not run yet: `tinsmith run {row.command}`"
     if values.exists():
-        told = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:2]
-        quoted = told if told[-1].startswith("Met: ") else told[:1]
+        summary = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:2]
+        quoted = summary if summary[-1].startswith("Met: ") else summary[:1]
     else:
         pages = [results / f"{name}.md" for name in (row.page, row.more) if name]
         lines = [line for one in pages for line in one.read_text(encoding="utf-8").splitlines()]

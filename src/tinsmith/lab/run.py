@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 import msgspec
 import tinker
@@ -56,6 +56,13 @@ class EpochOrder:
 
     epoch: int
     places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RewardState:
+    determinism: object
+    flat: FlatRewards
+    spent: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,9 +126,9 @@ class Run(Generic[I, A]):
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
         if "rewards" in mark.kept:  # checkpoints of before had none
-            kept = cast(Mapping[str, object], mark.kept["rewards"])
-            self._determinism.restore(kept["determinism"])
-            self._flat, self._spent = msgspec.convert(kept["flat"], FlatRewards), bool(kept["spent"])
+            rewards = msgspec.convert(mark.kept["rewards"], _RewardState)
+            self._determinism.restore(rewards.determinism)
+            self._flat, self._spent = rewards.flat, rewards.spent
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
@@ -256,7 +263,7 @@ class Run(Generic[I, A]):
                     "course": self.course.state(),
                     "best": msgspec.to_builtins(self.best),
                     "rewards": msgspec.to_builtins(
-                        {"determinism": self._determinism.state(), "flat": self._flat, "spent": self._spent}
+                        _RewardState(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
                     ),
                     **({} if self.order is None else {"order": msgspec.to_builtins(self.order)}),
                 },

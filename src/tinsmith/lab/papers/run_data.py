@@ -57,6 +57,11 @@ if TYPE_CHECKING:
 DRAWS = 1000  # Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report.
 
 
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    monitor: MonitorState
+    rewards: tuple[float, ...]
+
+
 @dataclass(slots=True)
 class _OneWatch:
     """Collapse in what is answered about one subject."""
@@ -126,15 +131,15 @@ class LabelWatch(Watch[Item, Answer]):
 
     def state(self) -> object:
         """As of a Watch."""
-        states = [{"monitor": one.monitor.state(), "rewards": one.rewards} for one in self._watches]
+        states = [_State(monitor=one.monitor.state(), rewards=tuple(one.rewards)) for one in self._watches]
         return self.study.task.by_subject([msgspec.to_builtins(one) for one in states])
 
     def restore(self, state: object) -> None:
         """As of a Watch."""
         for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
-            found = cast(Mapping[str, object], kept)
-            watch.monitor.restore(msgspec.convert(found["monitor"], MonitorState))
-            watch.rewards = msgspec.convert(found["rewards"], list[float])
+            found = msgspec.convert(kept, _State)
+            watch.monitor.restore(found.monitor)
+            watch.rewards = list(found.rewards)
 
     def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
         return list(zip(self.study.task.subjects, self._watches, strict=True))

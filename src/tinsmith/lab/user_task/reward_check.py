@@ -156,9 +156,9 @@ def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | N
     """Have a conversation: the last reply is given again as long as the task goes on."""
     talk = Dialogue(task=task, item=one, group=group or object())
     while not talk.is_over:
-        said: Any = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
-        if isinstance(said, Ask):
-            talk.tell(attempt(said.then, ""))  # the model that would be asked says nothing
+        move: Any = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
+        if isinstance(move, Ask):
+            talk.tell(attempt(move.then, ""))  # the model that would be asked says nothing
     return talk
 
 

@@ -402,8 +402,8 @@ def sft_posteriors(sft: Arm, arm: Arm) -> Posteriors | None:
     if answers is None:
         return None
     counts = answers.counts().sum(axis=0)[:, :-1].astype(np.float64)
-    said = counts.sum(axis=0)
-    heard = said > 0
-    if not heard.any():
+    answered = counts.sum(axis=0)
+    found = answered > 0
+    if not found.any():
         return None
-    return Posteriors.of(sft.labels, (counts[:, heard] / said[heard]).T, said[heard])
+    return Posteriors.of(sft.labels, (counts[:, found] / answered[found]).T, answered[found])

@@ -97,9 +97,9 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     same = [arm for arm in arms if arm.labels == names]
     claims, notes = findings.claims_of(arms, labels.systems)
     lost = findings.lost_classes(arms) if len(arms) > 1 else ()
-    told = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
+    losses = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
     verdict = findings.verdict_of(arms, scored)
-    said = [*([verdict.sentence] if verdict else []), *findings.sentences_of(arms, scored), *told]
+    lead = [*([verdict.sentence] if verdict else []), *findings.sentences_of(arms, scored), *losses]
     study = Study(
         name="labels",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
@@ -116,7 +116,7 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
             *tables_of(arms, scored),
         ],
         pictures=(Points(lambda _: panels_of(same, scored)), Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
-        notes=(*said, *notes, *unequal, *findings.notes_of(arms, labels.systems)),
+        notes=(*lead, *notes, *unequal, *findings.notes_of(arms, labels.systems)),
     )
     results = measure_labels(study, labels)
     fewest = min(arms, key=lambda arm: len(arm.members))
