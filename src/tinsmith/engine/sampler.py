@@ -19,6 +19,7 @@ from torch import Tensor
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.decode_graphs import DecodeGraphs
+from tinsmith.engine.drafts import MOST_SAMPLES, Drafts
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
@@ -49,6 +50,8 @@ class SamplerLimits:
     """Prompt tokens computed in one step."""
     logits: int = 1 << 26
     """Logits held at once."""
+    drafted: int = 0
+    """Tokens drafted for a sample in one step, at the most; 0: none are, and each step is of one token a sample."""
     kept_pages: int | None = 0
     """Pages kept of beginnings that nobody uses; None: half of them. What is kept is not computed again, so that 0 is
     for whoever compares what is computed twice."""
@@ -63,6 +66,8 @@ class _Feed:
     tokens: NDArray[np.int32] | list[int]
     first_pos: int
     pages: list[int]
+    draft: bool = False
+    """True: the token is not the sample's yet, and may not become one."""
 
 
 class Sampler:
@@ -88,6 +93,8 @@ class Sampler:
         kept = self.limits.kept_pages
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
         self._graphs = DecodeGraphs(kernels, self.pool)
+        self.num_drafted = 0
+        self.num_confirmed = 0
         self._submitted = 0
         self._waiting = Waiting()
         self._prefilling: list[Group] = []
@@ -213,7 +220,22 @@ class Sampler:
             if position // PAGE == len(sample.pages):
                 Group.extend(self.pool, sample)
             feeds.append(_Feed(group, sample, sample.tokens[-1:], position, sample.pages))
+            if len(self._running) <= MOST_SAMPLES and self.limits.drafted:
+                feeds += self._draft_feeds(group, sample, position + 1)
         return feeds
+
+    def _draft_feeds(self, group: Group, sample: Sample, position: int) -> Iterator[_Feed]:
+        """Rows of tokens that may come next, from `position` on, each a sequence of one row as the latest token is."""
+        if group.policy.decoder.config.mixture is not None:
+            return  # more rows read more experts
+        sample.drafts = sample.drafts or Drafts(group.request.prompt)
+        room = group.rule.max_tokens - len(sample.tokens) - 1
+        for token in sample.drafts.next(sample.tokens, min(room, self.limits.drafted)):
+            if position // PAGE == len(sample.pages):
+                Group.extend(self.pool, sample)
+            yield _Feed(group, sample, [token], position, sample.pages, draft=True)
+            self.num_drafted += 1
+            position += 1
 
     def _prefill_feeds(self) -> list[_Feed]:
         feeds: list[_Feed] = []
@@ -325,7 +347,8 @@ class Sampler:
         drawn: list[tuple[int, Group, Sample, int]] = []
         for i, (feed, _, position) in enumerate(chunk):
             if feed.sample is not None:
-                drawn.append((i, feed.group, feed.sample, position + 1))
+                if not feed.draft:
+                    drawn.append((i, feed.group, feed.sample, position + 1))
             elif position + 1 < len(feed.group.request.prompt):
                 continue
             elif feed.group.rule.max_tokens == 0:
@@ -333,8 +356,15 @@ class Sampler:
             else:
                 drawn += [(i, feed.group, sample, position + 1) for sample in feed.group.samples]
                 self._forking.append(feed.group)
-        if not drawn:
-            return
+        if drawn:
+            self._take(drawn, logits)
+        drafts = [(i, feed, position) for i, (feed, _, position) in enumerate(chunk) if feed.draft]
+        while came := [(i, one.group, one.sample, at + 1) for i, one, at in drafts if one.sample and _is_next(one, at)]:
+            self._take(came, logits)
+            self.num_confirmed += len(came)
+
+    def _take(self, drawn: list[tuple[int, Group, Sample, int]], logits: Tensor) -> None:
+        """Draw a token of each sample from its row, and end those that it ends."""
         params = [group.request.params for _, group, _, _ in drawn]
         draws = Draws(
             rows=np.array([i for i, _, _, _ in drawn], np.int64),
@@ -406,6 +436,14 @@ class Sampler:
             sample.top.append((tokens[j, :k], logprobs[j, :k]))
 
 
+def _is_next(feed: _Feed, position: int) -> bool:
+    """True of a drafted token that was drawn just now, so that its row is the sample's latest."""
+    sample, at = feed.sample, position - len(feed.group.request.prompt)
+    assert sample is not None
+    goes_on = feed.group.failure is None and sample.stop_reason is None
+    return goes_on and len(sample.tokens) == at + 1 and sample.tokens[at] == feed.tokens[0]
+
+
 def _keep_routes(feeds: list[_Feed], begin: list[int], digests: NDArray[np.int64]) -> None:
     for i, feed in enumerate(feeds):
         own = digests[begin[i] : begin[i + 1]]
@@ -448,5 +486,5 @@ def cache_pages(config: DecoderConfig, limits: SamplerLimits) -> int:
 
 
 def usual_limits(arithmetic: Arithmetic) -> SamplerLimits:
-    """The defaults of an engine: beginnings are kept where computing them again would give the same bits."""
-    return SamplerLimits(kept_pages=0 if arithmetic is Arithmetic.FAST else None)
+    """The defaults of an engine: beginnings are kept, and tokens drafted, where other batches give the same bits."""
+    return SamplerLimits() if arithmetic is Arithmetic.FAST else SamplerLimits(kept_pages=None, drafted=7)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice
+from tinsmith.engine.drafts import Drafts
 from tinsmith.engine.grammars import CompiledGrammar, Matcher
 from tinsmith.engine.prefixes import Beginning
 from tinsmith.engine.prompt_scores import PromptScores
@@ -92,6 +93,8 @@ class Sample:
     """Progress in its grammar; made when it is first drawn."""
     pages: list[int] = field(default_factory=list[int])
     reserved: int = 0
+    drafts: Drafts | None = None
+    """Drafts of what comes next; made when one is first wanted."""
     stop_reason: StopReason | None = None
     routes: list[int] = field(default_factory=list[int])
     """Of a mixture: a digest of each fed token's experts."""

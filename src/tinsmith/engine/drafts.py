@@ -1,0 +1,63 @@
+"""Drafts of a sample's next tokens, looked up in what it has read and written: code, JSON and quotations repeat.
+
+What is drawn at a position depends on the logits there and on the position, so that a draft can change no token: its
+rows are computed beside that of the latest token, and count as long as what is drawn is what was drafted. Rows beyond
+leave keys behind that are written anew before anybody reads them. Source: "Prompt Lookup Decoding" (A. Saxena, 2023),
+with the test of "Fast Inference from Transformers via Speculative Decoding" (Leviathan et al., 2023) replaced by
+equality, as the noise of a draw is a function of its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from tinsmith.types.datum import IntArray
+
+MOST_SAMPLES: Final = 2
+"""Samples in a step that are drafted for: with more of them, a row that is thrown away costs what it could save."""
+_MATCH: Final = 3
+"""Latest tokens that stood there before."""
+_WIDTHS: Final = (1, 3, 7)
+"""Tokens of a draft. They are few, as steps are recorded by their number of rows."""
+_BYTES: Final = 4
+
+
+@dataclass(slots=True)
+class Drafts:
+    """A sample's tokens, and how wide a draft pays: wider after one that came true, narrower after one that did not."""
+
+    prompt: IntArray
+    _read: bytearray = field(default_factory=bytearray)
+    """The prompt and the sample's tokens so far."""
+    _width: int = 0
+    """Of `_WIDTHS`, the one that is tried next."""
+    _drafted: int = 0
+    """Tokens of the latest draft; 0: there was none."""
+
+    def next(self, tokens: Sequence[int], most: int) -> list[int]:
+        """Return what followed the latest tokens when they last stood there, `most` at the most; none: they are new."""
+        if not self._read:
+            self._read += np.ascontiguousarray(self.prompt, np.int32).tobytes()
+        new = tokens[len(self._read) // _BYTES - len(self.prompt) :]
+        self._read += np.array(new, np.int32).tobytes()
+        if self._drafted:
+            came_true = len(new) - 1
+            step = 1 if came_true == self._drafted else -1 if came_true < self._drafted - 1 else 0
+            self._width = min(max(self._width + step, 0), len(_WIDTHS) - 1)
+        found = self._followed(min(most, _WIDTHS[self._width]))
+        self._drafted = max((width for width in _WIDTHS if width <= len(found)), default=0)
+        return found[: self._drafted]
+
+    def _followed(self, most: int) -> list[int]:
+        tail, end = self._read[-_MATCH * _BYTES :], len(self._read) - 1
+        at = self._read.rfind(tail, 0, end)
+        while at % _BYTES and at > 0:  # between two tokens
+            at = self._read.rfind(tail, 0, at + len(tail) - 1)
+        if at < 0 or most < 1:
+            return []
+        first = at + len(tail)
+        return np.frombuffer(bytes(self._read[first : first + most * _BYTES]), np.int32).tolist()
