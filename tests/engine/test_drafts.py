@@ -59,6 +59,10 @@ def test_a_draft_grows_where_it_comes_true_and_shrinks_where_it_does_not() -> No
     assert len(one.next(written, 7)) == 3
 
 
+def spelled(token: int) -> bytes:
+    return bytes([ord("a") + token % 26])
+
+
 def shown(sampler: Sampler, requests: list[SampleRequest], policies: list[Policy]) -> list[object]:
     """Every bit of the answers."""
     return [
@@ -86,11 +90,10 @@ def shown(sampler: Sampler, requests: list[SampleRequest], policies: list[Policy
 )
 def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, asked: dict[str, object]) -> None:
     rng = np.random.default_rng(drafted)
-    text = lambda token: bytes([ord("a") + token % 26])  # noqa: E731
     least = -(-CONFIG.max_positions // 16) + 1
     asked = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **asked}
     limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, kept_pages=None)]
-    plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=text) for one in limits)
+    plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=spelled) for one in limits)
     for samples, most in ((1, 40), (2, 25), (3, 9), (1, 1), (1, 2), (1, None)):
         params = SamplingParams(**{"seed": samples, "max_tokens": most, **asked})  # pyright: ignore[reportArgumentType]
         requests = [
