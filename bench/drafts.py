@@ -52,9 +52,10 @@ def main() -> int:
     for temperature in (0.0, 1.0):
         for name, text in TEXTS.items():
             chat = [{"role": "user", "content": text}]
-            ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
+            prompt = str(tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False))
+            ids = tokenizer.encode(prompt, add_special_tokens=False)
             params = SamplingParams(seed=5, max_tokens=NEW, temperature=temperature)
-            request = SampleRequest(prompt=np.array(ids, np.int32).ravel(), params=params)
+            request = SampleRequest(prompt=np.array(ids, np.int32), params=params)
             spent: list[list[float]] = [[], []]
             shown: set[bytes] = set()
             before, new = (samplers[1].num_drafted, samplers[1].num_confirmed), 0
