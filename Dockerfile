@@ -10,7 +10,7 @@ FROM ${BASE} AS build
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         g++ make cmake python3 python3-dev python3-venv && rm -rf /var/lib/apt/lists/*
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN python3 -m venv /opt/tinsmith && /opt/tinsmith/bin/pip install --no-cache-dir --index-url ${TORCH_INDEX} "torch>=2.11,<2.14"
+RUN python3 -m venv /opt/tinsmith && /opt/tinsmith/bin/pip install --no-cache-dir --index-url ${TORCH_INDEX} "torch>=2.11,<2.16"
 COPY . /source
 RUN /opt/tinsmith/bin/pip install --no-cache-dir /source && /opt/tinsmith/bin/tinsmith --version
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from closed_clamp import ClosedClamp
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -33,10 +34,11 @@ def custom(function: Callable[..., Any], ranks: Mapping[str, int]) -> CustomLoss
 def by_torch(
     function: Callable[..., Any], logprobs: np.ndarray, inputs: Mapping[str, np.ndarray]
 ) -> tuple[float, np.ndarray, dict[str, float]]:
-    """Loss, gradient and metrics by torch in float64; the inputs in the order of the parameters."""
+    """Loss, gradient and metrics by torch in float64, `clamp` closed; the inputs in the order of the parameters."""
     leaf = torch.tensor(logprobs.astype(np.float64), requires_grad=True)
     tensors = [torch.tensor(v.astype(np.float64) if v.dtype.kind == "f" else v) for v in inputs.values()]
-    loss, metrics = function(leaf, *tensors)
+    with ClosedClamp():
+        loss, metrics = function(leaf, *tensors)
     loss.backward()
     assert leaf.grad is not None
     return (float(loss.detach()), leaf.grad.numpy(), {name: float(value.detach()) for name, value in metrics.items()})

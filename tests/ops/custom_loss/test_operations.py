@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from closed_clamp import clamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -205,7 +206,7 @@ def test_every_operation_is_tested() -> None:
     arrays.arrays(np.float32, 6, elements=st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.8, 1.0, 1.2])),
 )
 @settings(max_examples=60, deadline=None)
-def test_bounds_and_ties_have_torchs_slopes(x: np.ndarray, y: np.ndarray) -> None:
+def test_bounds_and_ties_have_their_slopes(x: np.ndarray, y: np.ndarray) -> None:
     x = np.where(np.arange(6) % 2, x, y)
     inputs = {"y": y}
     total, grad, _ = by_torch(_ties, x, inputs)
@@ -218,6 +219,19 @@ def _ties(logprobs: Any, y: Any) -> Any:
     x = logprobs
     bounded = x.clamp(0.8, 1.2) + torch.clamp(x, y, y + 0.5) + torch.maximum(x, y) + x.abs()
     return (bounded + torch.relu(x) * 3 + torch.min(x * 2, y)).sum() + x.amax() + x.min(), {}
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (None, 0.5), (0.5, None), (0.5, 0.5)])
+@pytest.mark.parametrize("of", [lambda bound: bound, torch.tensor])
+def test_the_closed_clamp_is_torchs_but_at_its_bounds(low: float | None, high: float | None, of: Any) -> None:
+    x = torch.linspace(-2, 2, 17, dtype=torch.float64, requires_grad=True)
+    bounds = [None if bound is None else of(bound) for bound in (low, high)]
+    ours, theirs = clamped(x, *bounds), x.clamp(*bounds)
+    assert torch.equal(ours, theirs)
+    (slope,), (torchs,) = (torch.autograd.grad(each.sum(), x) for each in (ours, theirs))
+    at = (x == (low if low is not None else high)) | (x == high)
+    assert torch.equal(slope[~at], torchs[~at])
+    assert bool((slope[at] == 1).all())
 
 
 _TIES = custom(_ties, {"logprobs": 1, "y": 1}).objective()

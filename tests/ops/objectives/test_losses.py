@@ -107,7 +107,7 @@ def test_value_and_gradient_are_those_of_the_published_code(loss: LossName) -> N
 @pytest.mark.parametrize("loss", [LossName.PPO, LossName.GSPO, LossName.CISPO])
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.2), (0.8, 1.0), (1.0, 1.0), (1.1, 1.3)])
 @pytest.mark.parametrize("a", [-1.5, 1.5])
-def test_a_ratio_of_one_at_a_threshold_has_torch_s_gradient(loss: LossName, low: float, high: float, a: float) -> None:
+def test_a_ratio_of_one_at_a_threshold_keeps_its_gradient(loss: LossName, low: float, high: float, a: float) -> None:
     inputs = {"logprobs": floats(-1.0, -0.5), "advantages": floats(a, a), "sequence_ratio_mask": floats(1.0, 1.0)}
     config = config_of(loss, clip_low_threshold=low, clip_high_threshold=high)
     assert_is_published_code(loss, LOSSES[loss].value, floats(-1.0, -0.5), inputs, config)

@@ -195,7 +195,7 @@ def masked_fill(tape: Tape, /, input: object, mask: object, value: object) -> Ar
 
 
 def clamp(tape: Tape, /, input: object, min: object = None, max: object = None) -> Array:
-    """X within bounds, which may be tensors; at a bound the slope is that of x."""
+    """X within bounds, which may be tensors; its slope is 1 on the closed interval, whatever torch has at a bound."""
     x = array(tape, tensor(input))
     if min is None and max is None:
         refuse("clamp needs a bound", "min, max or both")

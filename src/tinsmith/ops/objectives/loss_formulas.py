@@ -85,8 +85,8 @@ def ppo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossVal
     """Sum of -min(r A, clamp(r, low, high) A). Source: arXiv:1707.06347 sec. 3.
 
     Gradient -r A, but 0 where A > 0 and r > high, or A < 0 and r < low. At r = low and r = high it
-    is -r A, as in torch, whose clamp passes the gradient at its bounds. (Where r is outside but r A
-    and its bound round to one number, torch gives half; here r itself decides.)
+    is -r A: clamp has slope 1 on the closed interval, as in torch up to 2.13. (Where r is outside but
+    r A and its bound round to one number, torch gives half; here r itself decides.)
     """
     data = _sampled(logprobs, inputs)
     return _clipped_surrogate(exp(data.log_ratio), data.advantages, config, data.metrics)
