@@ -111,39 +111,37 @@ static __attribute__((noinline)) void value_rows(int rows, bool goes_on, int64_t
 #undef TS_CALL
 }
 
-// In place: scores of `visible` keys to exp(score - largest), +0 up to `keys`. Returns largest and sum.
-TS_INLINE void weigh(float* s, int64_t visible, int64_t keys, float& largest, float& sum) {
-  float best = s[0];
-  int64_t j = 0;
-  if (visible >= 16) {
-    V16 b = load(s);
-    for (j = 16; j + 16 <= visible; j += 16) b = max(load(s + j), b);
-    best = hmax(b);
+// `best`, lane by lane, with the whole vectors of a row's scores of keys [k0, k1); exact, so that the order is free.
+TS_INLINE void widest(const float* s, int64_t k0, int64_t k1, float* best) {
+  if (k0 + 16 > k1) return;
+  V16 b = load(k0 == 0 ? s : best);
+  for (int64_t j = k0; j + 16 <= k1; j += 16) b = max(load(s + j), b);
+  store(best, b);
+}
+
+// Scores of keys [k0, k0 + count) of a row that sees `visible` keys to exp(score - largest), +0 for those it does not see.
+TS_INLINE void weigh(const float* s, int64_t k0, int64_t count, int64_t visible, float largest, float* total, float* p) {
+  const V16 m = set1(largest);
+  V16 sum = k0 == 0 ? zero16() : load(total);
+  const int64_t sees = visible - k0;
+  for (int64_t j = 0; j < count; j += 16) {
+    if (j + 16 <= sees) store(p + j, exp16(load(s + k0 + j) - m));
+    else {
+      store(p + j, zero16());
+      if (j < sees) store_first(p + j, exp16(load(s + k0 + j) - m), (int)(sees - j));
+    }
+    if (j < sees) sum = sum + load(p + j);
   }
-  for (; j < visible; j++) best = s[j] > best ? s[j] : best;
-  for (j = visible; j < keys; j++) s[j] = 0.0f;
-  const V16 m = set1(best);
-  V16 total = zero16();
-  for (j = 0; j + 16 <= visible; j += 16) {
-    const V16 e = exp16(load(s + j) - m);
-    store(s + j, e);
-    total = total + e;
-  }
-  if (j < visible) {
-    store_first(s + j, exp16(load(s + j) - m), (int)(visible - j));
-    total = total + load(s + j);
-  }
-  largest = best;
-  sum = hsum(total);
+  store(total, sum);
 }
 
 static int64_t attention_scratch(const Attention& a, int64_t rows, int64_t keys) {
   const int64_t group = a.num_heads / a.num_kv_heads, pages = (keys + 15) / 16;
-  return group * rows * (a.d + a.d_pad + 16 * pages + 16) + 4 * pages + 64;
+  return group * rows * (a.d + a.d_pad + 16 * pages + 16 + 32) + 4 * pages + 64;
 }
 
-// Keys whose values stay in the first cache while all rows of a block go through them.
-constexpr int64_t kValueKeys = 128;
+// Keys and floats of them whose values stay in the first cache while all rows of a block go through them.
+constexpr int64_t kValueKeys = 128, kValueFloats = 8192, kWeights = kValueKeys + 16;
 
 // Asks for share `part` of `parts` of what the next pages hold, as long keys lie beyond the second cache.
 TS_INLINE void fetch_ahead(const float* const* pages, int64_t count, int64_t floats, int64_t part, int64_t parts) {
@@ -158,29 +156,32 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
   const int64_t base = a.first_pos[seq] - a.row_begin[seq];  // position = base + row
   const int64_t num_pages = (base + row1 + 15) / 16, seen = base + row1;
   const int64_t keys = 16 * num_pages + 16;  // a row of scores; 16 more, as rows a power of two apart share a cache set
+  const int64_t tiles = (rows + kScoreRows - 1) / kScoreRows;
   const float** k_pages = (const float**)scratch;
   const float** v_pages = k_pages + num_pages;
   float* q = scratch + 4 * num_pages;
   float* s = q + rows * a.d;
   float* o = s + rows * keys;
+  float* best = o + rows * a.d_pad;
+  float* totals = best + rows * 16;
   for (int64_t p = 0; p < num_pages; p++) {
     const int64_t page = a.table[seq * a.table_rs + p];
     k_pages[p] = a.k_pages + (page * a.num_kv_heads + kv_head) * a.d * 16;
     v_pages[p] = a.v_pages + (page * a.num_kv_heads + kv_head) * 16 * a.d_pad;
   }
+  const auto visible = [&](int64_t r) { return base + row0 + r / group + 1; };
   const V16 scale = set1(a.scale);
   for (int64_t r = 0; r < rows; r++) {
     const float* from = a.q + (row0 + r / group) * a.q_rs + (kv_head * group + r % group) * a.d;
     for (int64_t i = 0; i < a.d; i += 16) store_n(q + r * a.d + i, load_n(from + i, a.d - i) * scale, a.d - i);
   }
   for (int64_t p = 0; p < num_pages;) {
-    const int64_t take = num_pages - p < kScorePages ? num_pages - p : kScorePages;
+    const int64_t take = num_pages - p < kScorePages ? num_pages - p : kScorePages, after = num_pages - p - take;
     for (int64_t r = 0; r < rows; r += kScoreRows) {
       const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
       const float* from = q + r * a.d;
       float* to = s + r * keys + 16 * p;
-      const int64_t after = num_pages - p - take;
-      fetch_ahead(k_pages + p + take, after < take ? after : take, 16 * a.d, r / kScoreRows, (rows + kScoreRows - 1) / kScoreRows);
+      fetch_ahead(k_pages + p + take, after < take ? after : take, 16 * a.d, r / kScoreRows, tiles);
       switch (take) {
         case 1: score_rows<1>(n, a.d, from, a.d, k_pages + p, to, keys); break;
 #if defined(TINSMITH_AVX512)
@@ -189,78 +190,93 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
         case 4: score_rows<4>(n, a.d, from, a.d, k_pages + p, to, keys); break;
 #endif
       }
+      for (int64_t i = r; i < r + n; i++)
+        widest(s + i * keys, 16 * p, visible(i) < 16 * (p + take) ? visible(i) : 16 * (p + take), best + 16 * i);
     }
     p += take;
   }
-  float sums[16 * 64];
   for (int64_t r = 0; r < rows; r++) {
-    float largest, sum;
-    weigh(s + r * keys, base + row0 + r / group + 1, 16 * num_pages, largest, sum);
-    sums[r] = sum;
-    if (a.row_max) {
-      const int64_t at = (row0 + r / group) * a.num_heads + kv_head * group + r % group;
-      a.row_max[at] = largest;
-      a.row_sum[at] = sum;
-    }
+    const float* row = s + r * keys;
+    float* largest = best + 16 * r;
+    *largest = visible(r) < 16 ? row[0] : hmax(load(largest));
+    for (int64_t j = visible(r) / 16 * 16; j < visible(r); j++) *largest = row[j] > *largest ? row[j] : *largest;
   }
-  for (int64_t k0 = 0; k0 < seen; k0 += kValueKeys) {
-    const int64_t count = seen - k0 < kValueKeys ? seen - k0 : kValueKeys;
+  const int64_t fitting = kValueFloats / a.d_pad / 16 * 16;
+  const int64_t chunk = fitting > kValueKeys ? kValueKeys : fitting < 16 ? 16 : fitting;
+  for (int64_t k0 = 0; k0 < seen; k0 += chunk) {
     const float** pages = v_pages + k0 / 16;
-    const int64_t rest = num_pages - (k0 + kValueKeys) / 16, next = rest < kValueKeys / 16 ? rest : kValueKeys / 16;
-    for (int64_t c = 0; c < a.d_pad;) {
-      const int64_t left = (a.d_pad - c) / 16, take = left < kScorePages ? left : kScorePages;
-      for (int64_t r = 0; r < rows; r += kScoreRows) {
-        const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
-        const float* from = s + r * keys + k0;
+    const int64_t rest = num_pages - (k0 + chunk) / 16, next = rest < chunk / 16 ? rest : chunk / 16;
+    for (int64_t r = 0; r < rows; r += kScoreRows) {
+      const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
+      const int64_t sees = visible(r + n - 1) - k0, count = sees < chunk ? sees : chunk;
+      alignas(64) float p[kScoreRows * kWeights];
+      fetch_ahead(pages + chunk / 16, next, 16 * a.d_pad, r / kScoreRows, tiles);
+      if (count <= 0) continue;
+      for (int64_t i = 0; i < n; i++)
+        weigh(s + (r + i) * keys, k0, count, visible(r + i), best[16 * (r + i)], totals + 16 * (r + i), p + i * kWeights);
+      for (int64_t c = 0; c < a.d_pad;) {
+        const int64_t left = (a.d_pad - c) / 16, take = left < kScorePages ? left : kScorePages;
         float* to = o + r * a.d_pad + c;
-        if (c == 0) fetch_ahead(pages + kValueKeys / 16, next, 16 * a.d_pad, r / kScoreRows,
-                                (rows + kScoreRows - 1) / kScoreRows);
         switch (take) {
-          case 1: value_rows<1>(n, k0 > 0, count, from, keys, pages, c, a.d_pad, to, a.d_pad); break;
+          case 1: value_rows<1>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
 #if defined(TINSMITH_AVX512)
-          case 2: value_rows<2>(n, k0 > 0, count, from, keys, pages, c, a.d_pad, to, a.d_pad); break;
-          case 3: value_rows<3>(n, k0 > 0, count, from, keys, pages, c, a.d_pad, to, a.d_pad); break;
-          case 4: value_rows<4>(n, k0 > 0, count, from, keys, pages, c, a.d_pad, to, a.d_pad); break;
+          case 2: value_rows<2>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
+          case 3: value_rows<3>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
+          case 4: value_rows<4>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
 #endif
         }
+        c += 16 * take;
       }
-      c += 16 * take;
     }
   }
   for (int64_t r = 0; r < rows; r++) {
-    const V16 sum = set1(sums[r]);
-    float* to = a.out + (row0 + r / group) * a.out_rs + (kv_head * group + r % group) * a.d;
+    const int64_t row = row0 + r / group, head = kv_head * group + r % group;
+    const float total = hsum(load(totals + 16 * r));
+    if (a.row_max) {
+      a.row_max[row * a.num_heads + head] = best[16 * r];
+      a.row_sum[row * a.num_heads + head] = total;
+    }
+    const V16 sum = set1(total);
+    float* to = a.out + row * a.out_rs + head * a.d;
     for (int64_t i = 0; i < a.d; i += 16) store_n(to + i, load_n(o + r * a.d_pad + i, a.d - i) / sum, a.d - i);
   }
 }
 
-// Query rows and keys of one block; free, as chains run through it, and a chain of a product ends where a block does.
-constexpr int64_t kBackwardRows = 48, kBackwardKeys = 4 * kLongestChain, kBlockRow = kBackwardKeys + 16;
+// Query rows and keys of one block: what the products of one share stays in the first cache, what all need of a range of
+// keys in the second. All are free, as chains run through them, but that a block holds one chain of dQ and a range a node
+// of their tree.
+constexpr int64_t kBackwardRows = 96, kBackwardKeys = kLongestChain, kBlockRow = kBackwardKeys + 16;
+static_assert(tinsmith::kBackwardRange % kBackwardKeys == 0);
 
-static int64_t backward_keys(int64_t depth) { return (depth + kStrip - 1) / kStrip * kStrip; }
+static int64_t whole_vectors(int64_t d) { return (d + 15) / 16 * 16; }
 
-static int64_t attention_backward_scratch(const AttentionBackward& a, int64_t depth) {
-  int64_t sums = 2;  // of a tree over blocks of keys
-  for (int64_t blocks = depth / kBackwardKeys; blocks > 0; blocks >>= 1) sums++;
-  const int64_t longest = kBackwardKeys > a.d ? kBackwardKeys : a.d;
-  return 3 * a.d * backward_keys(depth) + kBackwardRows * (2 * kBlockRow + (1 + sums) * a.d) + gemm_scratch(longest) + 64;
+static int64_t attention_backward_scratch(const AttentionBackward& a) {
+  const int64_t wide = whole_vectors(a.d);
+  int64_t sums = 2;  // of a tree over chains
+  for (int64_t chains = tinsmith::kBackwardRange / kBackwardKeys; chains > 0; chains >>= 1) sums++;
+  return (2 * a.d + wide) * tinsmith::kBackwardRange + kBackwardRows * (2 * kBlockRow + (2 + sums) * wide) + 64;
 }
 
-// Keys and values of the path from a tree's root to one node, by position: K^T and V^T in strips [d, kStrip], K as
-// [keys, d]. Nodes come depth first, so that what stands above a node's first position is its path's.
+// Keys and values of one range of the path from a tree's root to one node, by position: K^T and V^T in strips
+// [d, kStrip], K as rows of whole vectors. Nodes come depth first, so that what stands above a node's first position is
+// its path's.
 struct PathKeys {
+  int64_t begin, end;  // positions
   float *kt, *vt, *k;
   void add(const AttentionBackward& a, int64_t node, int64_t kv_head) {
-    const int64_t first = a.first_pos[node], count = a.row_begin[node + 1] - a.row_begin[node], d = a.d;
-    const float* k_from = a.k + a.row_begin[node] * a.rs + kv_head * d;
-    turn(a, k_from, first, first + count, kt);
-    turn(a, a.v + a.row_begin[node] * a.rs + kv_head * d, first, first + count, vt);
-    for (int64_t t = 0; t < count; t++)
-      for (int64_t i = 0; i < d; i += 16) store_n(k + (first + t) * d + i, load_n(k_from + t * a.rs + i, d - i), d - i);
+    const int64_t at = a.first_pos[node], last = at + a.row_begin[node + 1] - a.row_begin[node], d = a.d;
+    const int64_t first = at > begin ? at : begin, until = last < end ? last : end;
+    if (first >= until) return;
+    const float* k_from = a.k + (a.row_begin[node] + first - at) * a.rs + kv_head * d;
+    turn(a, k_from, first - begin, until - begin, kt);
+    turn(a, k_from + (a.v - a.k), first - begin, until - begin, vt);
+    for (int64_t t = first; t < until; t++)
+      for (int64_t i = 0; i < d; i += 16)
+        store(k + (t - begin) * whole_vectors(d) + i, load_n(k_from + (t - first) * a.rs + i, d - i));
   }
 
  private:
-  // Rows of positions [first, end) into the strips, zero to the end of the last one.
+  // Rows of positions [first, end) of the range into the strips, zero to the end of the last one.
   static void turn(const AttentionBackward& a, const float* from, int64_t first, int64_t end, float* strips) {
     const auto column = [&](int64_t t) { return strips + t / kStrip * kStrip * a.d + t % kStrip; };
     for (int64_t t = first; t < end;) {
@@ -277,99 +293,125 @@ struct PathKeys {
   }
 };
 
-// dK += dS^T . Q and dV += P^T . dO of one block of query rows and of keys [k0, k1), for each node of their path.
-static void add_key_gradients(const AttentionBackward& a, const std::vector<int64_t>& path, int64_t kv_head, int64_t k0,
-                              int64_t k1, int64_t rows, const float* ds, const float* p, const float* q,
-                              const float* d_out, float* work) {
-  for (const int64_t node : path) {
-    const int64_t first = a.first_pos[node], begin = a.row_begin[node], end = first + a.row_begin[node + 1] - begin;
-    const int64_t from = first > k0 ? first : k0, count = (end < k1 ? end : k1) - from;
-    if (count <= 0) continue;
-    const int64_t at = (begin + from - first) * a.d_rs + kv_head * a.d;
-    gemm_block({count, a.d, rows, ds + from - k0, 1, kBlockRow, q, a.d, 1, a.d_k + at, a.d_rs, Onto::Chain, nullptr, 0}, 0,
-               count, 0, a.d, work);
-    gemm_block({count, a.d, rows, p + from - k0, 1, kBlockRow, d_out, a.out_rs, 1, a.d_v + at, a.d_rs, Onto::Chain, nullptr,
-                0}, 0, count, 0, a.d, work);
+// Rows [m, m + rows) of a product with B of whole vectors, one chain each; nothing is packed.
+TS_INLINE void one_chain(const Gemm& g, int64_t m, int64_t rows, Ending end) {
+  const float* earlier = end.earlier;
+  for (int64_t n = 0; n < g.N; n += kStrip) {
+    const int width = (int)(g.N - n < kStrip ? g.N - n : kStrip), vectors = (width + 15) / 16;
+    end.earlier = earlier + m * end.earlier_rs + n;
+    tile_any(vectors, (int)rows, g.K, g.A + m * g.a_rs, g.a_rs, g.a_cs, g.B + n, g.b_rs, g.C + m * g.c_rs + n, g.c_rs, end,
+             width - 16 * (vectors - 1));
   }
 }
 
-// dQ, dK, dV of one tree (nodes node0 .. node1, at most `depth` positions deep) and kv head. dK and dV are one chain
-// each over (query head of the group, row of the tree that sees the key); dQ is a tree of chains of
-// 128 keys, as any product's.
-static void attention_backward(const AttentionBackward& a, int64_t node0, int64_t node1, int64_t kv_head, int64_t depth,
+// d_keys += weights^T . by of one block, its query rows from position `first` on and its keys from `key` on: rows that
+// see none of a tile's keys add nothing and are left out.
+static void add_key_gradients(int64_t d, int64_t key, int64_t keys, int64_t first, int64_t rows, const float* weights,
+                              const float* by, float* d_keys, int64_t d_rs) {
+  const int64_t wide = whole_vectors(d);
+  for (int64_t t = 0; t < keys; t += kMaxRows) {
+    const int64_t blind = key + t > first ? key + t - first : 0;
+    if (blind >= rows) return;
+    one_chain({keys, d, rows - blind, weights + blind * kBlockRow, 1, kBlockRow, by + blind * wide, wide, 1, d_keys, d_rs,
+               Onto::Chain, nullptr, 0}, t, keys - t < kMaxRows ? keys - t : kMaxRows, Ending{Onto::Chain});
+  }
+}
+
+// Of one tree (nodes node0 .. node1) and kv head, and of the range of keys from position `begin` on: dK and dV, one chain
+// each over (query head of the group, row of the tree that sees the key), and what dQ is before it is scaled: a tree of
+// chains of 128 keys, as any product's, whose node over this range goes to d_q.
+static void attention_backward(const AttentionBackward& a, int64_t node0, int64_t node1, int64_t kv_head, int64_t begin,
                                float* scratch) {
-  const int64_t d = a.d, group = a.num_heads / a.num_kv_heads, keys = backward_keys(depth), block = kBackwardRows * d;
-  PathKeys of_path{scratch, scratch + d * keys, scratch + 2 * d * keys};
-  float* p = of_path.k + d * keys;
+  const int64_t d = a.d, wide = whole_vectors(d), group = a.num_heads / a.num_kv_heads, block = kBackwardRows * wide;
+  constexpr int64_t range = tinsmith::kBackwardRange;
+  PathKeys of_path{begin, begin + range, scratch, scratch + d * range, scratch + 2 * d * range};
+  float* p = of_path.k + wide * range;
   float* ds = p + kBackwardRows * kBlockRow;
   float* q = ds + kBackwardRows * kBlockRow;
-  const int64_t longest = kBackwardKeys > d ? kBackwardKeys : d;
-  float* work = q + block;
-  float* sums = work + gemm_scratch(longest);
-  for (int64_t t = a.row_begin[node0]; t < a.row_begin[node1]; t++)
-    for (int64_t i = 0; i < d; i += 16) {
-      store_n(a.d_k + t * a.d_rs + kv_head * d + i, zero16(), d - i);
-      store_n(a.d_v + t * a.d_rs + kv_head * d + i, zero16(), d - i);
-    }
+  float* d_out = q + block;
+  float* sums = d_out + block;
   const int64_t whole[2] = {0, d};
   const V16 scale = set1(a.scale);
   std::vector<int64_t> path;
+  const auto rows_of = [&](int64_t node) { return a.row_begin[node + 1] - a.row_begin[node]; };
+  for (int64_t node = node0; node < node1; node++)
+    for (int64_t t = 0; t < rows_of(node); t++) {
+      if (a.first_pos[node] + t < begin || a.first_pos[node] + t >= begin + range) continue;
+      const int64_t at = (a.row_begin[node] + t) * a.d_rs + kv_head * d;
+      for (int64_t i = 0; i < d; i += 16) {
+        store_n(a.d_k + at + i, zero16(), d - i);
+        store_n(a.d_v + at + i, zero16(), d - i);
+      }
+    }
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
     path.clear();
     for (int64_t node = node0; node < node1; node++) {
       while (!path.empty() && a.first_pos[path.back()] >= a.first_pos[node]) path.pop_back();
       path.push_back(node);
       if (h == kv_head * group || node1 - node0 > 1) of_path.add(a, node, kv_head);
-      const int64_t begin = a.row_begin[node], length = a.row_begin[node + 1] - begin, first = a.first_pos[node];
-      for (int64_t r0 = 0; r0 < length; r0 += kBackwardRows) {
-        const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows, seen = first + r0 + rows;
-        const float* d_out = a.d_out + (begin + r0) * a.out_rs + h * d;
-        const float* out = a.out + (begin + r0) * a.out_rs + h * d;
-        float* d_q = a.d_q + (begin + r0) * a.d_rs + h * d;
+      const int64_t length = rows_of(node), first = a.first_pos[node];
+      for (int64_t r0 = begin > first ? begin - first : 0; r0 < length; r0 += kBackwardRows) {
+        const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows, pos = first + r0;
+        const int64_t row0 = a.row_begin[node] + r0, end = pos + rows < begin + range ? pos + rows : begin + range;
         float deltas[kBackwardRows];
         for (int64_t r = 0; r < rows; r++) {
           V16 dot = zero16();
           for (int64_t i = 0; i < d; i += 16) {
-            store_n(q + r * d + i, load_n(a.q + (begin + r0 + r) * a.rs + h * d + i, d - i) * scale, d - i);
-            dot = fma(load_n(d_out + r * a.out_rs + i, d - i), load_n(out + r * a.out_rs + i, d - i), dot);
+            const int64_t at = (row0 + r) * a.out_rs + h * d + i;
+            const V16 slope = load_n(a.d_out + at, d - i);
+            store(q + r * wide + i, load_n(a.q + (row0 + r) * a.rs + h * d + i, d - i) * scale);
+            store(d_out + r * wide + i, slope);
+            dot = fma(slope, load_n(a.out + at, d - i), dot);
           }
           deltas[r] = hsum(dot);
         }
         tinsmith::TreeSum tree;
-        const auto add = [&](int to, int from) {
-          float* sum = sums + to * block;
-          for (int64_t i = 0; i < rows * d; i++) sum[i] = sum[i] + sums[from * block + i];
-        };
-        for (int64_t k0 = 0; k0 < seen; k0 += kBackwardKeys) {
-          const int64_t count = seen - k0 < kBackwardKeys ? seen - k0 : kBackwardKeys;
+        for (int64_t k0 = begin; k0 < end; k0 += kBackwardKeys) {
+          const int64_t count = end - k0 < kBackwardKeys ? end - k0 : kBackwardKeys;
+          const int64_t blind = k0 > pos ? (k0 - pos) / kMaxRows * kMaxRows : 0;  // rows that see no key of the block
           // One chain, as in the forward pass: the weights are those of the forward pass.
-          const Gemm scores{rows, count, d, q, d, 1, nullptr, kStrip, 1, p, kBlockRow, Onto::Store, whole, 1};
-          const Gemm slopes{rows, count, d, d_out, a.out_rs, 1, nullptr, kStrip, 1, ds, kBlockRow, Onto::Store, nullptr, 0};
-          for (int64_t n = 0; n < count; n += kStrip) {
-            strip_rows(scores, 0, rows, n, kStripVectors, 16, of_path.kt + (k0 + n) * d, kStrip);
-            strip_rows(slopes, 0, rows, n, kStripVectors, 16, of_path.vt + (k0 + n) * d, kStrip);
-          }
-          for (int64_t r = 0; r < rows; r++) {
-            const int64_t at = (begin + r0 + r) * a.num_heads + h, visible = first + r0 + r + 1 - k0;
-            const V16 m = set1(a.row_max[at]), inv = set1(1.0f / a.row_sum[at]), delta = set1(deltas[r]);
-            float* pr = p + r * kBlockRow;
-            float* dr = ds + r * kBlockRow;
-            for (int64_t j = 0; j < (visible < count ? visible : count); j += 16) {
-              const V16 w = exp16(load(pr + j) - m) * inv;
-              store(pr + j, w);
-              store(dr + j, w * (load(dr + j) - delta));
+          const Gemm scores{rows, count, d, q, wide, 1, nullptr, kStrip, 1, p, kBlockRow, Onto::Store, whole, 1};
+          const Gemm slopes{rows, count, d, d_out, wide, 1, nullptr, kStrip, 1, ds, kBlockRow, Onto::Store, nullptr, 0};
+          for (int64_t n = 0; n < count; n += kStrip)
+            for (int64_t m = blind; m < rows; m += kMaxRows) {
+              const int64_t last = rows - m < kMaxRows ? rows : m + kMaxRows, sees = pos + last - k0 - n;
+              const int64_t until = count - n < kStrip ? count - n : kStrip, at = (k0 - begin + n) * d;
+              const int vectors = sees <= 0 ? 0 : (int)((sees < until ? sees : until) + 15) / 16;
+              if (vectors > 0) {
+                strip_rows(scores, m, last, n, vectors, 16, of_path.kt + at, kStrip);
+                strip_rows(slopes, m, last, n, vectors, 16, of_path.vt + at, kStrip);
+              }
+              for (int64_t r = m; r < last; r++) {
+                const int64_t stat = (row0 + r) * a.num_heads + h, visible = pos + r + 1 - k0 - n;
+                const V16 top = set1(a.row_max[stat]), inv = set1(1.0f / a.row_sum[stat]), delta = set1(deltas[r]);
+                float* pr = p + r * kBlockRow + n;
+                float* dr = ds + r * kBlockRow + n;
+                for (int64_t j = 0; j < (visible < until ? visible : until); j += 16) {
+                  const V16 w = exp16(load(pr + j) - top) * inv;
+                  store(pr + j, w);
+                  store(dr + j, w * (load(dr + j) - delta));
+                }
+                for (int64_t j = visible > 0 ? visible : 0; j < until; j++) pr[j] = dr[j] = 0.0f;
+              }
             }
-            for (int64_t j = visible > 0 ? visible : 0; j < count; j++) pr[j] = dr[j] = 0.0f;
+          const bool more = k0 + kBackwardKeys < end;
+          const int64_t chain = k0 / kBackwardKeys;
+          const int merged = tree.merge(chain, more ? chain + 1 : tinsmith::kNoUnit), slot = tree.last();
+          float* to = more ? sums + slot * block : a.d_q + row0 * a.d_q_rs + h * d;
+          for (int64_t m = 0; m < rows; m += kMaxRows) {
+            const int64_t last = rows - m < kMaxRows ? rows : m + kMaxRows, sees = pos + last - k0;
+            one_chain({rows, d, sees < 0 ? 0 : sees < count ? sees : count, ds, kBlockRow, 1,
+                       of_path.k + (k0 - begin) * wide, wide, 1, to, more ? wide : a.d_q_rs, Onto::Store, nullptr, 0}, m,
+                      last - m, Ending{Onto::Store, merged, sums + (slot + merged - 1) * block, wide, block});
           }
-          float* sum = sums + tree.push(k0 / kBackwardKeys, add) * block;
-          gemm_block({rows, d, count, ds, kBlockRow, 1, of_path.k + k0 * d, d, 1, sum, d, Onto::Store, nullptr, 0}, 0, rows,
-                     0, d, work);
-          add_key_gradients(a, path, kv_head, k0, k0 + count, rows, ds, p, q, d_out, work);
+          for (const int64_t above : path) {
+            const int64_t at = a.first_pos[above], from = at > k0 ? at : k0;
+            const int64_t until = at + rows_of(above) < k0 + count ? at + rows_of(above) : k0 + count;
+            const int64_t to_row = (a.row_begin[above] + from - at) * a.d_rs + kv_head * d;
+            add_key_gradients(d, from, until - from, pos, rows, ds + from - k0, q, a.d_k + to_row, a.d_rs);
+            add_key_gradients(d, from, until - from, pos, rows, p + from - k0, d_out, a.d_v + to_row, a.d_rs);
+          }
         }
-        tree.fold(add);
-        for (int64_t r = 0; r < rows; r++)
-          for (int64_t i = 0; i < d; i += 16)
-            store_n(d_q + r * a.d_rs + i, load_n(sums + r * d + i, d - i) * scale, d - i);
       }
     }
   }

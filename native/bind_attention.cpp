@@ -1,7 +1,10 @@
 // Attention over pages and its backward, split over threads by sequence, kv head and block of query rows.
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "bind.hpp"
+#include "tree_sum.hpp"
 
 namespace tinsmith {
 namespace {
@@ -189,17 +192,49 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
   a.d_q = d_qkv.data();
   a.d_k = a.d_q + heads * a.d;
   a.d_v = a.d_k + kv_heads * a.d;
-  a.d_rs = d_qkv.stride(0);
+  a.d_q_rs = a.d_rs = d_qkv.stride(0);
   a.row_begin = row_begin.data();
   a.first_pos = first_pos.data();
   a.scale = scale;
   const KernelTable& t = kernels();
-  parallel((int64_t)depths.size() * kv_heads, [&](int64_t b, int64_t e) {
+  struct Task {
+    int64_t unit, kv_head, range;
+  };
+  std::vector<Task> tasks;
+  const int64_t depth = depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
+  for (int64_t range = 0; range * kBackwardRange < depth; range++)  // the ranges that most rows see first
+    for (int64_t unit = 0; unit < (int64_t)depths.size(); unit++)
+      for (int64_t h = 0; h < kv_heads && range * kBackwardRange < depths[(size_t)unit]; h++)
+        tasks.push_back({unit, h, range});
+  // The first range's share of dQ lies in its place, the others' beside it.
+  const int64_t rows = (int64_t)qkv.shape(0), width = heads * a.d, others = (depth - 1) / kBackwardRange;
+  const std::unique_ptr<float[]> shares(others > 0 ? new float[(size_t)(others * rows * width)] : nullptr);
+  parallel((int64_t)tasks.size(), [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; i++) {
-      const int64_t unit = i / kv_heads, depth = depths[(size_t)unit];
-      if (depth > 0)
-        t.attention_backward(a, unit_nodes.data()[unit], unit_nodes.data()[unit + 1], i % kv_heads, depth,
-                             scratch(t.attention_backward_scratch(a, depth)));
+      const Task& task = tasks[(size_t)i];
+      AttentionBackward of_range = a;
+      if (task.range > 0) {
+        of_range.d_q = shares.get() + (task.range - 1) * rows * width;
+        of_range.d_q_rs = width;
+      }
+      t.attention_backward(of_range, unit_nodes.data()[task.unit], unit_nodes.data()[task.unit + 1], task.kv_head,
+                           task.range * kBackwardRange, scratch(t.attention_backward_scratch(a)));
+    }
+  });
+  parallel_rows(rows, width * (others + 1), [&](int64_t b, int64_t e) {
+    for (int64_t row = b; row < e; row++) {
+      const int64_t* node = std::upper_bound(a.row_begin, a.row_begin + first_pos.size(), row) - 1;
+      const int64_t pos = a.first_pos[node - a.row_begin] + row - *node;
+      float* sums[kTreeDepth];
+      const auto add = [&](int to, int from) {
+        for (int64_t i = 0; i < width; i++) sums[to][i] = sums[to][i] + sums[from][i];
+      };
+      TreeSum tree;
+      for (int64_t range = 0; range <= pos / kBackwardRange; range++)
+        sums[tree.push(range, add)] =
+            range == 0 ? a.d_q + row * a.d_q_rs : shares.get() + ((range - 1) * rows + row) * width;
+      tree.fold(add);
+      for (int64_t i = 0; i < width; i++) sums[0][i] = sums[0][i] * scale;
     }
   });
 }
