@@ -23,9 +23,12 @@ constexpr int kScoreRows = 6, kScorePages = 1;
 constexpr int kScoreRows = 2, kScorePages = 1;
 #endif
 
-// S[MR rows, NP pages of 16 keys] = q . K^T, a chain over d.
+// S[MR rows, NP pages of 16 keys] = q . K^T, a chain over d. A line of `ahead` is asked for at each step: long keys lie
+// beyond the second cache, and many lines at once would be waited for. `best`, unless null, has each row's largest
+// scores of earlier keys, lane by lane, and takes these in.
 template <int MR, int NP>
-TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* const* pages, float* s, int64_t s_rs) {
+TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* const* pages, const float* ahead,
+                          float* s, int64_t s_rs, float* best, bool first) {
   V16 acc[MR][NP];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
@@ -35,6 +38,7 @@ TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* 
     V16 b[NP];
 #pragma GCC unroll 4
     for (int p = 0; p < NP; p++) b[p] = load(pages[p] + 16 * k);
+    __builtin_prefetch(ahead + 16 * k, 0, 2);
 #pragma GCC unroll 8
     for (int m = 0; m < MR; m++) {
       const V16 a = set1(q[m * q_rs + k]);
@@ -46,13 +50,23 @@ TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* 
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 4
     for (int p = 0; p < NP; p++) store(s + m * s_rs + 16 * p, acc[m][p]);
+  if (best == nullptr) return;
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++) {
+    V16 b = first ? acc[m][0] : load(best + 16 * m);
+#pragma GCC unroll 4
+    for (int p = 0; p < NP; p++) b = max(acc[m][p], b);
+    store(best + 16 * m, b);
+  }
 }
 
 // The chains of value_tile over `count` keys of one page.
 template <int MR, int NV>
-TS_INLINE void value_keys(int count, const float* p, int64_t p_rs, const float* B, int64_t d_pad, V16 (&acc)[MR][NV]) {
+TS_INLINE void value_keys(int count, const float* p, int64_t p_rs, const float* B, int64_t d_pad, const float* ahead,
+                          V16 (&acc)[MR][NV]) {
   for (int j = 0; j < count; j++) {
     V16 b[NV];
+    __builtin_prefetch(ahead + 16 * j, 0, 2);
 #pragma GCC unroll 4
     for (int v = 0; v < NV; v++) b[v] = load(B + j * d_pad + 16 * v);
 #pragma GCC unroll 8
@@ -69,7 +83,7 @@ TS_INLINE void value_keys(int count, const float* p, int64_t p_rs, const float* 
 // out of it.
 template <int MR, int NV>
 TS_INLINE void value_tile(bool goes_on, int64_t num_keys, const float* p, int64_t p_rs, const float* const* pages,
-                          int64_t column, int64_t d_pad, float* o, int64_t o_rs) {
+                          int64_t column, int64_t d_pad, const float* ahead, float* o, int64_t o_rs) {
   V16 acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
@@ -77,9 +91,9 @@ TS_INLINE void value_tile(bool goes_on, int64_t num_keys, const float* p, int64_
     for (int v = 0; v < NV; v++) acc[m][v] = goes_on ? load(o + m * o_rs + 16 * v) : zero16();
   const int64_t full = num_keys / 16;
   for (int64_t page = 0; page < full; page++)
-    value_keys<MR, NV>(16, p + 16 * page, p_rs, pages[page] + column, d_pad, acc);
+    value_keys<MR, NV>(16, p + 16 * page, p_rs, pages[page] + column, d_pad, ahead + 256 * page, acc);
   if (num_keys % 16 != 0)
-    value_keys<MR, NV>((int)(num_keys % 16), p + 16 * full, p_rs, pages[full] + column, d_pad, acc);
+    value_keys<MR, NV>((int)(num_keys % 16), p + 16 * full, p_rs, pages[full] + column, d_pad, ahead, acc);
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 4
@@ -96,8 +110,9 @@ TS_INLINE void value_tile(bool goes_on, int64_t num_keys, const float* p, int64_
 
 template <int NP>
 static __attribute__((noinline)) void score_rows(int rows, int64_t d, const float* q, int64_t q_rs,
-                                                 const float* const* pages, float* s, int64_t s_rs) {
-#define TS_CALL(MR) score_tile<MR, NP>(d, q, q_rs, pages, s, s_rs)
+                                                 const float* const* pages, const float* ahead, float* s, int64_t s_rs,
+                                                 float* best, bool first) {
+#define TS_CALL(MR) score_tile<MR, NP>(d, q, q_rs, pages, ahead, s, s_rs, best, first)
   TS_ROWS(TS_CALL)
 #undef TS_CALL
 }
@@ -105,49 +120,45 @@ static __attribute__((noinline)) void score_rows(int rows, int64_t d, const floa
 template <int NV>
 static __attribute__((noinline)) void value_rows(int rows, bool goes_on, int64_t num_keys, const float* p,
                                                  int64_t p_rs, const float* const* pages, int64_t column,
-                                                 int64_t d_pad, float* o, int64_t o_rs) {
-#define TS_CALL(MR) value_tile<MR, NV>(goes_on, num_keys, p, p_rs, pages, column, d_pad, o, o_rs)
+                                                 int64_t d_pad, const float* ahead, float* o, int64_t o_rs) {
+#define TS_CALL(MR) value_tile<MR, NV>(goes_on, num_keys, p, p_rs, pages, column, d_pad, ahead, o, o_rs)
   TS_ROWS(TS_CALL)
 #undef TS_CALL
 }
 
-// `best`, lane by lane, with the whole vectors of a row's scores of keys [k0, k1); exact, so that the order is free.
-TS_INLINE void widest(const float* s, int64_t k0, int64_t k1, float* best) {
-  if (k0 + 16 > k1) return;
-  V16 b = load(k0 == 0 ? s : best);
-  for (int64_t j = k0; j + 16 <= k1; j += 16) b = max(load(s + j), b);
-  store(best, b);
+// Keys whose values stay in the first cache while all rows of a block go through them. As many as a strip of 64 columns
+// has lines in a page, so that a tile asks for one page of the next.
+constexpr int64_t kValueKeys = 64, kWeights = kValueKeys + 16;
+
+// Scores of keys [k0, k0 + count) of rows, of which row r stands at position (first + r) / group, to
+// exp(score - largest), +0 for keys it does not see; their sums go on.
+static __attribute__((noinline)) void weigh(int rows, const float* s, int64_t s_rs, int64_t k0, int64_t count,
+                                            int64_t first, int64_t group, const float* best, float* totals, float* p) {
+  for (int r = 0; r < rows; r++, s += s_rs, best += 16, totals += 16, p += kWeights) {
+    const V16 m = set1(*best);
+    V16 sum = k0 == 0 ? zero16() : load(totals);
+    const int64_t sees = (first + r) / group + 1 - k0, whole = sees < count ? sees : count;
+    int64_t j = 0;
+    for (; j + 16 <= whole; j += 16) {
+      const V16 e = exp16(load(s + k0 + j) - m);
+      store(p + j, e);
+      sum = sum + e;
+    }
+    for (; j < count; j += 16) {
+      store(p + j, zero16());
+      if (j >= sees) continue;
+      store_first(p + j, exp16(load(s + k0 + j) - m), (int)(sees - j));
+      sum = sum + load(p + j);
+    }
+    store(totals, sum);
+  }
 }
 
-// Scores of keys [k0, k0 + count) of a row that sees `visible` keys to exp(score - largest), +0 for those it does not see.
-TS_INLINE void weigh(const float* s, int64_t k0, int64_t count, int64_t visible, float largest, float* total, float* p) {
-  const V16 m = set1(largest);
-  V16 sum = k0 == 0 ? zero16() : load(total);
-  const int64_t sees = visible - k0;
-  for (int64_t j = 0; j < count; j += 16) {
-    if (j + 16 <= sees) store(p + j, exp16(load(s + k0 + j) - m));
-    else {
-      store(p + j, zero16());
-      if (j < sees) store_first(p + j, exp16(load(s + k0 + j) - m), (int)(sees - j));
-    }
-    if (j < sees) sum = sum + load(p + j);
-  }
-  store(total, sum);
-}
+static int64_t whole_vectors(int64_t d) { return (d + 15) / 16 * 16; }
 
 static int64_t attention_scratch(const Attention& a, int64_t rows, int64_t keys) {
   const int64_t group = a.num_heads / a.num_kv_heads, pages = (keys + 15) / 16;
-  return group * rows * (a.d + a.d_pad + 16 * pages + 16 + 32) + 4 * pages + 64;
-}
-
-// Keys and floats of them whose values stay in the first cache while all rows of a block go through them.
-constexpr int64_t kValueKeys = 128, kValueFloats = 8192, kWeights = kValueKeys + 16;
-
-// Asks for share `part` of `parts` of what the next pages hold, as long keys lie beyond the second cache.
-TS_INLINE void fetch_ahead(const float* const* pages, int64_t count, int64_t floats, int64_t part, int64_t parts) {
-  for (int64_t page = 0; page < count; page++)
-    for (int64_t i = part * floats / parts / 16 * 16; i < (part + 1) * floats / parts; i += 16)
-      __builtin_prefetch(pages[page] + i, 0, 2);
+  return group * rows * (whole_vectors(a.d) + a.d_pad + 16 * pages + 48) + 4 * pages + 64;
 }
 
 // Query rows [row0, row1) of one sequence and kv head.
@@ -156,11 +167,10 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
   const int64_t base = a.first_pos[seq] - a.row_begin[seq];  // position = base + row
   const int64_t num_pages = (base + row1 + 15) / 16, seen = base + row1;
   const int64_t keys = 16 * num_pages + 16;  // a row of scores; 16 more, as rows a power of two apart share a cache set
-  const int64_t tiles = (rows + kScoreRows - 1) / kScoreRows;
   const float** k_pages = (const float**)scratch;
   const float** v_pages = k_pages + num_pages;
-  float* q = scratch + 4 * num_pages;
-  float* s = q + rows * a.d;
+  float* q = scratch + (4 * num_pages + 15) / 16 * 16;  // all that follows lies in whole lines
+  float* s = q + rows * whole_vectors(a.d);
   float* o = s + rows * keys;
   float* best = o + rows * a.d_pad;
   float* totals = best + rows * 16;
@@ -176,53 +186,54 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
     for (int64_t i = 0; i < a.d; i += 16) store_n(q + r * a.d + i, load_n(from + i, a.d - i) * scale, a.d - i);
   }
   for (int64_t p = 0; p < num_pages;) {
-    const int64_t take = num_pages - p < kScorePages ? num_pages - p : kScorePages, after = num_pages - p - take;
+    const int64_t take = num_pages - p < kScorePages ? num_pages - p : kScorePages;
+    const int64_t left = num_pages - p - take, after = left < take ? left : take;
     for (int64_t r = 0; r < rows; r += kScoreRows) {
       const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
       const float* from = q + r * a.d;
       float* to = s + r * keys + 16 * p;
-      fetch_ahead(k_pages + p + take, after < take ? after : take, 16 * a.d, r / kScoreRows, tiles);
+      const float* ahead = k_pages[r / kScoreRows < after ? p + take + r / kScoreRows : p];
+      float* all = visible(r) < 16 * (p + take) ? nullptr : best + 16 * r;
       switch (take) {
-        case 1: score_rows<1>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+        case 1: score_rows<1>(n, a.d, from, a.d, k_pages + p, ahead, to, keys, all, p == 0); break;
 #if defined(TINSMITH_AVX512)
-        case 2: score_rows<2>(n, a.d, from, a.d, k_pages + p, to, keys); break;
-        case 3: score_rows<3>(n, a.d, from, a.d, k_pages + p, to, keys); break;
-        case 4: score_rows<4>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+        case 2: score_rows<2>(n, a.d, from, a.d, k_pages + p, ahead, to, keys, all, p == 0); break;
+        case 3: score_rows<3>(n, a.d, from, a.d, k_pages + p, ahead, to, keys, all, p == 0); break;
+        case 4: score_rows<4>(n, a.d, from, a.d, k_pages + p, ahead, to, keys, all, p == 0); break;
 #endif
       }
-      for (int64_t i = r; i < r + n; i++)
-        widest(s + i * keys, 16 * p, visible(i) < 16 * (p + take) ? visible(i) : 16 * (p + take), best + 16 * i);
     }
     p += take;
   }
   for (int64_t r = 0; r < rows; r++) {
     const float* row = s + r * keys;
     float* largest = best + 16 * r;
-    *largest = visible(r) < 16 ? row[0] : hmax(load(largest));
-    for (int64_t j = visible(r) / 16 * 16; j < visible(r); j++) *largest = row[j] > *largest ? row[j] : *largest;
+    int64_t j = visible(r / kScoreRows * kScoreRows) / (16 * kScorePages) * (16 * kScorePages);
+    V16 b = load(j > 0 ? largest : row);  // the strips before key j are in
+    for (; j + 16 <= visible(r); j += 16) b = max(load(row + j), b);
+    *largest = visible(r) < 16 ? row[0] : hmax(b);
+    for (; j < visible(r); j++) *largest = row[j] > *largest ? row[j] : *largest;
   }
-  const int64_t fitting = kValueFloats / a.d_pad / 16 * 16;
-  const int64_t chunk = fitting > kValueKeys ? kValueKeys : fitting < 16 ? 16 : fitting;
-  for (int64_t k0 = 0; k0 < seen; k0 += chunk) {
+  for (int64_t k0 = 0; k0 < seen; k0 += kValueKeys) {
     const float** pages = v_pages + k0 / 16;
-    const int64_t rest = num_pages - (k0 + chunk) / 16, next = rest < chunk / 16 ? rest : chunk / 16;
+    const int64_t left = num_pages - (k0 + kValueKeys) / 16, rest = left < kValueKeys / 16 ? left : kValueKeys / 16;
     for (int64_t r = 0; r < rows; r += kScoreRows) {
       const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
-      const int64_t sees = visible(r + n - 1) - k0, count = sees < chunk ? sees : chunk;
+      const int64_t sees = visible(r + n - 1) - k0, count = sees < kValueKeys ? sees : kValueKeys;
       alignas(64) float p[kScoreRows * kWeights];
-      fetch_ahead(pages + chunk / 16, next, 16 * a.d_pad, r / kScoreRows, tiles);
       if (count <= 0) continue;
-      for (int64_t i = 0; i < n; i++)
-        weigh(s + (r + i) * keys, k0, count, visible(r + i), best[16 * (r + i)], totals + 16 * (r + i), p + i * kWeights);
+      weigh(n, s + r * keys, keys, k0, count, (base + row0) * group + r, group, best + 16 * r, totals + 16 * r, p);
+      const float* next = pages[r / kScoreRows < rest ? kValueKeys / 16 + r / kScoreRows : 0];
       for (int64_t c = 0; c < a.d_pad;) {
+        const float* ahead = next + 16 * c;
         const int64_t left = (a.d_pad - c) / 16, take = left < kScorePages ? left : kScorePages;
         float* to = o + r * a.d_pad + c;
         switch (take) {
-          case 1: value_rows<1>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
+          case 1: value_rows<1>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, ahead, to, a.d_pad); break;
 #if defined(TINSMITH_AVX512)
-          case 2: value_rows<2>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
-          case 3: value_rows<3>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
-          case 4: value_rows<4>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, to, a.d_pad); break;
+          case 2: value_rows<2>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, ahead, to, a.d_pad); break;
+          case 3: value_rows<3>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, ahead, to, a.d_pad); break;
+          case 4: value_rows<4>(n, k0 > 0, count, p, kWeights, pages, c, a.d_pad, ahead, to, a.d_pad); break;
 #endif
         }
         c += 16 * take;
@@ -242,18 +253,13 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
   }
 }
 
-// Query rows and keys of one block: what the products of one share stays in the first cache, what all need of a range of
-// keys in the second. All are free, as chains run through them, but that a block holds one chain of dQ and a range a node
-// of their tree.
+// Query rows and keys of one block: what one product needs of it stays in the first cache. Free, as chains run through
+// them, but that a block's keys are one chain of dQ.
 constexpr int64_t kBackwardRows = 96, kBackwardKeys = kLongestChain, kBlockRow = kBackwardKeys + 16;
 static_assert(tinsmith::kBackwardRange % kBackwardKeys == 0);
 
-static int64_t whole_vectors(int64_t d) { return (d + 15) / 16 * 16; }
-
 static int64_t attention_backward_scratch(const AttentionBackward& a) {
-  const int64_t wide = whole_vectors(a.d);
-  int64_t sums = 2;  // of a tree over chains
-  for (int64_t chains = tinsmith::kBackwardRange / kBackwardKeys; chains > 0; chains >>= 1) sums++;
+  const int64_t wide = whole_vectors(a.d), sums = __builtin_ctz(tinsmith::kBackwardRange / kBackwardKeys) + 1;
   return (2 * a.d + wide) * tinsmith::kBackwardRange + kBackwardRows * (2 * kBlockRow + (2 + sums) * wide) + 64;
 }
 
@@ -263,16 +269,22 @@ static int64_t attention_backward_scratch(const AttentionBackward& a) {
 struct PathKeys {
   int64_t begin, end;  // positions
   float *kt, *vt, *k;
-  void add(const AttentionBackward& a, int64_t node, int64_t kv_head) {
+  // `fresh`: the gradients of its keys and values are zero so far.
+  void add(const AttentionBackward& a, int64_t node, int64_t kv_head, bool fresh) {
     const int64_t at = a.first_pos[node], last = at + a.row_begin[node + 1] - a.row_begin[node], d = a.d;
     const int64_t first = at > begin ? at : begin, until = last < end ? last : end;
     if (first >= until) return;
-    const float* k_from = a.k + (a.row_begin[node] + first - at) * a.rs + kv_head * d;
+    const int64_t row = a.row_begin[node] + first - at;
+    const float* k_from = a.k + row * a.rs + kv_head * d;
     turn(a, k_from, first - begin, until - begin, kt);
     turn(a, k_from + (a.v - a.k), first - begin, until - begin, vt);
-    for (int64_t t = first; t < until; t++)
-      for (int64_t i = 0; i < d; i += 16)
-        store(k + (t - begin) * whole_vectors(d) + i, load_n(k_from + (t - first) * a.rs + i, d - i));
+    for (int64_t t = 0; t < until - first; t++)
+      for (int64_t i = 0; i < d; i += 16) {
+        store(k + (first - begin + t) * whole_vectors(d) + i, load_n(k_from + t * a.rs + i, d - i));
+        if (!fresh) continue;
+        store_n(a.d_k + (row + t) * a.d_rs + kv_head * d + i, zero16(), d - i);
+        store_n(a.d_v + (row + t) * a.d_rs + kv_head * d + i, zero16(), d - i);
+      }
   }
 
  private:
@@ -299,8 +311,8 @@ TS_INLINE void one_chain(const Gemm& g, int64_t m, int64_t rows, Ending end) {
   for (int64_t n = 0; n < g.N; n += kStrip) {
     const int width = (int)(g.N - n < kStrip ? g.N - n : kStrip), vectors = (width + 15) / 16;
     end.earlier = earlier + m * end.earlier_rs + n;
-    tile_any(vectors, (int)rows, g.K, g.A + m * g.a_rs, g.a_rs, g.a_cs, g.B + n, g.b_rs, g.C + m * g.c_rs + n, g.c_rs, end,
-             width - 16 * (vectors - 1));
+    tile_any(vectors, (int)rows, g.K, g.A + m * g.a_rs, g.a_rs, g.a_cs, g.B + n, g.b_rs, g.C + m * g.c_rs + n, g.c_rs,
+             end, width - 16 * (vectors - 1));
   }
 }
 
@@ -312,14 +324,14 @@ static void add_key_gradients(int64_t d, int64_t key, int64_t keys, int64_t firs
   for (int64_t t = 0; t < keys; t += kMaxRows) {
     const int64_t blind = key + t > first ? key + t - first : 0;
     if (blind >= rows) return;
-    one_chain({keys, d, rows - blind, weights + blind * kBlockRow, 1, kBlockRow, by + blind * wide, wide, 1, d_keys, d_rs,
-               Onto::Chain, nullptr, 0}, t, keys - t < kMaxRows ? keys - t : kMaxRows, Ending{Onto::Chain});
+    one_chain({keys, d, rows - blind, weights + blind * kBlockRow, 1, kBlockRow, by + blind * wide, wide, 1, d_keys,
+               d_rs, Onto::Chain, nullptr, 0}, t, keys - t < kMaxRows ? keys - t : kMaxRows, Ending{Onto::Chain});
   }
 }
 
-// Of one tree (nodes node0 .. node1) and kv head, and of the range of keys from position `begin` on: dK and dV, one chain
-// each over (query head of the group, row of the tree that sees the key), and what dQ is before it is scaled: a tree of
-// chains of 128 keys, as any product's, whose node over this range goes to d_q.
+// Of one tree (nodes node0 .. node1), kv head and range of keys from position `begin` on: dK and dV, one chain each
+// over (query head of the group, row of the tree that sees the key), and the range's node of dQ's tree of chains of
+// 128 keys, to be scaled when the tree is whole.
 static void attention_backward(const AttentionBackward& a, int64_t node0, int64_t node1, int64_t kv_head, int64_t begin,
                                float* scratch) {
   const int64_t d = a.d, wide = whole_vectors(d), group = a.num_heads / a.num_kv_heads, block = kBackwardRows * wide;
@@ -334,21 +346,12 @@ static void attention_backward(const AttentionBackward& a, int64_t node0, int64_
   const V16 scale = set1(a.scale);
   std::vector<int64_t> path;
   const auto rows_of = [&](int64_t node) { return a.row_begin[node + 1] - a.row_begin[node]; };
-  for (int64_t node = node0; node < node1; node++)
-    for (int64_t t = 0; t < rows_of(node); t++) {
-      if (a.first_pos[node] + t < begin || a.first_pos[node] + t >= begin + range) continue;
-      const int64_t at = (a.row_begin[node] + t) * a.d_rs + kv_head * d;
-      for (int64_t i = 0; i < d; i += 16) {
-        store_n(a.d_k + at + i, zero16(), d - i);
-        store_n(a.d_v + at + i, zero16(), d - i);
-      }
-    }
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
     path.clear();
     for (int64_t node = node0; node < node1; node++) {
       while (!path.empty() && a.first_pos[path.back()] >= a.first_pos[node]) path.pop_back();
       path.push_back(node);
-      if (h == kv_head * group || node1 - node0 > 1) of_path.add(a, node, kv_head);
+      if (h == kv_head * group || node1 - node0 > 1) of_path.add(a, node, kv_head, h == kv_head * group);
       const int64_t length = rows_of(node), first = a.first_pos[node];
       for (int64_t r0 = begin > first ? begin - first : 0; r0 < length; r0 += kBackwardRows) {
         const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows, pos = first + r0;
@@ -400,9 +403,10 @@ static void attention_backward(const AttentionBackward& a, int64_t node0, int64_
           float* to = more ? sums + slot * block : a.d_q + row0 * a.d_q_rs + h * d;
           for (int64_t m = 0; m < rows; m += kMaxRows) {
             const int64_t last = rows - m < kMaxRows ? rows : m + kMaxRows, sees = pos + last - k0;
-            one_chain({rows, d, sees < 0 ? 0 : sees < count ? sees : count, ds, kBlockRow, 1,
-                       of_path.k + (k0 - begin) * wide, wide, 1, to, more ? wide : a.d_q_rs, Onto::Store, nullptr, 0}, m,
-                      last - m, Ending{Onto::Store, merged, sums + (slot + merged - 1) * block, wide, block});
+            const int64_t terms = sees < 0 ? 0 : sees < count ? sees : count, to_rs = more ? wide : a.d_q_rs;
+            const Gemm of_q{rows, d, terms, ds, kBlockRow, 1, of_path.k + (k0 - begin) * wide, wide, 1, to, to_rs,
+                            Onto::Store, nullptr, 0};
+            one_chain(of_q, m, last - m, {Onto::Store, merged, sums + (slot + merged - 1) * block, wide, block});
           }
           for (const int64_t above : path) {
             const int64_t at = a.first_pos[above], from = at > k0 ? at : k0;
