@@ -1,13 +1,17 @@
 // Attention over pages and its backward, split over threads by sequence, kv head and block of query rows.
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "bind.hpp"
+#include "tree_sum.hpp"
 
 namespace tinsmith {
 namespace {
 
+// Query rows of a sequence, or, backward, a tree's keys from position `begin` on.
 struct Block {
-  int64_t seq, kv_head, row0, row1;
+  int64_t seq, kv_head, begin, end;
 };
 
 // Sequences cover the rows in order, without gaps.
@@ -133,8 +137,8 @@ void attention(const In& qkv, int64_t heads, int64_t kv_heads, const In& k_pages
   const auto body = [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; i++) {
       const Block& k = blocks[(size_t)i];
-      const int64_t keys = a.first_pos[k.seq] + k.row1 - a.row_begin[k.seq];
-      t.attention(a, k.seq, k.kv_head, k.row0, k.row1, scratch(t.attention_scratch(a, k.row1 - k.row0, keys)));
+      const int64_t keys = a.first_pos[k.seq] + k.end - a.row_begin[k.seq];
+      t.attention(a, k.seq, k.kv_head, k.begin, k.end, scratch(t.attention_scratch(a, k.end - k.begin, keys)));
     }
   };
   const int64_t count = (int64_t)blocks.size();
@@ -189,17 +193,43 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
   a.d_q = d_qkv.data();
   a.d_k = a.d_q + heads * a.d;
   a.d_v = a.d_k + kv_heads * a.d;
-  a.d_rs = d_qkv.stride(0);
+  a.d_q_rs = a.d_rs = d_qkv.stride(0);
   a.row_begin = row_begin.data();
   a.first_pos = first_pos.data();
   a.scale = scale;
   const KernelTable& t = kernels();
-  parallel((int64_t)depths.size() * kv_heads, [&](int64_t b, int64_t e) {
+  std::vector<Block> blocks;
+  const int64_t depth = depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
+  for (int64_t range = 0; range * kBackwardRange < depth; range++)  // the ranges that most rows see first
+    for (int64_t unit = 0; unit < (int64_t)depths.size(); unit++)
+      for (int64_t h = 0; h < kv_heads && range * kBackwardRange < depths[(size_t)unit]; h++)
+        blocks.push_back({unit, h, range * kBackwardRange, 0});
+  // The first range's share of dQ lies in its place, the others' beside it.
+  const int64_t rows = (int64_t)qkv.shape(0), width = heads * a.d, others = (depth - 1) / kBackwardRange;
+  const std::unique_ptr<float[]> shares(others > 0 ? new float[(size_t)(others * rows * width)] : nullptr);
+  const auto share = [&](int64_t range) { return shares.get() + (range - 1) * rows * width; };
+  parallel((int64_t)blocks.size(), [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; i++) {
-      const int64_t unit = i / kv_heads, depth = depths[(size_t)unit];
-      if (depth > 0)
-        t.attention_backward(a, unit_nodes.data()[unit], unit_nodes.data()[unit + 1], i % kv_heads, depth,
-                             scratch(t.attention_backward_scratch(a, depth)));
+      const Block& k = blocks[(size_t)i];
+      AttentionBackward of_range = a;
+      if (k.begin > 0) of_range.d_q = share(k.begin / kBackwardRange), of_range.d_q_rs = width;
+      t.attention_backward(of_range, unit_nodes.data()[k.seq], unit_nodes.data()[k.seq + 1], k.kv_head, k.begin,
+                           scratch(t.attention_backward_scratch(a)));
+    }
+  });
+  parallel_rows(rows, width * (others + 1), [&](int64_t b, int64_t e) {
+    for (int64_t row = b; row < e; row++) {
+      const int64_t* node = std::upper_bound(a.row_begin, a.row_begin + first_pos.size(), row) - 1;
+      const int64_t pos = a.first_pos[node - a.row_begin] + row - *node;
+      float* sums[kTreeDepth];
+      const auto add = [&](int to, int from) {
+        for (int64_t i = 0; i < width; i++) sums[to][i] = sums[to][i] + sums[from][i];
+      };
+      TreeSum tree;
+      for (int64_t range = 0; range <= pos / kBackwardRange; range++)
+        sums[tree.push(range, add)] = range > 0 ? share(range) + row * width : a.d_q + row * a.d_q_rs;
+      tree.fold(add);
+      for (int64_t i = 0; i < width; i++) sums[0][i] = sums[0][i] * scale;
     }
   });
 }

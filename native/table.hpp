@@ -10,6 +10,10 @@ namespace tinsmith {
 // pretrained model's gradients are half as far off as with one chain, and keeping the sums costs 0 to 3 %.
 constexpr int64_t kLongestChain = 128;
 
+// Keys of one task of attention's backward: what its products need of them stays in the second cache. A multiple of the
+// longest chain by a power of two, so that a task's sum is one node of dQ's tree.
+constexpr int64_t kBackwardRange = 8 * kLongestChain;
+
 constexpr int64_t kMostExperts = 1024;  // of a mixture: a row's shares are kept on the stack
 
 enum class Onto {
@@ -53,7 +57,8 @@ struct AttentionBackward {
   const float* q; const float* k; const float* v; int64_t rs;   // rows of one [tokens, (heads + 2 kv) * d] buffer
   const float* out; const float* d_out; int64_t out_rs;
   const float* row_max; const float* row_sum;
-  float* d_q; float* d_k; float* d_v; int64_t d_rs;
+  float* d_q; int64_t d_q_rs;
+  float* d_k; float* d_v; int64_t d_rs;
   const int64_t* row_begin;
   const int64_t* first_pos;
   float scale;
@@ -78,9 +83,9 @@ struct KernelTable {
                        int64_t num_segments, float* acc, int64_t n0, int64_t n1);
   void (*attention)(const Attention&, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch);
   int64_t (*attention_scratch)(const Attention&, int64_t rows, int64_t keys);
-  void (*attention_backward)(const AttentionBackward&, int64_t node0, int64_t node1, int64_t kv_head, int64_t depth,
+  void (*attention_backward)(const AttentionBackward&, int64_t node0, int64_t node1, int64_t kv_head, int64_t begin,
                              float* scratch);
-  int64_t (*attention_backward_scratch)(const AttentionBackward&, int64_t depth);
+  int64_t (*attention_backward_scratch)(const AttentionBackward&);
   void (*add_rms_norm)(const float* x, const float* delta, const float* gain, float eps, int64_t H, float* sum,
                        float* y, float* inv_rms, int64_t r0, int64_t r1);
   void (*rms_norm_backward)(const float* x, const float* gain, const float* inv_rms, const float* d_sum, const float* dy,
