@@ -10,14 +10,15 @@ namespace {
 using tinsmith::Held;
 using tinsmith::Record;
 
-// Rows and tiles that fit the registers with the codes and scales of the tiles; and up to how many rows it is faster to
-// widen anew for each such run of rows than to keep what was widened.
+// Rows and tiles that fit the registers with the codes and scales of the tiles: few rows of many tiles, or many rows of
+// few, so that a widened value serves more of them; and up to how many rows it is faster to widen anew for each such run
+// of rows than to keep what was widened.
 #if defined(TINSMITH_AVX512)
-constexpr int kHeldRows = 4, kHeldVectors = 4, kFewHeld = 12;
+constexpr int kHeldRows = 4, kHeldVectors = 4, kManyRows = 8, kManyVectors = 2, kFewHeld = 12;
 #elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
-constexpr int kHeldRows = 2, kHeldVectors = 2, kFewHeld = 2;
+constexpr int kHeldRows = 2, kHeldVectors = 2, kManyRows = 2, kManyVectors = 2, kFewHeld = 2;
 #else
-constexpr int kHeldRows = 1, kHeldVectors = 1, kFewHeld = 1;
+constexpr int kHeldRows = 1, kHeldVectors = 1, kManyRows = 1, kManyVectors = 1, kFewHeld = 1;
 #endif
 
 // The values of sixteen columns, k by k: of a group of k that share a scale, then eight at a time.
@@ -158,18 +159,11 @@ static __attribute__((noinline)) void few_held(const Gemm& g, int64_t m0, int64_
   sum_chains<MR * NV * 16>(g, 16 * NV, left < 16 ? (int)left : 16, g.C + m0 * g.c_rs + 16 * first, product);
 }
 
-template <typename T, int NV>
+template <typename T, int NV, int MR = NV <= kManyVectors ? kManyRows : kHeldRows>
 static void few_held_rows(const Gemm& g, int64_t m0, int rows, int64_t first) {
-  switch (rows) {
-    case 1: few_held<T, 1, NV>(g, m0, first); break;
-#if !defined(TINSMITH_SCALAR)
-    case 2: few_held<T, 2, NV>(g, m0, first); break;
-#endif
-#if defined(TINSMITH_AVX512)
-    case 3: few_held<T, 3, NV>(g, m0, first); break;
-    case 4: few_held<T, 4, NV>(g, m0, first); break;
-#endif
-  }
+  if constexpr (MR > 1)
+    if (rows < MR) return few_held_rows<T, NV, MR - 1>(g, m0, rows, first);
+  few_held<T, MR, NV>(g, m0, first);
 }
 
 template <typename T>
@@ -205,17 +199,17 @@ static void turn_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
   }
 }
 
-// Rows [m0, m1) and columns [n0, n1); n0 is a multiple of 16.
-template <typename T>
+// Rows [m0, m1), at most Rows at once, and columns [n0, n1); n0 is a multiple of 16.
+template <typename T, int Rows, int NV>
 static void gemm_held(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
   for (int64_t first = n0 / 16; 16 * first < n1;) {
-    const bool wide = first % kHeldVectors == 0 && 16 * (first + kHeldVectors - 1) < n1;
-    for (int64_t m = m0; m < m1; m += kHeldRows) {
-      const int rows = m1 - m < kHeldRows ? (int)(m1 - m) : kHeldRows;
-      if (wide) few_held_rows<T, kHeldVectors>(g, m, rows, first);
+    const bool wide = first % NV == 0 && 16 * (first + NV - 1) < n1;
+    for (int64_t m = m0; m < m1; m += Rows) {
+      const int rows = m1 - m < Rows ? (int)(m1 - m) : Rows;
+      if (wide) few_held_rows<T, NV>(g, m, rows, first);
       else few_held_rows<T, 1>(g, m, rows, first);
     }
-    first += wide ? kHeldVectors : 1;
+    first += wide ? NV : 1;
   }
 }
 
@@ -223,7 +217,10 @@ static void gemm_held(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t
 static void gemm_any(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
   if (!g.held) return gemm_block(g, m0, m1, n0, n1, scratch);
   if (!g.num_held && m1 - m0 <= kFewHeld && m1 > m0 && g.a_cs == 1 && !g.segments && g.onto != Onto::Chain)
-    return tinsmith::with_type(g.held->type, [&](auto type) { gemm_held<decltype(type)>(g, m0, m1, n0, n1); });
+    return tinsmith::with_type(g.held->type, [&](auto type) {
+      if (m1 - m0 <= kHeldRows) gemm_held<decltype(type), kHeldRows, kHeldVectors>(g, m0, m1, n0, n1);
+      else gemm_held<decltype(type), kManyRows, kManyVectors>(g, m0, m1, n0, n1);
+    });
   for (int64_t n = n0; n < n1; n += kStrip) {
     const int width = n1 - n < kStrip ? (int)(n1 - n) : kStrip, vectors = (width + 15) / 16;
     if (g.num_held) turn_strip(g, n, width, vectors, scratch);

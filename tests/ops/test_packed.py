@@ -22,7 +22,7 @@ from tinsmith.types.arithmetic import Isa
 TYPES = sorted((*packed_types(), NF4))
 OUTS = (1, 16, 17, 64, 70, 130)
 """Columns of a product: less than a tile of 16, a panel of 64 and more, with and without some left over."""
-ROWS = (1, 2, 3, 4, 5, 7, 13, 49)
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 49)
 """Rows: as few as are widened while they are read, as many as a tile has, and more."""
 
 
