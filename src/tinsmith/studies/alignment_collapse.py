@@ -205,7 +205,6 @@ study = Study(
     clusters=lambda item: item.split("-")[0],
     claims=(
         *(Beats(name, "myopic") for name in ("fixed", "exact", "practical", "labels")),
-        Beats("exact", "shared"),
         *(Learned(name, "dealt") for name in ("myopic", "fixed", "exact", "practical", "labels")),
     ),
     control="dealt",
