@@ -281,6 +281,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "average": _relay(0.95, 0.8, 5.0),
             "sum": _relay(0.9, 0.7, 12.0),
             "coin": _relay(0.05, 0.05, 1.5),
+            "lost": _relay(0.05, 0.05, 5.0),
         },
     ),
     "coupled_agents": MadeStudy(
