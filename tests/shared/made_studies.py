@@ -311,6 +311,8 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "descending-constant": _porter(0.6, "2"),
             "random-constant": _porter(0.7),
             "shuffled": _porter(0.2, "4"),
+            "redrawn": _porter(0.6),
+            "again": _porter(0.2),
             "fine": _porter(0.5),
             "staged": _porter(0.7),
         },
