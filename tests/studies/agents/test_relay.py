@@ -44,7 +44,7 @@ def test_where_answers_are_lost_the_end_is_drawn_with_every_word_as_likely_and_t
     assert own.recipe == recipe_of(plain)
     items = items_of_base(plain, Path())
     assert items is not None
-    assert own.conversations() == task_conversations(plain, items, own.recipe)
+    assert own.conversations() == task_conversations(plain, items, recipe_of(plain))
 
 
 def test_whoever_splits_all_that_does_not_fit_and_copies_the_rest_is_right_at_every_length() -> None:
