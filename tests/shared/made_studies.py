@@ -329,6 +329,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "labels": _tones(0.9, 0.5, 0.1),
             "shuffled": _tones(0.1, 0.5, 0.1),
             "dealt": _tones(0.4, 0.5, 0.1),
+            "shared": _tones(0.2, 0.9, 0.4),
         },
     ),
     "sparse_select": MadeStudy(
