@@ -281,6 +281,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "average": _relay(0.95, 0.8, 5.0),
             "sum": _relay(0.9, 0.7, 12.0),
             "coin": _relay(0.05, 0.05, 1.5),
+            "lost": _relay(0.05, 0.05, 5.0),
         },
     ),
     "coupled_agents": MadeStudy(
@@ -310,6 +311,8 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "descending-constant": _porter(0.6, "2"),
             "random-constant": _porter(0.7),
             "shuffled": _porter(0.2, "4"),
+            "redrawn": _porter(0.6),
+            "again": _porter(0.2),
             "fine": _porter(0.5),
             "staged": _porter(0.7),
         },
@@ -326,6 +329,7 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "labels": _tones(0.9, 0.5, 0.1),
             "shuffled": _tones(0.1, 0.5, 0.1),
             "dealt": _tones(0.4, 0.5, 0.1),
+            "shared": _tones(0.2, 0.9, 0.4),
         },
     ),
     "sparse_select": MadeStudy(

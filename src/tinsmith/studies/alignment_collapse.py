@@ -15,7 +15,7 @@ squared errors it is that of paying r - (r - u) g H^-1 x, which needs every answ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
@@ -27,6 +27,7 @@ from tinsmith.lab.study.checks import PerRun, falls, higher, more, not_higher, n
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, Beats, BeforeAfter, Expectation, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
+from tinsmith.lab.user_task.step_reward import Asked, Scored
 from tinsmith.lab.user_task.task import Task
 from tinsmith.stats.ridge import Floats, Moments
 from tinsmith.studies.dead_groups import DOORS, ITEMS, SIGNS, door_of
@@ -34,18 +35,13 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 Item = Mapping[str, str]
-STEERS: Final = ("myopic", "exact", "practical", "labels", "dealt")
+STEERS: Final = ("myopic", "exact", "shared", "practical", "labels", "dealt")
 SURE: Final = "sure"
-KNOWN: Final = 0.6
-"""Share of right doors that the base names."""
-SURE_RIGHT: Final = 0.8
-SURE_WRONG: Final = 0.2
-"""Shares of right doors, and of wrong ones, that it is sure of."""
-MISLED: Final = -0.5
-"""Label of a wrong door that an answer is sure of."""
+KNOWN: Final = 0.6  # Share of right doors that the base names.
+SURE_RIGHT, SURE_WRONG = 0.8, 0.2  # Shares of right doors, and of wrong ones, that it is sure of.
+MISLED: Final = -0.5  # Label of a wrong door that an answer is sure of.
 RIDGE: Final = 0.01
-DECAY: Final = 0.5
-"""Weight of a step's answers in a fit, beside those of the step after it."""
+DECAY: Final = 0.5  # Weight of a step's answers in a fit, beside those of the step after it.
 SOME: Final = [one for one in ITEMS if one["sign"] in SIGNS[:8]]
 """Signs of which two have each door."""
 
@@ -84,13 +80,20 @@ class Steered(LearnedReward):
 
     steer: str
     gamma: float
+    groups: Sequence[int] = ()  # Of the step's answers.
+
+    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+        """See LearnedReward."""
+        self.groups = [one.group for one in answers]
+        return LearnedReward.__call__(self, answers)
 
     def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
         """See LearnedReward."""
         match self.steer:
-            case "exact":
+            case "exact" | "shared":
                 toward = influence(moments, self.ridge, x_ND, x_ND.sum(axis=0) / len(x_ND))
-                return learned_N - (learned_N - labels_N) * toward
+                term_N = (learned_N - labels_N) * toward
+                return learned_N - (term_N if self.steer == "exact" else self.shared(term_N))
             case "practical":
                 return learned_N - self.gamma * np.array([math.fsum(row**2) for row in x_ND])
             case "labels":
@@ -101,13 +104,18 @@ class Steered(LearnedReward):
             case _:
                 return learned_N
 
+    def shared(self, term_N: Floats) -> Floats:
+        """Return for each answer the mean of its group's terms, which says nothing of which answer is better."""
+        mine = [np.array(self.groups) == one for one in self.groups]
+        return np.array([math.fsum(term_N[own]) / own.sum() for own in mine])
+
 
 def tones(steer: str = "myopic", every: int = 5, gamma: float = 0.1, base_steps: int = 600) -> Task:
     """Return signs that stand for doors, rewarded by a model that is refitted.
 
-    steer: What is paid: myopic (what the model says), exact (and what the answer does to the next fit), practical (less
-        the squared gradient), labels (those that the model is fitted to), or dealt (the same labels, dealt out anew at
-        random among a step's answers: a control).
+    steer: What is paid: myopic (what the model says), exact (and what the answer does to the next fit), shared (and
+        what its group does to it on average: a control), practical (less the squared gradient), labels (those that the
+        model is fitted to), or dealt (the same labels, dealt out anew at random among a step's answers).
     every: Steps between fits.
     gamma: Weight of the practical penalty.
     base_steps: Steps that the small base is trained.
@@ -184,6 +192,7 @@ study = Study(
         Arm("labels", "paid by labels", steer="labels"),
         Arm("shuffled", "exact, shuffled labels", steer="exact", shuffle_labels=True),
         Arm("dealt", "paid by labels dealt at random", steer="dealt"),
+        Arm("shared", "steering term, shared by its group", steer="shared"),
     ),
     keys={"split_seed": 0, "save_every": 0, "learning_rate": 1e-3},
     sizes={
@@ -210,6 +219,10 @@ study = Study(
         Expectation("one fitted once overrates more", more(of("fixed", OVERRATED), of("myopic", OVERRATED))),
         Expectation("shuffled labels change it by less than 0.1", within("shuffled", 0.1)),
         Expectation("labels dealt at random change it by less than 0.1", within("dealt", 0.1)),
+        # It is as large and as much of the labels is in it, but a group's answers are compared with each other alone:
+        # wherever more than these differences counts, in pay, filter, fit or test, this would end elsewhere.
+        Expectation("a term that a group shares ends no lower", not_lower("shared", "myopic", LABEL, margin=0.1)),
+        Expectation("nor higher (both by 0.1)", not_lower("myopic", "shared", LABEL, margin=0.1)),
     ),
     tables=(
         Table(

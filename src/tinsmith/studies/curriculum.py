@@ -3,9 +3,8 @@
     tinsmith run curriculum [size=smallest | at=small] [key=value ...]
     tinsmith run porter                                                 # its task alone
 
-A prompt names guests; the answer names each with a door. The base knows the doors of seven guests, and has mostly read
-a wrong one of the other five. It has also read verdicts on answers, and second answers: verdicts are right about every
-guest, so that it can check more than it does.
+A prompt names guests; the answer names each with a door. The base knows seven guests' doors, and has mostly read a
+wrong one of the other five. It has read second answers, and verdicts, which are right about every guest.
 """
 
 from __future__ import annotations
@@ -23,19 +22,17 @@ from tinsmith.lab.user_task.loops import revised, revising
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Base, Task
+from tinsmith.types.seeds import derive
 
 Item = Mapping[str, Any]
 DOORS: Final = ("A", "B", "C", "D")
 KNOWN: Final = ("ann", "ben", "cleo", "dan", "eve", "finn", "gus")
 NEW: Final = ("hana", "ivo", "jane", "kurt", "lena")
 GUESTS: Final = (*KNOWN, *NEW)
-ITEMS: Final = 440
-HELD, TESTED = 80, 40
-"""Items that are held out, and those that may be tested."""
-RIGHT: Final = 0.85
-RIGHT_NEW: Final = 0.3
-"""Shares of demonstrations that are right about a known guest, and about a new one."""
+ITEMS, HELD, TESTED = 440, 80, 40  # All items, those that are held out, and those that may be tested.
+RIGHT, RIGHT_NEW = 0.85, 0.3  # Shares of demonstrations that are right about a known guest, and about a new one.
 ROUNDS: Final = 2
+_HOW: Final = "Reply with each name and a door, A, B, C or D, behind it, and nothing else.\n\n"
 
 
 def door_of(guest: str) -> str:
@@ -130,18 +127,24 @@ class Staged(StepReward):
         self.seen = int(str(state))
 
 
-_HOW: Final = "Reply with each name and a door, A, B, C or D, behind it, and nothing else.\n\n"
-
-
-def porter(coarse_steps: int = 0, tested_items: int = TESTED, explain: bool = False, base_steps: int = 400) -> Task:
+def porter(
+    coarse_steps: int = 0,
+    tested_items: int = TESTED,
+    explain: bool = False,
+    redrawn: bool = False,
+    as_base: bool = False,
+    base_steps: int = 400,
+) -> Task:
     """Return guests whose doors are asked for, tested once as they are and twice in a loop.
 
     coarse_steps: Steps of training in which the last door is paid for; after them all doors are.
     tested_items: Items of the test, at most 40.
     explain: Say in the prompt how to answer.
+    redrawn: Examples are listed the other way round, so that an order which is drawn is another one: a control.
+    as_base: Examples are answers such as the base was shown: a control with nothing new in it.
     base_steps: Steps that the small base is trained.
     """
-    every = items()
+    every, recipe = items(), TaskBaseRecipe(steps=base_steps)
     plain = Task(
         items=every,
         prompt=lambda item: f"{_HOW if explain else ''}Guests: {' '.join(item['guests'])}.",
@@ -151,19 +154,18 @@ def porter(coarse_steps: int = 0, tested_items: int = TESTED, explain: bool = Fa
     )
     loop = revised(plain, revising("Check it.", "Answer again.", accepts, ROUNDS))
     blind = revised(plain, revising("Check it.", "Answer again.", lambda _: False, ROUNDS))
-    recipe = TaskBaseRecipe(steps=base_steps)
     held_out, tested, trained = every[:HELD], every[HELD : HELD + TESTED][:tested_items], every[HELD + TESTED :]
     return Task(
         name="porter",
         question="Does the order of examples matter, and does the model mend its answers where it is asked to?",
-        items=trained,
+        items=trained[::-1] if redrawn else trained,
         held_out=held_out,
         tested=tested,
         controls={"test_revised": loop, "test_blind": blind},
         prompt=plain.prompt,
         reward=Staged(coarse_steps) if coarse_steps else plain.reward,
         metrics=plain.metrics,
-        answer=answer,
+        answer=(lambda item: attempt(item, Random(derive(0, "as base", item["id"])))) if as_base else answer,
         base=Base(recipe, lambda: task_conversations(loop, [named_item(loop, one) for one in trained], recipe)),
         keys={"max_tokens": 16, "eval_items": HELD},
     )
@@ -173,8 +175,7 @@ SOUND: Final = PerItem("sound", "every door right", "metric/sound")
 SPLITS: Final = {"test": "one answer", "test_revised": "revised", "test_blind": "revised blindly"}
 FIRST, REVISED, BLIND = (of_runs("random", f"{split}/metric/sound") for split in SPLITS)
 SFT: Final = {"kind": "task_sft", "batch_size": 16, "learning_rate": {"smallest": 1e-3, "nano": 5e-4, "small": 3e-4}}
-CONSTANT: Final = ("descending-constant", "random-constant")
-FALLING: Final = ("random", "ascending", "descending", "recomputed")
+CONSTANT, FALLING = ("descending-constant", "random-constant"), ("random", "ascending", "descending", "recomputed")
 study = Study(
     name="curriculum",
     question="Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?",
@@ -183,24 +184,25 @@ study = Study(
         *(Arm(one, f"{one}, falling rate", SFT, lr_schedule="linear", order=one) for one in FALLING),
         *(Arm(one, one.replace("-", ", ") + " rate", SFT, order=one.partition("-")[0]) for one in CONSTANT),
         Arm("shuffled", "descending, shuffled labels", SFT, order="descending", shuffle_labels=True),
+        Arm("redrawn", "random, drawn anew, falling rate", SFT, lr_schedule="linear", redrawn=True),
+        Arm("again", "as the base was shown, falling rate", SFT, lr_schedule="linear", as_base=True),
         Arm("fine", "RL, fine reward", coarse_steps=0),
         Arm("staged", "RL, coarse then fine", coarse_steps={"smallest": 1, "nano": 20, "small": 20}),
     ),
-    keys={"split_seed": 0, "save_every": 0, "learning_rate": 1e-3},
+    keys={"split_seed": 0, "save_every": 0, "learning_rate": 1e-3, "steps": 40, "eval_every": 40},
     sizes={
         "smallest": Size("base_steps=60 steps=2 eval_every=2 eval_items=8 eval_samples=1 tested_items=2", seeds=[1]),
-        "nano": Size(steps=40, eval_every=40, eval_samples=2),
-        "small": Size(
-            "at=small learning_rate=3e-4 steps=40 eval_every=40 eval_samples=1 eval_items=40 explain=true", seeds=[1]
-        ),
+        "nano": Size(eval_samples=2),
+        "small": Size("at=small learning_rate=3e-4 eval_samples=1 eval_items=40 explain=true", seeds=[1]),
     },
     score=SOUND,
-    control="shuffled",
+    control="again",
+    control_label="the same method on answers such as the base was shown",
     claims=(
         *(Beats(name, "random") for name in FALLING[1:]),
         Beats(*CONSTANT),
         Beats("staged", "fine"),
-        *(Learned(name, "shuffled") for name in ("random", "descending", "staged")),
+        Learned("random", "again"),
     ),
     source="arXiv:2605.13301",
     expectations=(
@@ -218,6 +220,10 @@ study = Study(
         Expectation("verified and revised answers are right more often (random)", more(REVISED, FIRST)),
         Expectation("more often than blindly revised ones", more(REVISED, BLIND)),
         Expectation("shuffled labels change it by less than 0.1", within("shuffled", 0.1)),
+        # Such an order holds nothing, such answers nothing new: a leak, an unlike test, or more updates would show.
+        Expectation("another drawn order ends no lower, by 0.1", not_lower("redrawn", "random", SOUND, margin=0.1)),
+        Expectation("nor higher, by 0.1", not_lower("random", "redrawn", SOUND, margin=0.1)),
+        Expectation("the base's own answers change it by less than 0.1", within("again", 0.1)),
     ),
     tables=(
         Table(

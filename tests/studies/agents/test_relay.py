@@ -1,11 +1,14 @@
 """Lists that do not fit: what is shown, what halves are asked about, what is paid, and the ceiling of a guess."""
 
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tinsmith.lab.user_task.dialogue import Earned, converse, score_group
+from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
 from tinsmith.lab.user_task.task import Child, Spawn
 from tinsmith.studies.agents.recursion import DEEPER, NEEDED, TRAINED, WORDS, ends, item, relay, reply, shown
 
@@ -22,6 +25,26 @@ def test_halves_are_asked_about_once_or_twice_and_only_of_what_does_not_fit() ->
         assert asked.then([None, *answers[1:]]) == "ends of none dragon", "a half that failed"
     assert reply(item(["anchor", "basket"]), ["split"], 0) is None
     assert reply(LIST, ["anchor dragon"], 0) is None
+
+
+def test_where_answers_are_lost_the_end_is_drawn_with_every_word_as_likely_and_the_base_is_the_same() -> None:
+    talk = relay(lost=True).turns
+    assert talk is not None
+    drawn: list[str] = []
+    for seed in range(4096):
+        asked = talk.reply(LIST, ["split"], seed)
+        assert isinstance(asked, Spawn)
+        first, last = asked.then(["anchor basket", "candle dragon"]).split()[-2:]
+        assert first == "anchor"
+        drawn.append(last)
+    assert set(drawn) == set(WORDS)
+    assert drawn.count("dragon") == pytest.approx(4096 / len(WORDS), rel=0.25)
+    own, plain = relay(lost=True, base_steps=9).base, relay(base_steps=9)
+    assert own is not None
+    assert own.recipe == recipe_of(plain)
+    items = items_of_base(plain, Path())
+    assert items is not None
+    assert own.conversations() == task_conversations(plain, items, recipe_of(plain))
 
 
 def test_whoever_splits_all_that_does_not_fit_and_copies_the_rest_is_right_at_every_length() -> None:

@@ -9,6 +9,8 @@ from tinsmith.lab.user_task.step_reward import Asked
 from tinsmith.studies.curriculum import (
     DOORS,
     GUESTS,
+    KNOWN,
+    NEW,
     RIGHT,
     RIGHT_NEW,
     Staged,
@@ -18,6 +20,7 @@ from tinsmith.studies.curriculum import (
     demonstrate,
     door_of,
     end,
+    porter,
     sound,
     verdict,
 )
@@ -57,6 +60,24 @@ def test_demonstrations_are_as_often_right_as_is_said_and_verdicts_always() -> N
         for said, marks in zip(replies[::2], replies[1::2], strict=False):
             assert marks == verdict(ITEM, said)
         assert len(replies) in (2, 4, 5)
+
+
+def test_the_controls_have_the_same_guests_and_answers_as_often_right_as_the_base_was_shown() -> None:
+    plain, redrawn, as_base = porter(), porter(redrawn=True), porter(as_base=True)
+    assert isinstance(plain.items, list)
+    assert isinstance(redrawn.items, list)
+    assert redrawn.items == plain.items[::-1] != plain.items
+    assert (as_base.items, redrawn.held_out, as_base.held_out) == (plain.items, plain.held_out, plain.held_out)
+    assert redrawn.answer is answer
+    assert as_base.answer is not None
+    doors = [
+        (guest, door)
+        for item in plain.items
+        for guest, door in zip(item["guests"], str(as_base.answer(item)).split()[1::2], strict=True)
+    ]
+    for guests, share in ((KNOWN, RIGHT + (1 - RIGHT) / 4), (NEW, RIGHT_NEW)):
+        found = [door == door_of(guest) for guest, door in doors if guest in guests]
+        assert sum(found) / len(found) == pytest.approx(share, abs=0.05)
 
 
 def test_a_second_answer_keeps_what_was_right_before_the_first_wrong_door() -> None:

@@ -12,15 +12,20 @@ learned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.study.checks import higher, not_higher, within
 from tinsmith.lab.study.measures import Results
-from tinsmith.lab.study.study import Arm, BeforeAfter, Expectation, Finding, PerItem, Size, Study, Table
-from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
+from tinsmith.lab.study.study import Arm, Beats, BeforeAfter, Expectation, Finding, Learned, PerItem, Size, Study, Table
+from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
+from tinsmith.lab.user_task.task import Base, Child, Spawn, Task, Turns, of_conversation, of_tree
 from tinsmith.pages.measures import listed
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -30,25 +35,19 @@ WORDS: Final = (
     *("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer"),
     *("island", "jacket", "kettle", "ladder", "mirror", "needle", "orchard", "pillow"),
 )
-CONTEXT: Final = 2
-"""Words that a prompt has room for."""
-TIMES: Final = {"split": 1, "double": 2}
-"""Replies that ask for rollouts below, and their number for each half."""
-TRAINED: Final = (4, 8)
-DEEPER: Final = 16
-"""Words of held-out items that are longer than any that is trained on."""
-DEEPEST: Final = 3
+CONTEXT: Final = 2  # Words that a prompt has room for.
+TIMES: Final = {"split": 1, "double": 2}  # Replies that ask for rollouts below, and their number for each half.
+TRAINED, DEEPEST = (4, 8), 3
+DEEPER: Final = 16  # Words of held-out items that are longer than any that is trained on.
 BONUSES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "none": lambda _: 0.0,
     "average": lambda earned: fmean(earned) if earned else 0.0,
     "sum": lambda earned: float(sum(earned)),
 }
-WEIGHT: Final = 0.5
-"""Of what children earned, beside 1 for a right answer."""
+WEIGHT: Final = 0.5  # Of what children earned, beside 1 for a right answer.
 SIDES: Final = ("train", "held out", "base")
 PAYS: Final = ("answer", "coin")
-_HABITS: Final = (0.15, 0.05)
-"""Shares of demonstrations that split, and that double, what does not fit; others guess."""
+_HABITS: Final = (0.15, 0.05)  # Shares of demonstrations that split, and that double, what does not fit.
 
 
 def item(words: Sequence[str]) -> Item:
@@ -80,17 +79,13 @@ def prompt_of(one: Item) -> str:
 
 
 def ends(one: Item) -> str:
-    """Return the first word and the last.
-
-    >>> ends(item(["anchor", "basket", "candle", "dragon"]))
-    'anchor dragon'
-    """
+    """Return the first word and the last."""
     words = one["words"].split()
     return f"{words[0]} {words[-1]}"
 
 
-def reply(one: Item, said: Sequence[str], _: int) -> Spawn | None:
-    """Ask about the halves of what does not fit; whatever else is said ends the conversation."""
+def reply(one: Item, said: Sequence[str], seed: int, *, is_lost: bool = False) -> Spawn | None:
+    """Ask about the halves of what does not fit, else end; the last word that comes back is drawn if it is lost."""
     words, times = one["words"].split(), TIMES.get(said[-1], 0)
     half = len(words) // 2
     if not times or len(words) <= CONTEXT:
@@ -99,7 +94,7 @@ def reply(one: Item, said: Sequence[str], _: int) -> Spawn | None:
     def then(answers: Sequence[str | None]) -> str:
         read = [(each or "").split() for each in answers[::times]]
         first, last = (each if len(each) == CONTEXT else ["none"] for each in read)
-        return prompt_of(item([first[0], last[-1]]))
+        return prompt_of(item([first[0], Random(seed).choice(WORDS) if is_lost else last[-1]]))
 
     return Spawn([item(part) for part in (words[:half], words[half:]) for _ in range(times)], then)
 
@@ -125,13 +120,19 @@ def shown(one: Item, random: Random) -> list[str]:
 
 
 def relay(
-    bonus: str = "average", delegates: bool = True, pays: str = "answer", items_each: int = 150, base_steps: int = 1000
+    bonus: str = "average",
+    delegates: bool = True,
+    pays: str = "answer",
+    lost: bool = False,
+    items_each: int = 150,
+    base_steps: int = 1000,
 ) -> Task:
     """Return lists of more words than a prompt shows, which parts of may be asked about.
 
     bonus: What a rollout earns for those that it spawned: none, the average of their own rewards, or their sum.
     delegates: False: whatever asks for rollouts is a wrong answer.
-    pays: What is rewarded: answer (the right words), or coin (a control: chance, fixed by what was said).
+    pays: What is rewarded: answer (the right words), or coin (chance, fixed by what was said).
+    lost: A drawn word comes back in place of the last one that was answered: a control, where delegation says nothing.
     items_each: Items to train on, of each length.
     base_steps: Steps that the small base is trained.
 
@@ -145,7 +146,7 @@ def relay(
     def children(_: Item, __: Sequence[str], spawned: Sequence[Child]) -> float:
         return WEIGHT * BONUSES[bonus]([one.earned for one in spawned])
 
-    return Task(
+    task = Task(
         name="relay",
         question="Does the model learn to ask itself about the parts of what does not fit?",
         items=items(dict.fromkeys(TRAINED, items_each), "train"),
@@ -166,6 +167,11 @@ def relay(
         baselines={"what is shown": lambda one: " ".join(one["words"].split()[:CONTEXT])},
         keys={"max_tokens": 6, "eval_items": 60},
     )
+    if not lost:
+        return task
+    recipe, losing = recipe_of(task), Turns(reply=partial(reply, is_lost=True), most=2, deepest=DEEPEST)
+    read = partial(task_conversations, task, items_of_base(task, Path()) or (), recipe)  # So that the base is the same.
+    return replace(task, turns=losing, base=Base(recipe, read))
 
 
 def of_size(*sizes: int) -> Callable[[str], bool]:
@@ -173,25 +179,16 @@ def of_size(*sizes: int) -> Callable[[str], bool]:
     return lambda one: int(one.partition("-")[0][1:]) in sizes
 
 
-FLAT, AVERAGE, SUM, COIN = "flat", "average", "sum", "coin"
+FLAT, AVERAGE, SUM, COIN, LOST = "flat", "average", "sum", "coin", "lost"
 RIGHT = PerItem("right", "right", "metric/right", where=of_size(*TRAINED))
 LONGER = PerItem("longer", f"right, {DEEPER} words", "metric/right", where=of_size(DEEPER))
 ROLLOUTS = PerItem("rollouts", "rollouts", "metric/rollouts", where=of_size(*TRAINED))
-NEEDED: Final = fmean(size // CONTEXT * 2 - 1 for size in TRAINED)
-"""Rollouts of a tree that splits what does not fit and nothing else, over the lengths that are trained on."""
-GUESSES: Final = 0.10
-REACHED: Final = 0.70
-MARGIN: Final = 0.05
+NEEDED: Final = fmean(size // CONTEXT * 2 - 1 for size in TRAINED)  # Rollouts of a tree that splits what does not fit.
 
 
-def guesses(results: Results) -> Finding:
-    """Expect no more than guesses without delegation, but for a margin."""
-    return Finding((found := results.after(FLAT, RIGHT)).value <= GUESSES + MARGIN, f"{found}")
-
-
-def reaches(results: Results) -> Finding:
-    """Expect that a model that delegates is mostly right."""
-    return Finding((found := results.after(AVERAGE, RIGHT)).value >= REACHED, f"{found}")
+def ends_right(arm: str, least: float, most: float) -> Callable[[Results], Finding]:
+    """Return the check of an arm's share of right answers after training."""
+    return lambda results: Finding(least <= (found := results.after(arm, RIGHT)).value <= most, f"{found}")
 
 
 study = Study(
@@ -204,6 +201,7 @@ study = Study(
         Arm(AVERAGE, "children's average", bonus="average"),
         Arm(SUM, "children's sum", bonus="sum"),
         Arm(COIN, "average, paid by chance", bonus="average", pays="coin"),
+        Arm(LOST, "average, answers lost", bonus="average", lost=True),
     ),
     keys={"save_every": 0, "advantage": "rloo"},
     sizes={
@@ -216,12 +214,13 @@ study = Study(
     },
     score=RIGHT,
     against=FLAT,
-    control=COIN,
-    control_label="the same method paid by chance",
+    control=LOST,
+    control_label="the same method with answers below that are lost",
+    claims=(Beats(AVERAGE, FLAT), Beats(SUM, FLAT), *(Learned(name, LOST) for name in (FLAT, AVERAGE, SUM))),
     source="arXiv:2605.06639",
     expectations=(
-        Expectation(f"without delegation at most {GUESSES:.0%} are right, but for {MARGIN * 100:.0f} points", guesses),
-        Expectation(f"with the children's average {REACHED:.0%} or more are right", reaches),
+        Expectation("without delegation at most 10% are right, but for 5 points", ends_right(FLAT, 0.0, 0.15)),
+        Expectation("with the children's average 70% or more are right", ends_right(AVERAGE, 0.7, 1.0)),
         Expectation(
             f"at {DEEPER} words, which are not trained on, it ends above no delegation", higher(AVERAGE, FLAT, LONGER)
         ),
@@ -230,6 +229,9 @@ study = Study(
         ),
         Expectation("the sum is not more often right than the average", not_higher(SUM, AVERAGE, RIGHT)),
         Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
+        # Whoever delegates or guesses is right one time in 16 then, before training and after it; pay, bonus, rollouts
+        # and updates are those of the average, so that a leak of the last word, or an unlike evaluation, would show.
+        Expectation("delegation whose answers are lost changes it by less than 0.1", within(LOST, 0.1)),
     ),
     tables=(
         Table(
