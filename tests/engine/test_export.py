@@ -84,7 +84,7 @@ def test_a_trained_adapter_on_a_deep_model_is_merged(tmp_path: Path) -> None:
     assert untrained > 100 * done.limit
 
 
-@pytest.mark.parametrize("layer", [0, 14, 29])
+@pytest.mark.parametrize("layer", [0, 29])
 def test_one_weight_that_was_not_merged_is_found(layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = model_folder(tmp_path / "base", DEEP)
     checkpoint, _ = trained(folder, tmp_path / "a")
