@@ -139,7 +139,7 @@ def test_the_best_policies_pass_the_best_plain_rules() -> None:
 # In general
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=50)
 @given(posteriors(), tables)
 def test_a_tables_optimum_is_the_best_of_all_rules(known: Posteriors, matrix: np.ndarray) -> None:
     optimum = table_optimum(known, matrix)
@@ -150,7 +150,7 @@ def test_a_tables_optimum_is_the_best_of_all_rules(known: Posteriors, matrix: np
     assert optimum.reward == pytest.approx(best, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=50)
 @given(posteriors(), st.floats(0.1, 5), st.floats(-2, 2))
 def test_scale_and_offset_of_a_reward_change_no_optimum(known: Posteriors, gain: float, offset: float) -> None:
     plain, moved = table_optimum(known, EYE), table_optimum(known, gain * EYE + offset)
@@ -248,7 +248,7 @@ def test_the_ascents_gap_closes_and_a_rerun_is_the_same() -> None:
 # Sensitivity
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=50)
 @given(posteriors(), st.floats(0.2, 4))
 def test_the_turning_weights_are_those_of_the_optimum(known: Posteriors, weight: float) -> None:
     turns = sensitivity(known, ACCURACY, "b")

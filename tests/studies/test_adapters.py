@@ -41,7 +41,6 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
 pytestmark = [
-    pytest.mark.usefixtures("without_pictures"),
     pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),

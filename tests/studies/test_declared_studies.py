@@ -18,8 +18,6 @@ from tinsmith.lab.study.study import Study
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.types.errors import DataError
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
     few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))

@@ -11,8 +11,6 @@ from own_task import KEYS, lines, whole
 from command_line import Ran, command
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 NANO = "tinsmith/nano"
 BYTES = ("metrics.jsonl", "rollouts.jsonl", "task.json")
 SMALL = {**KEYS, "max_tokens": "5", "items": "12", "held_out_items": "4"}

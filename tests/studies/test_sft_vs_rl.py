@@ -46,7 +46,7 @@ from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 SMALLEST = {
     "seeds": "1",

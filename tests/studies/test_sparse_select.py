@@ -19,7 +19,7 @@ from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 TASK = """
 from tinsmith import Task

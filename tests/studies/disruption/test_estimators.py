@@ -33,6 +33,11 @@ TASK = make_task("disruption", prompt="brief", contract="two_key")
 
 
 @pytest.fixture(scope="module")
+def without_pictures() -> None:
+    """Draw all: they are looked at here."""
+
+
+@pytest.fixture(scope="module")
 def papers(made: Made) -> LoadedSlice:
     return tinsmith.load_slice(made.data)
 

@@ -34,7 +34,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError, DataError
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 NAME = "joint/disruption_novelty"
 TASKS = ("disruption", "novelty")

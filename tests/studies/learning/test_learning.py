@@ -27,9 +27,6 @@ SHARES = {"sft-": 0.6, "sft_then_rl-": 1.0, "rl-": 1.0, "shuffled-": 0.25, "shuf
 ALL = ",".join(LABELS)
 
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
-
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ from tinsmith.studies.microscope.study import study as microscope
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 SMALL = {
     "size": "smallest",

@@ -20,8 +20,6 @@ from tinsmith.studies.prompt_search.study import Search, with_arms
 from tinsmith.studies.prompt_search.study import study as prompt_search
 from tinsmith.types.errors import ConfigError
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
 LOW = {"rl": 0.5, "rl_shuffled": 0.4}
 HIGH = {"rl": 1.0, "rl_shuffled": 0.4}

@@ -25,7 +25,7 @@ KEYS = {
     "data_path": "tasks.jsonl",
 }
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 
 def test_a_run_ends_with_its_page_and_a_replay_is_equal(
