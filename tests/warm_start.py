@@ -19,11 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from tinsmith.cli import app
-from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.types.source import source_sha256
 from warm import GIVEN
 
 LIBRARIES = ("tinsmith.cli", "tinsmith.server.serve", "tinsmith.server.openai.routes", "tokenizers")
@@ -55,6 +50,12 @@ def _ask(control: socket.socket) -> bytes:
 
 
 def _prepare() -> None:
+    import typer.main
+
+    from tinsmith.cli import app
+    from tinsmith.renderers.tokenizer import preset_tokenizer
+    from tinsmith.types.source import source_sha256
+
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no child would have its threads
     preset_tokenizer("nano")
     source_sha256()
