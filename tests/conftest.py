@@ -127,6 +127,20 @@ def built(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[
     return Path(shutil.copytree(place, own))
 
 
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def without_pictures() -> Iterator[None]:
+    from pages_of import undrawn
+
+    with undrawn():
+        yield
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base that the loops' tests train on, built once."""

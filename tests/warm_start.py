@@ -1,7 +1,8 @@
 """A process that has a server's libraries, and becomes `python -m tinsmith ...`, a script or a pytest in a child.
 
 A child is handed over to the process that asked: its parent ends, and who asked has it from the system as its own.
-One that becomes a pytest has such a process as this one for itself: what has been loaded is not loaded again.
+One that becomes a pytest has such a process as this one for itself: what has been loaded is not loaded again. So is
+what each server would make for itself, the same each time: a second of its tokenizer, the hash of the source.
 """
 
 import gc
@@ -14,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +49,27 @@ def _ask(control: socket.socket) -> bytes:
             os.close(each)
 
 
+def _prepare() -> None:
+    import typer.main
+
+    from tinsmith.cli import app
+    from tinsmith.renderers.tokenizer import preset_tokenizer
+    from tinsmith.types.source import source_sha256
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no child would have its threads
+    preset_tokenizer("nano")
+    source_sha256()
+    typer.main.get_command = cache(typer.main.get_command)
+    typer.main.get_command(app)
+
+
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for who asks, in the same group
     logging.disable()  # what libraries say of themselves while they are loaded
     for library in (*LIBRARIES, *sys.argv[2:]):
         importlib.import_module(library)
+    _prepare()
     logging.disable(logging.NOTSET)
     gc.collect()
     gc.freeze()

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -72,6 +73,10 @@ def _page(folder: Path) -> tuple[str, _Seen]:
     return html, _Seen(html)
 
 
+_drawn = cache(_page)
+"""For folders that all tests share."""
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return labelled_corpus(tmp_path_factory.mktemp("corpus"), 800, cut=0.02)
@@ -87,7 +92,7 @@ def folder(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", ["corpus", "slice"])
 def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path) -> None:
     where = corpus.folder if kind == "corpus" else folder
-    html, seen = _page(where)
+    html, seen = _drawn(where)
     assert _page(where)[0] == html
     assert_golden(f"{kind} card", html)
     inside = [link for link in seen.links if link != "data:,"]
@@ -102,7 +107,7 @@ def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path
 
 @pytest.mark.parametrize("kind", ["corpus", "slice"])
 def test_figures_and_tables_can_be_read_aloud(kind: str, corpus: Corpus, folder: Path) -> None:
-    html, seen = _page(corpus.folder if kind == "corpus" else folder)
+    html, seen = _drawn(corpus.folder if kind == "corpus" else folder)
     assert seen.tags["svg"] == 3
     assert len(re.findall(r'<svg class="figure" role="img" aria-label="[^"]{30,}"', html)) == 3
     assert seen.tags["figcaption"] == 3
@@ -113,7 +118,7 @@ def test_figures_and_tables_can_be_read_aloud(kind: str, corpus: Corpus, folder:
 
 
 def test_a_corpus_card_says_what_there_is(corpus: Corpus) -> None:
-    _, seen = _page(corpus.folder)
+    _, seen = _drawn(corpus.folder)
     for text in ("Synthetic corpus of 800 papers", "±0.02", corpus.card.fingerprint, "self loops"):
         assert text in seen.text
     counts = corpus.metrics("cd_status")["cd_status"].value_counts()
@@ -150,7 +155,7 @@ def test_text_from_a_source_is_escaped(tmp_path: Path) -> None:
 
 
 def test_a_slice_card_shows_counts_rules_and_hashes(folder: Path) -> None:
-    _, seen = _page(folder)
+    _, seen = _drawn(folder)
     card = Slice.open(folder).card
     for text in ("Balanced disruption slice of 300 papers", "cd ≥ 0.001", card.sha256):
         assert text in seen.text

@@ -35,6 +35,12 @@ OLMOE = replace(
 """Many small experts, weights that do not add up to one, norms over all heads together."""
 
 CONFIGS = {"qwen3_moe": QWEN3_MOE, "olmoe": OLMOE}
+OF_KINDS = {
+    f"{kind}-{name}": (config, kind)
+    for name, config in CONFIGS.items()
+    for kind in (AdapterKind if config is QWEN3_MOE else (AdapterKind.LORA, AdapterKind.FULL))
+}
+"""Every kind of adapter on one of them; on the other without those whose base is quantised, or directions normed."""
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loopback import KEPT
 from models import CONFIG, scored, tokens
 from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.trace import StepTrace, Trace
@@ -174,7 +175,7 @@ def test_a_shared_generator_makes_draws_depend_on_what_was_drawn_before(look: Lo
         drawn: list[list[list[int]]] = []
         for order in (1, -1):
             with Warnings():
-                engine = Engine({"small": str(small)}, deviation=deviation)
+                engine = Engine({"small": str(small)}, deviation=deviation, kept=KEPT)
             session = engine.create_session("small", AdapterSpec(rank=4, seed=1))
             drawn.append(sample(engine, session, order=order).tokens)
         assert (drawn[0] == drawn[1]) == same

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken
 
+import loopback
 from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.grammars import KEPT, MAX_GRAMMAR_CHARS, CompiledGrammar, Grammars
+from tinsmith.models.base import open_base
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
@@ -47,7 +49,7 @@ JSON_SCHEMA = Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(SCHEMA))
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine({NANO: NANO})
+    return Engine({NANO: NANO}, kept=loopback.KEPT)
 
 
 def sample(
@@ -122,7 +124,7 @@ def test_a_lark_grammar_is_followed(engine: Engine) -> None:
 def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
     tokenizer = preset_tokenizer("nano")
     (a,) = tokenizer.encode("a", add_special_tokens=False)
-    config = Engine({NANO: NANO}).config(NANO)
+    config = open_base(NANO).config
     grammars = Grammars(config, lambda: ModelText(tokenizer, num_rows=config.vocab_size))
     compiled = grammars.compile(Grammar(kind=GrammarKind.REGEX, text="aa{1,2}"))
     matcher, untouched = compiled.matcher(()), compiled.matcher(())
@@ -138,7 +140,7 @@ def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
 
 def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
     tokenizer = preset_tokenizer("nano")
-    config = Engine({NANO: NANO}).config(NANO)
+    config = open_base(NANO).config
     compiled = Grammars(config, lambda: ModelText(tokenizer, num_rows=config.vocab_size)).compile(
         Grammar(kind=GrammarKind.REGEX, text="a*")
     )

@@ -35,7 +35,7 @@ from tinsmith.types.errors import CheckpointError
 from tinsmith.types.hold import Hold
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
 
 SMALL = replace(
     LLAMA, vocab_size=VOCAB, hidden_size=256, intermediate_size=256, num_heads=4, head_dim=64, end_tokens=(0,)
@@ -54,11 +54,6 @@ MODELS: dict[str, DecoderConfig] = {
         mixture=Mixture(num_experts=4, num_active=2, expert_size=256, normalised=True),
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
 
 
 def encoded(weights: np.ndarray, type: Type) -> np.ndarray:

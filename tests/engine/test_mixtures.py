@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from mixtures import CONFIGS, forked, mixture_adapter, scored
+from mixtures import CONFIGS, OF_KINDS, forked, mixture_adapter, scored
 
 from oracles import buffers_sha256
 from tinsmith.engine.sampler import Sampler
@@ -39,8 +39,7 @@ def _bits(results: list[SampleResult]) -> bytes:
     return b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for r in results for s in r.sequences)
 
 
-@EACH
-@pytest.mark.parametrize("kind", list(AdapterKind))
+@pytest.mark.parametrize(("config", "kind"), OF_KINDS.values(), ids=OF_KINDS)
 def test_a_gradient_has_one_hash_however_it_is_computed(config: DecoderConfig, kind: AdapterKind) -> None:
     data = forked(config, 1)
     found: set[tuple[str, str]] = set()

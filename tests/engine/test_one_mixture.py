@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mixtures import CONFIGS, mixture_adapter, scored
+from mixtures import CONFIGS, OF_KINDS, mixture_adapter, scored
 
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
@@ -34,8 +34,7 @@ def _requests(config: DecoderConfig) -> list[SampleRequest]:
     ]
 
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
-@pytest.mark.parametrize("kind", list(AdapterKind))
+@pytest.mark.parametrize(("config", "kind"), OF_KINDS.values(), ids=OF_KINDS)
 def test_a_sampled_token_has_the_trainers_bits_and_routes(config: DecoderConfig, kind: AdapterKind) -> None:
     router = kind in (AdapterKind.DORA, AdapterKind.QLORA)
     adapter = mixture_adapter(config, kind, train_router=router)

@@ -20,16 +20,10 @@ from tinsmith.models.published.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import save_tokenizer
 from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, DiskFullError, TinsmithError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
 
 _SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
 _MEMBER = "made_up_model/small.gguf"
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture

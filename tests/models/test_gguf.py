@@ -19,7 +19,7 @@ from tinsmith.models.gguf.file import read_gguf, tensors_of
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
 
 MAX_LOGPROB_DIFFERENCE = 5e-5
 END = 0
@@ -43,11 +43,6 @@ LLAMA3 = replace(
     rope_theta=500_000.0,
     rope_scaling=Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192),
 )
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
 
 
 def written(folder: Path, config: DecoderConfig, **how: object) -> Path:

@@ -20,7 +20,7 @@ from tinsmith.models.gguf.writing import write_gguf as export_gguf
 from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
 
 END = 0
 
@@ -40,11 +40,6 @@ FAMILIES = {
     "olmoe": _sized(OLMOE, replace(_SMALL, normalised=False), intermediate_size=32),
     "olmoe_64": _sized(OLMOE, _LARGE, intermediate_size=32),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
 
 
 def written(folder: Path, config: DecoderConfig, **how: object) -> Path:

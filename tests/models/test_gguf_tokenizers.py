@@ -17,9 +17,7 @@ from tinsmith.types.errors import ConfigError, TinsmithError
 _SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def keys(kind: str, **changes: Value | None) -> dict[str, Value]:

@@ -95,15 +95,25 @@ def test_two_trainings_write_identical_files(tmp_path: Path) -> None:
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
-def test_another_process_with_another_hash_seed_writes_identical_files(tmp_path: Path) -> None:
+def test_threads_of_a_process_with_another_hash_seed_that_ask_first_at_once_get_one_of_identical_files(
+    tmp_path: Path,
+) -> None:
     save_tokenizer(preset_tokenizer("nano"), tmp_path / "here")
     program = (
         "import pathlib, sys\n"
+        "from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "from threading import Barrier\n"
         "from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer\n"
-        "save_tokenizer(preset_tokenizer('nano'), pathlib.Path(sys.argv[1]))\n"
+        "begin = Barrier(4)\n"
+        "def ask(_): begin.wait(); return preset_tokenizer('nano')\n"
+        "first, *others = Pool(4).map(ask, range(4))\n"
+        "save_tokenizer(first, pathlib.Path(sys.argv[1]))\n"
+        "print(*map(len, (first, *others)))\n"
     )
     threads = {"PYTHONHASHSEED": "12345", "RAYON_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "there")], env={**os.environ, **threads}, check=True)
+    command = [sys.executable, "-c", program, str(tmp_path / "there")]
+    done = subprocess.run(command, env={**os.environ, **threads}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["512"] * 4, done.stderr
     for name in FILES:
         assert file_sha256(tmp_path / "here" / name) == file_sha256(tmp_path / "there" / name)
 
@@ -165,16 +175,3 @@ def test_importing_the_renderers_does_not_import_transformers() -> None:
         "sys.exit('transformers' in sys.modules or 'tokenizers' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_threads_that_ask_first_at_once_all_get_one() -> None:
-    code = (
-        "from concurrent.futures import ThreadPoolExecutor as Pool\n"
-        "from threading import Barrier\n"
-        "from tinsmith.renderers.tokenizer import preset_tokenizer\n"
-        "begin = Barrier(4)\n"
-        "def ask(_): begin.wait(); return len(preset_tokenizer('nano'))\n"
-        "print(*Pool(4).map(ask, range(4)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["512"] * 4, done.stderr

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+from loopback import KEPT
 from tinsmith.engine.engine import Engine
 from tinsmith.server.rest.listing import Listing
 from tinsmith.server.service import Service
@@ -13,7 +14,7 @@ NANO, MIXTURE = "tinsmith/nano", "tinsmith/moe-nano"
 
 def test_only_a_mixture_tells_how_it_routes(tmp_path: Path) -> None:
     async def told() -> dict[str, dict[str, Any]]:
-        engine = Engine({NANO: NANO, MIXTURE: MIXTURE})
+        engine = Engine({NANO: NANO, MIXTURE: MIXTURE}, kept=KEPT)
         service = Service(engine, tmp_path / "state", seed=0, max_queue=16)
         listing = Listing(service.store, service.engine, service.state, service.runs.external)
         models = cast(list[dict[str, Any]], listing.capabilities()["supported_models"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tenants import NANO, Tenants, let
 
+from loopback import KEPT
 from tinsmith.engine.engine import Engine
 
 pytestmark = pytest.mark.whole
@@ -31,7 +32,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int,
             answer = await tenants["alice"].http.request(verb, path, content=b"{}")
             said[endpoint] = answer.status_code, answer.text.replace(path, "PATH")
 
-    let(Engine({NANO: NANO}), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
+    let(Engine({NANO: NANO}, kept=KEPT), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
     return said
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import loopback
 from running import HANG_S, NANO, Running
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.trace import KEPT, StepTrace, Trace
@@ -29,7 +30,7 @@ def step(model_id: str, seq_id: int) -> OptimStep:
 
 def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path) -> None:
     async def live() -> None:
-        service = Service(Engine({NANO: NANO}), tmp_path / "state", seed=0, max_queue=16)
+        service = Service(Engine({NANO: NANO}, kept=loopback.KEPT), tmp_path / "state", seed=0, max_queue=16)
         runs, session = (
             service.runs,
             service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id,

@@ -1,17 +1,19 @@
 """Short runs on the labels of a small slice: their keys, and how they are conducted."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from own_task import silent
 from small_slice import Made
 
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import find, plan_of
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.study.sizes import Cell
+from tinsmith.types.waits import Say
 
 EXPERIMENT = "remedy/exp6"
 RL = {
@@ -58,3 +60,10 @@ def run(
 def manifest(folder: Path) -> dict[str, Any]:
     """Return what a run says of itself."""
     return json.loads((folder / MANIFEST).read_text())
+
+
+def in_process(cells: Sequence[Cell], say: Say) -> None:
+    """Conduct a study's runs here, one after the other."""
+    for cell in cells:
+        given = {**cell.task_keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
+        conduct(plan_of(cell.found_at, given), say=say)

@@ -1,12 +1,17 @@
 """Pages and comparisons of run folders, whatever they are on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+from markupsafe import Markup
 
 from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.page.comparison import Comparison, compare
 from tinsmith.lab.page.run_page import run_page, subject_of
 from tinsmith.lab.runs.files import REPORT
+from tinsmith.pages import curves
 from tinsmith.pages.document import Document
 from tinsmith.pages.page import document_html, write
 
@@ -27,3 +32,15 @@ def report_of(folder: Path, out: Path | None = None) -> Path:
 
 def compared(folders: Sequence[Path], task: str | None = None) -> Comparison:
     return compare(folders, SUBJECTS, task)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Draw no curves: a picture takes as long as a short run, and is looked at in tests of pages."""
+
+    def draw(*_: object, **__: object) -> Markup:
+        return Markup()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "draw", draw)
+        yield

@@ -10,7 +10,7 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 
 WORLD = WorldRecipe(preset=Preset.TINY, per_class=60, caps=Caps(train=120, validation=12, test=12))
-BASE = PaperBaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)
+BASE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=30, batch_size=8, warm_up=5)
 
 
 @dataclass(frozen=True)

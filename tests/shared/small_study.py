@@ -32,7 +32,7 @@ WORDS = {
     "neutral": ("report", "case", "survey"),
 }
 COMMON = ("the", "results", "of", "method", "data", "and", "model", "with")
-RECIPE = PaperBaseRecipe(vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
+RECIPE = PaperBaseRecipe(num_layers=1, vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
 
 
 def item(number: int) -> Item:

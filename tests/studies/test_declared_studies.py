@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
-from markupsafe import Markup
 from own_task import silent
 
 from tinsmith.cli.registered import STUDIES
@@ -16,19 +15,8 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.lab.study.study import Study
-from tinsmith.pages import curves
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.types.errors import DataError
-
-
-@pytest.fixture(autouse=True)
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw none: pages of these studies are read in tests/conformance/test_studies.py."""
-
-    def draw(*_: object, **__: object) -> Markup:
-        return Markup()
-
-    monkeypatch.setattr(curves, "draw", draw)
 
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:

@@ -90,7 +90,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), silent)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)
-    base = nano_base(replace(PLANTED_BASE, steps=60, batch_size=16), task, papers, silent)
+    base = nano_base(replace(PLANTED_BASE, num_layers=1, steps=60, batch_size=16), task, papers, silent)
     with Running(tmp_path_factory.mktemp("state"), model=f"base={base}") as running:
         yield Made(source.folder, base, running)
     patch.undo()

@@ -1,10 +1,11 @@
 """The study of sparse selection: what its arms may draw, other tasks, and a tiny run of it on a random model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from label_runs import in_process
 from small_slice import Made
 
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
@@ -13,11 +14,10 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import TABLES
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import Cell, StudyArm, cells_of, keys_of
+from tinsmith.lab.study.sizes import StudyArm, cells_of, keys_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.waits import Say
 
 pytestmark = pytest.mark.whole
 
@@ -98,12 +98,6 @@ def test_a_mistake_is_told_by_its_key(given: Mapping[str, str], key: str) -> Non
 
 def test_the_keys_of_both_methods_may_be_given() -> None:
     assert {"eval_every", "entropy_threshold", "learning_rate", "group_size"} <= keys_of(study).passed_on
-
-
-def in_process(cells: Sequence[Cell], say: Say) -> None:
-    for cell in cells:
-        given = {**cell.task_keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
-        conduct(plan_of(cell.found_at, given), say=say)
 
 
 @pytest.fixture(scope="module")

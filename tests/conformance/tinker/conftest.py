@@ -65,6 +65,11 @@ def service(server: Server) -> Iterator[tinker.ServiceClient]:
         client.close("success").result(CLOSE_S)
 
 
+@pytest.fixture(scope="module")
+def sampler(server: Server, service: tinker.ServiceClient) -> tinker.SamplingClient:
+    return service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
+
+
 @pytest.fixture(scope="session")
 def rest(server: Server) -> tinker.RestClient:
     return server.rest()

@@ -18,11 +18,6 @@ def trainer(server: Server, service: tinker.ServiceClient) -> tinker.TrainingCli
     return lora(service, server.model)
 
 
-@pytest.fixture(scope="module")
-def sampler(server: Server, service: tinker.ServiceClient) -> tinker.SamplingClient:
-    return service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
-
-
 def long_prompt(count: int) -> types.ModelInput:
     return types.ModelInput.from_ints([65 + i % 26 for i in range(count)])
 

@@ -5,17 +5,12 @@ import pytest
 import tinker
 import torch
 from sdk_cases import TIMEOUT_S, USER_ERRORS, prompt_of, sampler_logprobs, tokens_of
-from sdk_server import VOCAB, Server
+from sdk_server import VOCAB
 from tinker import types
 
 PROMPT = "the tinsmith said"
 ROWS = len(PROMPT) - 1
 NOTHING = types.SamplingParams(max_tokens=0)
-
-
-@pytest.fixture(scope="module")
-def sampler(server: Server, service: tinker.ServiceClient) -> tinker.SamplingClient:
-    return service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
 
 
 def ask(

@@ -10,11 +10,6 @@ PROMPT = "hammer, anvil, "
 LONG = 400
 
 
-@pytest.fixture(scope="module")
-def sampler(server: Server, service: tinker.ServiceClient) -> tinker.SamplingClient:
-    return service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
-
-
 def sample(client: tinker.SamplingClient, stop: object, max_tokens: int = LONG) -> types.SampledSequence:
     """One seeded sample."""
     wanted = types.SamplingParams.model_validate({"max_tokens": max_tokens, "seed": 11, "stop": stop})

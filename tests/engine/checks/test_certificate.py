@@ -228,17 +228,13 @@ def test_a_merged_adapter_is_refused() -> None:
         certify(decoder_of(NativeKernels()), parts=Parts(policy_of=merged))
 
 
-def test_the_number_of_threads_is_put_back() -> None:
+def test_other_weights_give_another_certificate_and_the_number_of_threads_is_put_back(certificate: Certificate) -> None:
     kernels = NativeKernels()
+    other = build_decoder(NANO, initial_weights(NANO, 1), kernels)
     try:
         kernels.set_threads(3)
-        certify(decoder_of(kernels))
+        assert certify(other).sha256 != certificate.sha256
         assert kernels.threads() == 3
     finally:
         configure()
-
-
-def test_other_weights_give_another_certificate(certificate: Certificate) -> None:
-    other = build_decoder(NANO, initial_weights(NANO, 1), NativeKernels())
-    assert certify(other).sha256 != certificate.sha256
     assert np.unique([check.digest for check in certificate.checks]).size > 10

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from loopback import KEPT
 from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.host import Host
@@ -114,4 +115,4 @@ def cluster_of(
 @pytest.fixture(scope="session")
 def hosts() -> list[Host]:
     """Four workers' engines."""
-    return [Host(Engine(MODELS)) for _ in range(4)]
+    return [Host(Engine(MODELS, kept=KEPT)) for _ in range(4)]

@@ -5,6 +5,7 @@ import pytest
 from course import course
 from in_process import Threads, cluster_of
 
+from loopback import KEPT
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.training import TrainingSession
@@ -18,19 +19,19 @@ MODELS = {"mixture": "tinsmith/moe-nano"}
 @pytest.fixture(scope="module")
 def alone() -> Engine:
     """One process."""
-    return Engine(MODELS)
+    return Engine(MODELS, kept=KEPT)
 
 
 @pytest.fixture(scope="module")
 def workers() -> list[Host]:
     """Three workers' engines."""
-    return [Host(Engine(MODELS)) for _ in range(3)]
+    return [Host(Engine(MODELS, kept=KEPT)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA])
 def test_any_number_of_workers_computes_the_same(kind: AdapterKind, alone: Engine, workers: list[Host]) -> None:
     expected = course(alone, kind, name="mixture")
-    for count in (1, 3):
+    for count in (1, 3) if kind is AdapterKind.LORA else (3,):
         transport = Threads()
         try:
             engine = cluster_of(transport, workers[:count], models=MODELS)

@@ -9,6 +9,7 @@ from course import NAME, course, datums_of
 from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
+from loopback import KEPT
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.shard import Shard, ShardFacts
@@ -71,7 +72,7 @@ def worker(shares: Sequence[Shard], dies: Callable[[str], bool] = lambda _name: 
 
 @pytest.fixture(scope="module")
 def alone() -> Engine:
-    return Engine(MODELS)
+    return Engine(MODELS, kept=KEPT)
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) 
     certificates = {host.facts().bases[NAME].certificate for host in (first, second)}
     assert len(certificates) == 1
     assert None not in certificates
-    assert first.facts().bases[NAME].fingerprint == Engine(MODELS).base(NAME).fingerprint
+    assert first.facts().bases[NAME].fingerprint == Engine(MODELS, kept=KEPT).base(NAME).fingerprint
 
 
 @pytest.mark.parametrize("kind", KINDS)

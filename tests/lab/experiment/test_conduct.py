@@ -197,11 +197,8 @@ def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
     assert manifest(tmp_path / "early")["status"] == "lost"
 
 
-def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_command(
-    made: Made, whole: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_says_so_and_ends_its_server(made: Made, tmp_path: Path) -> None:
     folder = tmp_path / "interrupted"
-    plan = planned(made, folder)
     seen: list[Standing] = []
 
     def reached(standing: Standing) -> None:
@@ -210,15 +207,10 @@ def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_co
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(plan, say=silent, reached=reached)
+        conduct(planned(made, folder), say=silent, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
     assert not [each for each in children_of_this_process() if str(folder) in each]
-
-    conduct(plan, say=silent)
-    for name in (METRICS, ROLLOUTS):
-        assert (folder / name).read_bytes() == (whole / name).read_bytes()
-    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 
 
 def children_of_this_process() -> list[str]:

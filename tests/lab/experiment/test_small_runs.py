@@ -8,7 +8,7 @@ from own_task import lines, silent
 from pages_of import report_of
 from small_slice import Made
 
-from tinsmith.cli.registered import find, plan_of
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.conduct import conduct
@@ -19,7 +19,6 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.stats.monitors.alarms import AlarmKind
-from tinsmith.studies.rubrics.dataset import builtin_dataset
 
 LAYERS = 30
 TEMPLATE = (
@@ -31,7 +30,7 @@ TINY = {"steps": "2", "lora_rank": "2", "max_tokens": "6", "eval_every": "1", "s
 
 @pytest.fixture(scope="module")
 def deep(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model as deep as SmolLM2 whose tokenizer has read the papers and the instructions."""
+    """A model as deep as SmolLM2 whose tokenizer has read the papers."""
     folder = tmp_path_factory.mktemp("models") / "deep"
     folder.mkdir()
     config = dataclasses.replace(
@@ -46,8 +45,7 @@ def deep(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_folder(folder, config, initial_weights(config, 1))
     papers = [row.abstract or "" for row in Slice.open(made.data).rows(Split.TRAIN)]
-    tasks = [task.prompt for task in builtin_dataset().tasks]
-    tokenizer = train_tokenizer([*papers, *tasks], config.vocab_size)
+    tokenizer = train_tokenizer(papers, config.vocab_size)
     tokenizer.chat_template = TEMPLATE
     save_tokenizer(tokenizer, folder)
     return folder
@@ -78,14 +76,3 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     page = report_of(out).read_text(encoding="utf-8")
     assert "could be read" in page
     assert "5 papers" in page
-
-
-def test_a_run_on_rubrics_goes_from_end_to_end(deep: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    changes = {**TINY, "group_size": "2", "groups_per_batch": "2", "quiet": "true"}
-    changes |= {"model_name": str(deep), "log_path": str(out), "at": "small"}
-    done = conduct(plan_of("rlvr", changes), say=silent)
-    assert done.finished is not None
-    assert lines(out, METRICS)[-1]["step"] == 2
-    asked = {line["prompt_id"] for line in lines(out, ROLLOUTS) if line["split"] == "eval"}
-    assert len(asked) == 4

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from command_line import command
+from loopback import KEPT
 from tinsmith.engine.engine import Engine
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.models.base import open_base
@@ -123,7 +124,7 @@ def test_what_is_promised_and_what_there_is_not() -> None:
 
 
 def test_a_load_decides_nothing_and_results_keep_the_order() -> None:
-    engine = Engine({NANO: NANO})
+    engine = Engine({NANO: NANO}, kept=KEPT)
     policy = engine.base_policy(NANO)
     requests = [
         SampleRequest(prompt=random_tokens(i, 3 + 5 * i, 512), params=SamplingParams(seed=i, max_tokens=5, stop=()))
@@ -226,21 +227,6 @@ def test_another_seed_samples_another_completion(look: Look) -> None:
     assert cold.against.same
     assert warm.against.div_index is not None
     assert warm.one
-
-
-def test_a_sweep_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    factors = ["batch=1", "padding=left", "deviation=shared_rng"]
-    code, told, _ = command(capsys, "sweep", *factors, "--out", out, "--completions", 2)
-    assert code == 0
-    assert NO_PADDING in told
-    assert "deviation=shared_rng is seen: 2 unique of 2 completions at temperature 1" in told
-    found = json.loads((out / "sweep.json").read_text(encoding="utf-8"))
-    assert found["ok"] is True
-    verdicts = [cell["verdict"] for cell in found["cells"]]
-    assert verdicts == ["reference", "kept", "not here", "seen"]
-    assert found["cells"][1]["peers"]["train_rollout_logprob_abs_diff"] == 0.0
-    assert (out / "sweep.html").is_file()
 
 
 def test_a_broken_promise_is_told_and_fails(

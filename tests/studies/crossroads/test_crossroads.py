@@ -2,7 +2,6 @@
 
 from collections import Counter
 from random import Random
-from typing import cast
 
 import pytest
 
@@ -12,11 +11,6 @@ from tinsmith.types.errors import ConfigError
 
 ITEM = {"id": "east-bt", "word": "b t", "sign": "east"}
 FEW = {"steps_on": 2, "items": 4, "held_out_items": 2}
-
-
-def _listed(items: object) -> list[dict[str, str]]:
-    assert isinstance(items, list)
-    return cast("list[dict[str, str]]", items)
 
 
 def earned(answer: str) -> Earned:

@@ -33,6 +33,11 @@ TASK = make_task("disruption", prompt="brief", contract="two_key")
 
 
 @pytest.fixture(scope="module")
+def without_pictures() -> None:
+    """Draw all: they are looked at here."""
+
+
+@pytest.fixture(scope="module")
 def papers(made: Made) -> LoadedSlice:
     return tinsmith.load_slice(made.data)
 
@@ -284,16 +289,16 @@ def test_clones_share_the_base_that_the_first_of_them_builds(
 
     monkeypatch.setattr("tinsmith.lab.papers.run_data.nano_base", base)
     model = grpo(made, model_name=None, steps=1, groups_per_batch=1)
-    rows = papers.train[:60]
+    rows = papers.train[:36]
     found = cross_validate(model, rows, [row.disruption_label for row in rows], cv=2, return_estimator=True)
     assert len(built) == 1
     assert [each.base_ for each in found["estimator"]] == [str(made.base)] * 2
     first, _ = found["estimator"]
-    clone(clone(first)).fit(rows[:40]).close()
+    clone(clone(first)).fit(rows[:24]).close()
     assert len(built) == 1
-    clone(first).set_params(contract="four_key").fit(rows[:40]).close()
+    clone(first).set_params(contract="four_key").fit(rows[:24]).close()
     assert len(built) == 2
-    first.fit(rows[:50]).close()
+    first.fit(rows[:30]).close()
     assert len(built) == 3
     for each in found["estimator"]:
         each.close()
@@ -311,7 +316,7 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
 
     monkeypatch.setattr(estimators, "open_connection", counted)
     model = grpo(made, steps=1, groups_per_batch=1, verbose=True)
-    rows = papers.train[:60]
+    rows = papers.train[:36]
     labels = [str(row.disruption_label) for row in rows]
     found = tinsmith.cross_val_score(model, rows, labels, cv=2)
     lines = capsys.readouterr().err

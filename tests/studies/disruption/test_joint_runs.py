@@ -39,7 +39,7 @@ pytestmark = pytest.mark.whole
 NAME = "joint/disruption_novelty"
 TASKS = ("disruption", "novelty")
 WORLD = WorldRecipe(preset=Preset.TINY, task=Task.JOINT, per_class=20, caps=Caps(train=90, validation=9, test=9))
-BASE = PaperBaseRecipe(vocab_size=512, steps=80, batch_size=8, warm_up=5, reading_every=0)
+BASE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=80, batch_size=8, warm_up=5, reading_every=0)
 """Of abstracts' beginnings only: it learns the form of the answer in seconds."""
 KEYS = {
     "steps": "2",
@@ -186,7 +186,6 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     assert not any("that of remedy" in note for note in compared.record.notes)
     html = document_html(page_of_labels(compared))
     assert "joint/disruption_novelty@1" in html
-    assert html == document_html(page_of_labels(compare_labels(folders, Subject.NOVELTY)))
 
     with pytest.raises(ConfigError, match="--task disruption or novelty"):
         compare_labels([whole, other])

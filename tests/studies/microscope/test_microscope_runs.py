@@ -1,23 +1,22 @@
 """The study itself, tiny and on a random model: what it leaves, and that what was seen once is not looked at again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from label_runs import in_process
 from small_slice import Made
 
-from tinsmith.cli.registered import plan_of, source_of
-from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.cli.registered import source_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import Cell, cells_of
+from tinsmith.lab.study.sizes import cells_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.microscope.study import study as microscope
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.waits import Say
 
 pytestmark = pytest.mark.whole
 
@@ -36,12 +35,6 @@ SMALL = {
     "samples": "1",
 }
 DRAWS = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
-
-
-def in_process(cells: Sequence[Cell], say: Say) -> None:
-    for cell in cells:
-        given = {**cell.task_keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
-        conduct(plan_of(cell.found_at, given), say=say)
 
 
 def study(given: Mapping[str, str], said: list[str] | None = None) -> Path:

@@ -1,7 +1,6 @@
 """A bridge between two frozen models: texts, closed gates, what is trained, and equal values of equal runs."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,6 @@ from tinsmith.studies.nets.blocks import causal_mask
 from tinsmith.studies.nets.bridge import ANSWER, DIGITS, SIZES, TOKENS, bridge_between, coupled, frozen, learned, sums
 
 AMOUNTS = SIZES[MeasuredSize.SMALLEST]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _pairs(texts: torch.Tensor) -> list[tuple[int, int, int]]:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,14 +41,6 @@ def test_the_flops_of_a_step_are_those_that_torch_counts(recorded: int) -> None:
             logits = plain(batch[:, :-1], mask) if is_plain else recur(net, batch[:, :-1], mask, recorded)
             functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
         assert counter.get_total_flops() == step_flops(AMOUNTS, recorded)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_text_ends_where_its_hops_lead_and_held_out_maps_are_never_trained_on() -> None:

@@ -6,8 +6,9 @@ import statistics
 from dataclasses import replace
 
 import pytest
+from small_load import LOAD, NETWORK, TIMES
 
-from tinsmith.engine.cluster.scaling.costs import Limit, Network, Workload, best_blocks, moments, step_costs
+from tinsmith.engine.cluster.scaling.costs import Limit, Network, best_blocks, moments, step_costs
 from tinsmith.engine.cluster.scaling.simulation import Conditions, ideal_seconds, simulate
 from tinsmith.engine.cluster.scaling.token_costs import (
     Machine,
@@ -24,17 +25,6 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 
-TIMES = Times(
-    prompt_token=0.002,
-    new_token=0.0025,
-    decode_step=0.025,
-    gradient_row=0.01,
-    adapter_bytes=20_000_000,
-    join=0.001,
-    optimizer=0.003,
-)
-LOAD = Workload(groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8)
-NETWORK = Network(bandwidth=1.25e9)
 GPU_LIKE = replace(TIMES, new_token=1e-5, decode_step=0.005, gradient_row=2e-4, prompt_token=5e-5)
 """Decoding costs what reading the weights costs."""
 
