@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tinsmith.engine.sequences import Group
-from tinsmith.engine.waiting import Waiting
+from tinsmith.engine.sequences import Group, Waiting
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 

@@ -23,9 +23,8 @@ from tinsmith.engine.drafts import MOST_SAMPLES, Drafts
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
-from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes
+from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes, Waiting
 from tinsmith.engine.validation import check_request
-from tinsmith.engine.waiting import Waiting
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.routes import RouteRecord

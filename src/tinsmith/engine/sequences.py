@@ -1,7 +1,8 @@
-"""A request on its way: its prompt, prefilled once, and its samples, each with a cache of its own."""
+"""Requests that wait and those on their way: a prompt, prefilled once, and samples, each with a cache of its own."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -256,3 +257,45 @@ class Group:
             top=top,
             routes=np.concatenate([*self.routes, np.array(sample.routes, np.int64)]) if self.routes else None,
         )
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Requests that wait for room in the cache: a queue for each owner, which have their turns one after another.
+
+    Whoever asks for much waits behind those who ask for little. Which request is computed when changes no bit of any.
+    """
+
+    _queues: OrderedDict[str, OrderedDict[int, Group]] = field(
+        default_factory=OrderedDict[str, "OrderedDict[int, Group]"]
+    )
+    """By owner, the next one first; groups by their id."""
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, group: Group, owner: str) -> None:
+        """Put a request behind the others of its owner."""
+        self._queues.setdefault(owner, OrderedDict())[id(group)] = group
+
+    @property
+    def first(self) -> Group:
+        """Next group to be served."""
+        return next(iter(next(iter(self._queues.values())).values()))
+
+    def pop(self) -> Group:
+        """Take it out; then it is another owner's turn."""
+        owner, queue = self._queues.popitem(last=False)
+        _, group = queue.popitem(last=False)
+        if queue:
+            self._queues[owner] = queue
+        return group
+
+    def remove(self, group: Group) -> bool:
+        """Take a request out; return False if it does not wait."""
+        for owner, queue in self._queues.items():
+            if queue.pop(id(group), None) is not None:
+                if not queue:
+                    del self._queues[owner]
+                return True
+        return False
