@@ -253,8 +253,7 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
   }
 }
 
-// Query rows and keys of one block: what one product needs of it stays in the first cache. Free, as chains run through
-// them, but that a block's keys are one chain of dQ.
+// Query rows and keys of a block; free, as chains run through them, but that its keys are one chain of dQ.
 constexpr int64_t kBackwardRows = 96, kBackwardKeys = kLongestChain, kBlockRow = kBackwardKeys + 16;
 static_assert(tinsmith::kBackwardRange % kBackwardKeys == 0);
 
