@@ -4,7 +4,7 @@
 
 MODEL is `tinsmith/smollm2` (after `tinsmith base fetch smollm2`) or a GGUF file with a chat template. Four prompts,
 greedily and at temperature 1, each by both in turn; every answer must have the same bits from both. Drafted tokens,
-and those that were drawn, are told beside the ratio.
+and those that were drawn, stand beside the ratio.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def shown(sampler: Sampler, requests: list[SampleRequest], policies: list[Policy
 
 
 @pytest.mark.parametrize(
-    ("drafted", "asked"),
+    ("drafted", "law"),
     [
         (7, {"temperature": 0.0}),
         (3, {"temperature": 0.0, "stop": (3,)}),
@@ -88,14 +88,14 @@ def shown(sampler: Sampler, requests: list[SampleRequest], policies: list[Policy
     ],
     ids=["greedy", "stop token", "stop string", "top 2", "penalties"],
 )
-def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, asked: dict[str, object]) -> None:
+def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, law: dict[str, object]) -> None:
     rng = np.random.default_rng(drafted)
     least = -(-CONFIG.max_positions // 16) + 1
-    asked = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **asked}
+    law = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **law}
     limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, kept_pages=None)]
     plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=spelled) for one in limits)
     for samples, most in ((1, 40), (2, 25), (3, 9), (1, 1), (1, 2), (1, None)):
-        params = SamplingParams(**{"seed": samples, "max_tokens": most, **asked})  # pyright: ignore[reportArgumentType]
+        params = SamplingParams(**{"seed": samples, "max_tokens": most, **law})  # pyright: ignore[reportArgumentType]
         requests = [
             SampleRequest(prompt=tokens(rng, count), params=params, num_samples=samples, topk_logprobs=2)
             for count in (5, 19)
@@ -104,9 +104,7 @@ def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, asked: dict[st
         assert shown(drafting, requests, policies) == shown(plain, requests, policies)
     assert plain.num_drafted == 0
     assert drafting.num_confirmed > 0
-    assert (
-        drafting.num_confirmed < drafting.num_drafted or "temperature" in asked or asked["stop"]
-    )  # few, or in circles
+    assert drafting.num_confirmed < drafting.num_drafted or "temperature" in law or law["stop"]  # few, or in circles
     assert drafting.pool.available == drafting.pool.capacity
 
 

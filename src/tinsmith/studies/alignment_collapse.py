@@ -83,7 +83,7 @@ class Steered(LearnedReward):
     groups: Sequence[int] = ()  # Of the step's answers.
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
-        """See LearnedReward."""
+        """Return the rewards of a step's answers, as LearnedReward has them, and remember their groups."""
         self.groups = [one.group for one in answers]
         return LearnedReward.__call__(self, answers)
 
