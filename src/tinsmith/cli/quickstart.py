@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tinsmith.cli.busy import busy_lines, slowdown
 from tinsmith.cli.columns import Open, tell_page
+from tinsmith.lab.live.busy import busy_lines, slowdown
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 

@@ -20,6 +20,7 @@ from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Standing
+from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS
@@ -60,6 +61,26 @@ def test_shuffled_labels_stay_the_same_labels_on_other_papers(made: Made) -> Non
 
 
 # A whole run
+
+
+@pytest.mark.parametrize(
+    ("minutes", "quiet", "expected"), [(2.0, "false", 360.0), (2.0, "true", 120.0), (0.5, "false", 30.0)]
+)
+def test_a_forecast_counts_other_work_where_a_run_is_long_and_says_how_long(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float, quiet: str, expected: float
+) -> None:
+    found: list[float | None] = []
+
+    def train(run: Run[Any, Any]) -> None:
+        found.append(run.forecast)
+        raise ConfigError("this is as far as it goes")
+
+    monkeypatch.setattr(PaperData, "minutes", lambda _: minutes)
+    monkeypatch.setattr(conduct_module, "slowdown", lambda _: 3.0)
+    monkeypatch.setattr(conduct_module, "train", train)
+    with pytest.raises(ConfigError, match="as far as it goes"):
+        run(made, tmp_path / "run", quiet=quiet)
+    assert found == [expected]
 
 
 def test_a_run_leaves_its_folder(made: Made, whole: Path) -> None:

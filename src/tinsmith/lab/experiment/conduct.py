@@ -30,6 +30,7 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
+from tinsmith.lab.live.busy import slowdown
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
@@ -44,6 +45,7 @@ from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.service.workers import workers_watched
 from tinsmith.models.base import tokenizer_of
+from tinsmith.ops.extension import physical_cores
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
@@ -132,7 +134,8 @@ def conduct(
                 folder.abandon()  # nothing was run: the next command finds the folder free
             raise
         try:
-            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts, say)
+            slower = _slower(plan, materials)
+            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts, slower, say)
         except KeyboardInterrupt:
             connection.abandon()
             raise
@@ -145,7 +148,7 @@ def conduct(
             folder.close()
         if mark is None and done.finished is not None and through is None:
             minutes = materials.run_data.minutes()
-            remember(plan, minutes and 60 * minutes, time.perf_counter() - began)
+            remember(plan, minutes and 60 * minutes * slower, time.perf_counter() - began)
         if done.finished is None:
             further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
             say(f"stopped after step {where.stop_after} of {plan.settings.steps}, by stop_after{further}")
@@ -162,6 +165,7 @@ def _conduct(
     like: Json | None,
     reached: Reached | None,
     interrupts: Interrupts,
+    slower: float,
     say: Say,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
@@ -177,7 +181,7 @@ def _conduct(
     run: Run[Any, Any] | None = None
     try:
         with ticking("creating the adapter", say):
-            run = open_run(plan, materials, folder, mark, connection, reached, interrupts)
+            run = open_run(plan, materials, folder, mark, connection, reached, interrupts, slower)
         with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
@@ -212,8 +216,12 @@ def open_run(
     connection: Connection,
     reached: Reached | None = None,
     interrupts: Interrupts | None = None,
+    slower: float = 1.0,
 ) -> Run[Any, Any]:
-    """Return the run where it stands: at its beginning, or at a checkpoint."""
+    """Return the run where it stands: at its beginning, or at a checkpoint.
+
+    It is forecast to take `slower` times as long as on a machine without other work.
+    """
     settings, service, where = plan.settings, connection.client, plan.circumstances
 
     def begin(agent: int) -> tinker.TrainingClient:
@@ -252,12 +260,19 @@ def open_run(
         connection=connection,
         stop_after=where.stop_after,
         interrupts=interrupts or Interrupts(),
-        forecast=minutes and 60 * minutes,
+        forecast=minutes and 60 * minutes * slower,
         reached=reached,
     )
     if mark is not None:
         run.resume(mark)
     return run
+
+
+def _slower(plan: Plan, materials: Materials) -> float:
+    """Return how many times as long other work lets a run take that says how long it takes, and takes long."""
+    minutes, where = materials.run_data.minutes(), plan.circumstances
+    long = minutes is not None and minutes > 1.0 and not where.quiet
+    return slowdown(where.threads or physical_cores()) if long else 1.0
 
 
 def _tokenizer(materials: Materials, trainer: tinker.TrainingClient) -> PreTrainedTokenizerBase:
