@@ -36,6 +36,7 @@ def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Cloc
     left.begin("b")
     clock.now = 5.0
     assert left.seconds() == 25.0
+    assert str(left) == ", about 25 s left"
     clock.now = 20.0
     left.end("a")  # twice as long as forecast, beside which the forecast of a run of 15 counts still: 35 for 25
     assert left.seconds() == pytest.approx(1.4 * 20.0)
@@ -46,6 +47,13 @@ def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Cloc
     left.end("c")
     left.end("d")
     assert left.seconds() == 0.0
+
+
+def test_a_last_run_that_is_overdue_has_no_seconds_left_to_say(clock: Clock) -> None:
+    left = TimeLeft("a", [10.0], 1, clock)
+    left.begin("a")
+    clock.now = 9.5
+    assert str(left) == ", longer than forecast"
 
 
 def test_without_forecasts_nothing_is_foretold_until_a_run_has_ended(clock: Clock) -> None:

@@ -92,4 +92,6 @@ class TimeLeft:
 
     def __str__(self) -> str:
         left = self.seconds()
-        return "" if left is None else f", about {duration(left)} left"
+        if left is None:
+            return ""
+        return f", about {duration(left)} left" if left >= 1.0 else ", longer than forecast"
