@@ -93,7 +93,9 @@ class Sampler:
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
         self._graphs = DecodeGraphs(kernels, self.pool)
         self.num_drafted = 0
+        """Tokens drafted so far."""
         self.num_confirmed = 0
+        """Of these, tokens that were drawn."""
         self._submitted = 0
         self._waiting = Waiting()
         self._prefilling: list[Group] = []
