@@ -65,6 +65,7 @@ class Course(Generic[I, A]):
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
     """What the test's items are asked in too, by the split's name."""
+    later_steps: float | None = None  # Time of a step by reward, as a share of the first one's; None: not known.
     tests_last: bool = False  # Whether the last policy is tested beside the chosen one.
     also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
     """What else the chosen policy and its step are tested by."""

@@ -103,7 +103,12 @@ class Run(Generic[I, A]):
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self._pace = Pace(settings=self.settings, last_look=self.course.last_look, forecast=self.forecast)
+        self._pace = Pace(
+            settings=self.settings,
+            last_look=self.course.last_look,
+            forecast=self.forecast,
+            later_steps=self.course.later_steps,
+        )
         self.agents.trainers = self.agents.trainers or [self.trainer]
 
     @property

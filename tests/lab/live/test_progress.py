@@ -56,6 +56,20 @@ def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None
     assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
 
 
+def test_what_becomes_of_steps_counts_beside_what_was_measured() -> None:
+    pace = Pace(settings=RL, last_look=4.0, later_steps=0.4)
+    # Known of 10 steps: .4 of the first; looks become shorter alike.
+    first = pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left
+    assert first == pytest.approx((9 * 20.0 + 7 * 10.0) * (10 * 0.4 + 1) / 11)
+    second = pace.record(1, {"step_s": 8.0}).seconds_left
+    middle = 20.0  # The later one of the two in the middle.
+    assert second == pytest.approx((8 * middle + 7 * 10.0) * (10 * 0.4 * 20.0 / middle + 2) / 12)
+    resumed, plain = (Pace(settings=RL, last_look=4.0, later_steps=known) for known in (0.4, None))
+    assert resumed.record(3, {"step_s": 8.0}) == plain.record(3, {"step_s": 8.0}), "its first step is not the run's"
+    by_example = Pace(settings=SFT, last_look=0.0, later_steps=0.4).record(0, {"step_s": 5.0}).seconds_left
+    assert by_example == pytest.approx(45.0)
+
+
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
     left = Pace(settings=SFT, last_look=2.0).record(0, {"step_s": 5.0})
     assert left.seconds_left == pytest.approx(45.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,8 +82,10 @@ class Pace:
     settings: CommonSettings
     last_look: float  # Evaluations that the test is worth.
     forecast: float | None = None  # Seconds of the whole run, as they were forecast before it; None: nothing was known.
+    later_steps: float | None = None  # Time of a step, as a share of the first one's; None: not known.
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
+    _began_by_reward: bool = False  # True: the first of these steps is the run's first one by reward.
 
     @property
     def supervised(self) -> int:
@@ -95,27 +97,40 @@ class Pace:
 
         An evaluation is no measure of the steps that follow it; where none was measured yet, that is said. The forecast
         counts as one more step beside those measured, as the first answers are often longer than those that follow, and
-        the two are averaged as ratios are, by their logarithms.
+        the two are averaged as ratios are, by their logarithms. Where it is known what becomes of steps, that counts as
+        as many steps as the run has.
         """
         if step == self.supervised:
             self._steps.clear()
+            self._began_by_reward = isinstance(self.settings, RlSettings)
         self._evaluation = timings.get("eval_s", self._evaluation)
         self._steps.append(timings["step_s"] - timings.get("eval_s", 0.0))
         by_example, steps = step < self.supervised, self.settings.steps
         end = self.supervised if by_example else steps
-        recent = sorted(self._steps[-_RECENT:])
-        seconds = recent[len(recent) // 2] * max(0, end - step - 1)
+        seconds = _middle(self._steps) * max(0, end - step - 1)
         looks = float(sum(due(each, self.settings.eval_every) for each in range(step + 1, end)))
         if not by_example and step < steps:
             looks += 1 + self.last_look  # at the end, and the test
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if looks and self._evaluation is None:
             later = f" and the evaluations{later}"
-        seconds += looks * (self._evaluation or 0.0)
+        seconds = (seconds + looks * (self._evaluation or 0.0)) * self._slower_later()
         if self.forecast is not None and not later and step < end - 1:
             left = self.forecast * (end - step - 1) / steps
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
         return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
+
+    def _slower_later(self) -> float:
+        """Return how many times as long as recent ones the steps to come last, of those by reward."""
+        if self.later_steps is None or not self._began_by_reward:
+            return 1.0
+        known, measured = self.settings.steps, len(self._steps)
+        return (known * self.later_steps * self._steps[0] / _middle(self._steps) + measured) / (known + measured)
+
+
+def _middle(steps: Sequence[float]) -> float:
+    recent = sorted(steps[-_RECENT:])
+    return recent[len(recent) // 2]
 
 
 def worth_keeping(settings: CommonSettings, step: int, first: int) -> bool:

@@ -272,6 +272,7 @@ class TaskData:
             forks=1 if self.task.talk is None else self.task.talk.forks,
             agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,
             controls={name: replace(subject, task=control) for name, control in self.task.controls.items()},
+            later_steps=self.task.later_steps,
             at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(SECTIONS, {"sections": msgspec.to_builtins(found)}),
         )

@@ -6,6 +6,7 @@ Users import these names from `tinsmith`.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -320,6 +321,9 @@ class Task:
     keys: Mapping[str, Value | Mapping[str, Value]] = field(default_factory=dict[str, Value | Mapping[str, Value]])
     """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`, or such values by size of model,
     `{"nano": {...}, "small": {...}, "seed": {...}}`; the command line goes first."""
+    later_steps: float | None = None
+    """Time of a step by reward in the second half of a run that was made, as a share of its first one's, where answers
+    become shorter, longer or alike: for forecasts. None: steps last as those before them."""
     items_sha256: str = ""
     """Fingerprint of the items, where their data have one; empty: that of every item and its prompt."""
     identity: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -360,6 +364,9 @@ class Task:
                     value=steps if name == "base_steps" else None,
                     fix=f"demonstrate=... in the task, or leave {name} out",
                 )
+        if self.later_steps is not None and not 0.0 < self.later_steps < math.inf:
+            what, allowed = "a step takes time", "above 0, or None"
+            raise ConfigError(what, field="later_steps", value=self.later_steps, allowed=allowed)
         for name in self.controls:
             if not name.startswith("test_"):
                 raise ConfigError("the test has no such split", field="controls", value=name, allowed="test_...")
