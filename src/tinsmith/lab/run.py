@@ -229,8 +229,7 @@ class Run(Generic[I, A]):
         self.folder.append(METRICS, [line])
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
-        now = time.perf_counter()
-        timings = {**self._timings, "step_s": now - self._began}
+        timings = {**self._timings, "step_s": time.perf_counter() - self._began}
         if self._first is None:
             self._first = step
         standing = self._pace.record(step, timings)
@@ -238,11 +237,12 @@ class Run(Generic[I, A]):
             timings["forecast_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(standing, line, self._alarms)
-        self._lines, self._alarms, self._timings, self._began = [], [], {}, now
+        self._lines, self._alarms, self._timings = [], [], {}
         self._sampler = ()
         self.step = step + 1
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
             self.reached(standing)
+        self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from small_slice import BASE, Made, build
 
 from command_line import command
 from tinsmith.data.slices.reader import Slice
+from tinsmith.lab import run as run_module
 from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.labels.task import make_task
@@ -23,7 +25,7 @@ from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, TIMINGS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say
@@ -218,11 +220,17 @@ def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
     assert manifest(tmp_path / "early")["status"] == "lost"
 
 
-def test_an_interrupted_run_says_so_and_ends_its_server(made: Made, tmp_path: Path) -> None:
+def test_an_interrupted_run_says_so_and_ends_its_server_and_its_pages_are_no_part_of_its_steps(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "interrupted"
     seen: list[Standing] = []
+    drawing = 0.0
+    monkeypatch.setattr(run_module.time, "perf_counter", lambda: time.monotonic() + drawing)
 
     def reached(standing: Standing) -> None:
+        nonlocal drawing
+        drawing += 10_000.0
         seen.append(standing)
         if standing.step == 2:
             raise KeyboardInterrupt
@@ -231,6 +239,7 @@ def test_an_interrupted_run_says_so_and_ends_its_server(made: Made, tmp_path: Pa
         conduct(planned(made, folder), say=silent, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
+    assert [row["step"] for row in lines(folder, TIMINGS) if row["step_s"] < 5_000.0] == [0, 1, 2]
     assert not [each for each in children_of_this_process() if str(folder) in each]
 
 
