@@ -176,7 +176,7 @@ def _report(done: Audited | UnitsAudited, drawn: str, found: Sequence[str], comp
     lines += [*([] if done.faults else ["files, checkpoints and trace: no contradictions"]), *found]
     if done.drawn and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
-    around = f"{done.cpu_s:.1f} CPU-seconds with everything around them"
+    around = f"{done.cpu_s:.1f} CPU-seconds with the start of this command"
     lines.append(f"computed: {computed} ({around}); the whole run took {done.whole_s:.1f} s")
     if done.drawn:
         chances = ", ".join(f"{float(share):.0%} forged: {chance:.0%}" for share, chance in _chances(done).items())

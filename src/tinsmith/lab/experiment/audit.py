@@ -95,7 +95,7 @@ class AnyAudit:
     whole_s: float
     """Seconds of the whole original run."""
     cpu_s: float
-    """Processor time of the audit, its server's included."""
+    """Processor time of this process until then, its libraries' start and a server's included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,6 @@ def audit(
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
     """
-    began = cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done = trained_steps(run)
     marks = [mark for mark in RunFolder(folder).marks() if mark.here]
@@ -149,7 +148,7 @@ def audit(
         segments=segments,
         recorded_judge=judge,
         whole_s=seconds_of(run, None),
-        cpu_s=cpu_seconds() - began,
+        cpu_s=cpu_seconds(),
     )
 
 

@@ -90,7 +90,6 @@ def audit_units(
     here: Mapping[str, str] | None = None,
 ) -> UnitsAudited:
     """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes."""
-    began = cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done, marks = trained_steps(run), [mark for mark in RunFolder(folder).marks() if mark.here]
     trace = {step: [decode(line) for line in lines] for step, lines in timeline(folder / TRACE, done).items()}
@@ -134,7 +133,7 @@ def audit_units(
         whole_steps=sum(places[-1].step - since for since, (_, places) in spans.items()),
         recorded_judge=judge,
         whole_s=seconds_of(run, None),
-        cpu_s=cpu_seconds() - began,
+        cpu_s=cpu_seconds(),
     )
 
 
