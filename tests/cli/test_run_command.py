@@ -8,6 +8,7 @@ import pytest
 from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
+from tinsmith.cli.quickstart import quickstart_cells
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
@@ -123,6 +124,15 @@ def test_a_study_that_another_process_runs_is_left_alone(run: Run, tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     with sole_process(out):
         pass
+
+
+@pytest.mark.parametrize(
+    ("keys", "kept"), [({}, "1"), ({"save_every": "25"}, "25"), ({"at": "nano"}, "1"), ({"at": "small"}, None)]
+)
+def test_one_run_of_a_quickstart_has_a_checkpoint_of_each_step(keys: dict[str, str], kept: str | None) -> None:
+    cells = {cell.experiment.name: cell for cell in quickstart_cells(keys, Path("out"))}
+    assert cells.pop("remedy/exp6").overrides.get("save_every") == kept
+    assert all(cell.overrides == keys for cell in cells.values())
 
 
 def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(
