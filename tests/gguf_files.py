@@ -43,7 +43,7 @@ _NAMES = {
 @cache
 def small_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE that makes every digit a token: what GGUF files call `smollm`."""
-    return train_tokenizer(builtin_corpus(), VOCAB)
+    return train_tokenizer(builtin_corpus(num_sentences=1000), VOCAB)
 
 
 def write_gguf(

@@ -23,8 +23,8 @@ SUBREAPER = 36
 TINSMITH = [sys.executable, "-m", "tinsmith"]
 SCRIPT = [sys.executable, "-X", "warm"]
 """Python knows no such option, and so takes it for nothing where no process is warm."""
-AT_LOADING = ("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_", "POLARS_", "LD_", "PATH", "HOME", "TMPDIR")
-"""Beginnings of the variables that are read when a library is loaded; Ray and scikit-learn set others of their own."""
+AT_LOADING = ("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_H", "POLARS_", "LD_", "PATH", "HOME", "TMPDIR")
+"""Beginnings of the variables that are read when a library is loaded; Ray, scikit-learn and datasets set others."""
 
 HUB = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
 """Servers put their tokenizers there: HF_HUB_CACHE, which is read when huggingface_hub is loaded."""

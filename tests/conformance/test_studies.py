@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
 from own_task import silent
-from pages_of import undrawn
 
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
@@ -23,6 +22,7 @@ from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Verdict
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
 UNMET: Mapping[str, set[int]] = {
     "alignment_collapse": {6},
@@ -152,7 +152,6 @@ def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_pa
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}
     maker = Maker(made, dict.fromkeys(made.arms, alike))
-    with undrawn():
-        out = run_study(study, given, silent, open_source=source_of, run=maker, draws=FEW)
+    out = run_study(study, given, silent, open_source=source_of, run=maker, draws=FEW)
     found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
     assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]

@@ -30,7 +30,7 @@ def _requests(config: DecoderConfig) -> list[SampleRequest]:
             params=SamplingParams(seed=i, max_tokens=int(rng.integers(5, 41)), stop=()),
             num_samples=(1, 2, 8)[i % 3],
         )
-        for i in range(15)
+        for i in range(9)
     ]
 
 

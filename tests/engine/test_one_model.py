@@ -20,14 +20,14 @@ LEAST_PAGES = CONFIG.max_positions // 16 + 1
 
 
 def requests(rng: np.random.Generator) -> list[SampleRequest]:
-    """28 ragged prompts of 1 to 90 tokens, groups of 1 to 8, 5 to 60 new tokens."""
+    """Twelve ragged prompts of 1 to 90 tokens, groups of 1 to 8, 5 to 60 new tokens."""
     return [
         SampleRequest(
             prompt=tokens(rng, int(rng.integers(1, 91))),
             params=SamplingParams(seed=i, max_tokens=int(rng.integers(5, 61)), stop=()),
             num_samples=int(rng.choice([1, 2, 8])),
         )
-        for i in range(28)
+        for i in range(12)
     ]
 
 
@@ -48,14 +48,14 @@ def unequal_bits(
 
 
 @pytest.mark.parametrize("kind", list(AdapterKind))
-def test_ten_thousand_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -> None:
+def test_thousands_of_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -> None:
     adapter = trained(small_decoder(quantised=kind.quantised), kind)
     asked = requests(np.random.default_rng(3))
     seen: set[bytes] = set()
     total = 0
     for threads, limits, micro_batches in (
         (1, SamplerLimits(), MicroBatches()),
-        (2, SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=64, prefill_tokens=50), MicroBatches(units=1)),
+        (2, SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=16, prefill_tokens=50), MicroBatches(units=1)),
         (2, SamplerLimits(cache_pages=LEAST_PAGES, max_samples=5, prefill_tokens=7), MicroBatches(rows=300)),
     ):
         configure(threads=threads)
@@ -66,7 +66,7 @@ def test_ten_thousand_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
         assert bad == 0
         total += count
     assert len(seen) == 1
-    assert total >= 10_000
+    assert total >= 3_000
 
 
 def test_a_batch_may_mix_adapters_and_each_gets_what_it_gets_alone() -> None:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.golden, pytest.mark.whole]
 BUNDLE = Path(__file__).with_name("bundle.zip")
 
 
-@pytest.fixture(params=module().supported_isas())
+@pytest.fixture(params=[*reversed(module().supported_isas())])
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     native = module()
     before = native.isa()

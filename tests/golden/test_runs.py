@@ -11,7 +11,7 @@ import pytest
 
 from golden_runs import RUNS, Ground, build, conducted, conducted_debate, conducted_rlvr
 
-pytestmark = [pytest.mark.golden, pytest.mark.whole]
+pytestmark = [pytest.mark.golden, pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
 
 
 @pytest.fixture(scope="module")

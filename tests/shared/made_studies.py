@@ -16,10 +16,15 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Study
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import countdown, house
+from tinsmith.studies import backchain, countdown, house, lookup, patience, shell
+from tinsmith.studies.prompt_search import task as handbook
 
 # Each arm of a study opens its task, and these items take longer than the rest of a made-up study.
-countdown.read_items, house.visits = cache(countdown.read_items), cache(house.visits)
+for module, items in (
+    *((countdown, "read_items"), (house, "visits"), (lookup, "questions"), (patience, "searches_for")),
+    *((backchain, "chains"), (shell, "other_worlds"), (handbook, "read_items")),
+):
+    setattr(module, items, cache(getattr(module, items)))
 
 
 def _confidence(rho: float, shuffled: float = 0.0) -> dict[str, Ends]:

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 
 import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, processors, trainers
@@ -219,7 +218,7 @@ def _is_byte(kind: Kind, token: str) -> bool:
 
 
 def _corpus() -> list[str]:
-    return [*islice(builtin_corpus(), 800), *[_LETTERS * 3] * 20]
+    return [*builtin_corpus(num_sentences=800), *[_LETTERS * 3] * 20]
 
 
 def _byte_level(*steps: pre.PreTokenizer, whole_words: tuple[str, ...] = (), nfc: bool = False) -> Tokenizer:

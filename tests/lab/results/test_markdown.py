@@ -26,7 +26,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.markdown import document_markdown, table_lines
 from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, text
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
 
 
 def test_every_kind_of_block_has_its_words_and_figures() -> None:

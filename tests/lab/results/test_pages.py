@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_runs import FEW, LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
-from pages_of import compared, page_of, report_of
+from pages_of import compared, page_of, report_of, undrawn
 
 from golden_pages import assert_golden
 from sentences import missing
@@ -90,7 +90,8 @@ def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
 
 
 def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
-    text = Page(page_of(write_run(tmp_path / "run", replace(LADDER["exp6"], **FEW)))).text
+    with undrawn():
+        text = Page(page_of(write_run(tmp_path / "run", replace(LADDER["exp6"], **FEW)))).text
     assert "Reward of a right answer" in text
     assert "read leniently" in text
     assert "Price of a class" not in text
@@ -130,7 +131,8 @@ def test_an_interrupted_run_is_shown_by_its_validation(tmp_path: Path) -> None:
     kept = [line for line in rollouts if json.loads(line)["step"] < 45]
     (folder / "rollouts.jsonl").write_bytes(b"".join(kept))
     os.truncate(folder / "rollouts.jsonl", (folder / "rollouts.jsonl").stat().st_size - 5)
-    text = Page(page_of(folder)).text
+    with undrawn():
+        text = Page(page_of(folder)).text
     assert missing(text, "45 of 60 steps", "validation, sampled, 90 papers") == []
     assert "No claim is judged" in text
 
@@ -176,8 +178,9 @@ def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
 
 def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
     first, second = (write_run(tmp_path / key, replace(LADDER[key], **FEW)) for key in ("exp4", "exp6"))
-    assert "compared unpaired" in page_of(second)
-    keep_answers(second, spoilt_every=5)
-    assert "Baselines are compared paper by paper." in page_of(second)
+    with undrawn():
+        assert "compared unpaired" in page_of(second)
+        keep_answers(second, spoilt_every=5)
+        assert "Baselines are compared paper by paper." in page_of(second)
     mixed = compare_labels([first, second]).record.notes
     assert any(note.startswith("Where their answers to these papers were not kept") for note in mixed)

@@ -59,7 +59,7 @@ def test_what_is_known_of_a_conversation() -> None:
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
-    return renderer_for(train_tokenizer(builtin_corpus()[:200], 400))
+    return renderer_for(train_tokenizer(builtin_corpus(num_sentences=200), 400))
 
 
 @pytest.mark.parametrize("text", ["found 7", "none", "a b c", "The paper?"])

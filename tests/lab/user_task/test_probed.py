@@ -22,7 +22,7 @@ KEYS = {
     "eval_items": "2",
     "max_tokens": "8",
     "learning_rate": "1e-3",
-    "base_steps": "10",
+    "base_steps": "2",
     "zero_variance_filter": "false",
     "watch": "confidence",
     "confidence_penalty": "1.0",

@@ -21,7 +21,7 @@ ITEM = {"id": "one", "a": "seven", "b": "nine"}
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
-    return renderer_for(train_tokenizer(builtin_corpus()[:200], 400))
+    return renderer_for(train_tokenizer(builtin_corpus(num_sentences=200), 400))
 
 
 def told(item: Any, said: Sequence[str]) -> str | None:
