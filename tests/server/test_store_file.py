@@ -19,6 +19,7 @@ from tinsmith.server.database.records import Finished, NoResult
 from tinsmith.server.database.schema import OWNED, VERSION
 from tinsmith.server.database.store import Store
 from tinsmith.types.errors import ConfigError, InputError
+from warm import SCRIPT
 
 pytestmark = pytest.mark.whole
 
@@ -166,11 +167,7 @@ def test_a_number_beyond_64_bits_is_refused(store: Store) -> None:
 def test_nothing_told_is_lost_when_the_writer_is_killed(state: Path) -> None:
     script = Path(__file__).with_name("killed_store.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(state), "12", "0"],
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
+        [*SCRIPT, str(script), str(state), "12", "0"], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 12

@@ -24,6 +24,7 @@ RL = {
     "eval_every": "2",
     "save_every": "2",
     "eval_items": "6",
+    "test_items": "6",
     "max_tokens": "12",
     "learning_rate": "2e-3",
     "quiet": "true",

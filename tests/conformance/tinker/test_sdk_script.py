@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from sdk_server import FreshServer, Server
 
+from warm import SCRIPT as WARM
+
 SCRIPT = Path(__file__).with_name("hosted_script.py")
 
 
@@ -19,7 +21,7 @@ def printed(server: Server) -> list[dict[str, object]]:
     """Output of a process of the script's own, with nothing but the server's address and key changed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), server.model],
+        [*WARM, str(SCRIPT), server.model],
         env={**environment, "TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.key},
         cwd=SCRIPT.parent.parent,
         capture_output=True,

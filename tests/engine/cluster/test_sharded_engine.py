@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -75,6 +76,12 @@ def alone() -> Engine:
     return Engine(MODELS, kept=KEPT)
 
 
+@pytest.fixture(scope="module")
+def expected(alone: Engine) -> Callable[..., list[object]]:
+    """Results of one process, each computed once."""
+    return cache(partial(course, alone))
+
+
 @pytest.fixture
 def transport() -> Iterator[Threads]:
     made = Threads()
@@ -92,16 +99,16 @@ def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_workers_of_two_processes_compute_what_one_process_does(
-    kind: AdapterKind, alone: Engine, shares: Callable[[int], list[Shard]], transport: Threads
+    kind: AdapterKind, expected: Callable[..., list[object]], shares: Callable[[int], list[Shard]], transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(shares(2)), worker(shares(2))], shards=2)
-    assert course(engine, kind) == course(alone, kind)
+    assert course(engine, kind) == expected(kind)
     assert {name for name, _ in transport.sent} == {"worker-0", "worker-1"}
 
 
 @pytest.mark.parametrize("at", ["sample", "forward", "backward", "open"])
 def test_what_a_lost_stage_was_asked_is_done_by_another_worker(
-    at: str, alone: Engine, shares: Callable[[int], list[Shard]], transport: Threads
+    at: str, expected: Callable[..., list[object]], shares: Callable[[int], list[Shard]], transport: Threads
 ) -> None:
     calls = 0
 
@@ -111,16 +118,16 @@ def test_what_a_lost_stage_was_asked_is_done_by_another_worker(
         return calls > 2
 
     engine = cluster_of(transport, [worker(shares(2), dies), worker(shares(2))], shards=2)
-    assert course(engine, AdapterKind.QDORA) == course(alone, AdapterKind.QDORA)
+    assert course(engine, AdapterKind.QDORA) == expected(AdapterKind.QDORA)
     assert [each.name for each in transport.dispatcher.workers if each.lost] == ["worker-0"]
 
 
 def test_both_forms_of_a_base_are_sampled_from_at_once(
-    shares: Callable[[int], list[Shard]], alone: Engine, transport: Threads
+    shares: Callable[[int], list[Shard]], expected: Callable[..., list[object]], transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(shares(2))], shards=2)
     for kind in (AdapterKind.QLORA, AdapterKind.LORA, AdapterKind.QLORA):
-        assert course(engine, kind, steps=1) == course(alone, kind, steps=1)
+        assert course(engine, kind, steps=1) == expected(kind, steps=1)
 
 
 def test_a_failed_request_leaves_nothing_in_the_stages(

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_server_whose_ray_is_dead_says_so_and_ends(part: str, tmp_path: Path) 
         os.kill(_part(server.process.pid, PARTS[part]), signal.SIGKILL)
         statuses: list[int] = []
         while 503 not in statuses:  # answered until it is noticed, and with the reason for some seconds after
+            threading.Event().wait(0.05)
             answer = server.http.post("/v1/completions", json=body)
             statuses.append(answer.status_code)
         assert set(statuses) <= {200, 503}
