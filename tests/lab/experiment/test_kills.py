@@ -81,7 +81,7 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
         client: Any, study: Any, items: Sequence[Item], sampling: Sampling
     ) -> list[list[Rollout[Item, Answer] | Failure[Item]]]:
         groups = sample(client, study, items, sampling)
-        if items is not study.papers.test or sampling.temperature > 0.0:
+        if items[0] not in study.papers.test or sampling.temperature > 0.0:
             return groups
         server = opened[0].server
         assert server is not None
