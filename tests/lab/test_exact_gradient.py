@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from own_task import lines
-from small_study import PAPERS, TASK, open_run, study_of
+from small_study import PAPERS, RL, TASK, open_run, run_once, study_of
 
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
@@ -29,26 +29,11 @@ from tinsmith.lab.settings import Gradient, RlSettings
 from tinsmith.ops.advantages import Advantage, center_within_group
 from tinsmith.types.errors import ConfigError
 
-EXACT = RlSettings(
-    steps=2,
-    learning_rate=5e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=4,
-    eval_every=0,
-    save_every=0,
-    eval_items=6,
-    test_items=6,
-    max_tokens=24,
-    gradient=Gradient.EXACT,
-    seed=1,
-)
+EXACT = dataclasses.replace(RL, steps=2, learning_rate=5e-3, save_every=0, gradient=Gradient.EXACT)
 
 
 def trained(connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong") -> list[dict[str, Any]]:
-    run = open_run(connection, folder, settings, reward=reward)
-    train(run)
-    run.folder.close()
+    run_once(connection, folder, settings, reward)
     return lines(folder, METRICS)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tinker
 from own_task import lines
-from small_study import PAPERS, TASK, open_run, study_of, train, train_until
+from small_study import PAPERS, TASK, open_run, run_once, study_of, train, train_until
+from small_study import RL as SHORT_RL
 
 from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
@@ -18,27 +19,14 @@ from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.labels.task import Item
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
-from tinsmith.lab.run import Finished
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import CommonSettings, Gradient, Order, RlLoss, RlSettings, SftSettings
+from tinsmith.lab.settings import Gradient, Order, RlLoss, SftSettings
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
-RL = RlSettings(
-    steps=4,
-    learning_rate=2e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=4,
-    eval_every=2,
-    save_every=2,
-    eval_items=6,
-    test_items=6,
-    max_tokens=24,
-    seed=1,
-)
+RL = dataclasses.replace(SHORT_RL, steps=4, eval_every=2, save_every=2)
 SFT = SftSettings(
     steps=4,
     learning_rate=5e-3,
@@ -51,13 +39,6 @@ SFT = SftSettings(
     max_tokens=24,
     logit_offset=True,
 )
-
-
-def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Finished:
-    run = open_run(connection, folder, settings, reward=reward)
-    finished = train(run)
-    run.folder.close()
-    return finished
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_study import open_run, train
+from small_study import RL, open_run, run_once
 
 from tinsmith.lab.grouping import left_out_by_spread
 from tinsmith.lab.live.watch import cross_scores
@@ -18,29 +18,13 @@ from tinsmith.lab.settings import RlSettings, Watched, told_apart
 from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
-RL = RlSettings(
-    steps=3,
-    learning_rate=2e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=4,
-    eval_every=0,
-    save_every=1,
-    eval_items=6,
-    test_items=6,
-    max_tokens=24,
-    seed=1,
-)
-
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
 
 
 def run(connection: Connection, folder: Path, settings: RlSettings) -> list[dict[str, Any]]:
-    opened = open_run(connection, folder, settings)
-    train(opened)
-    opened.folder.close()
+    run_once(connection, folder, settings)
     return rows(folder)
 
 

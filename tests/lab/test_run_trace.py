@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_study import RL as SHORT_RL
 from small_study import PaperRun, open_run
 
 from tinsmith.lab.rl import train as train_run
@@ -17,24 +18,10 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.lab.service import facts as server_facts
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
-from tinsmith.lab.settings import RlSettings
 from tinsmith.types.errors import BackendError
 from tinsmith.types.sketches import distance
 
-RL = RlSettings(
-    steps=3,
-    learning_rate=2e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=4,
-    num_substeps=2,
-    eval_every=0,
-    save_every=1,
-    eval_items=3,
-    test_items=6,
-    max_tokens=24,
-    seed=1,
-)
+RL = dataclasses.replace(SHORT_RL, num_substeps=2, eval_items=3)
 
 
 def opened(connection: Connection, folder: Path, if_exists: IfExists = IfExists.RAISE) -> PaperRun:

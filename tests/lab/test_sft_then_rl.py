@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from own_task import lines
 from pages_of import report_of
-from small_study import open_run, train, train_until
+from small_study import RL, open_run, run_once, train, train_until
 
 from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.experiment import make_plan, plan_fingerprint
@@ -21,30 +21,11 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, told_apart
 from tinsmith.types.errors import ConfigError
 
-BOTH = RlSettings(
-    steps=4,
-    sft_steps=2,
-    sft_learning_rate=5e-3,
-    sft_batch_size=8,
-    learning_rate=2e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=4,
-    eval_every=0,
-    save_every=1,
-    eval_items=6,
-    test_items=6,
-    max_tokens=24,
-    seed=1,
-)
+BOTH = replace(RL, steps=4, sft_steps=2, sft_learning_rate=5e-3, sft_batch_size=8)
 
 
 def run(connection: Connection, folder: Path, settings: CommonSettings) -> Finished:
-    reward = "strong" if isinstance(settings, RlSettings) else None
-    opened = open_run(connection, folder, settings, reward=reward)
-    finished = train(opened)
-    opened.folder.close()
-    return finished
+    return run_once(connection, folder, settings, "strong" if isinstance(settings, RlSettings) else None)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
 
@@ -33,6 +33,20 @@ WORDS = {
 }
 COMMON = ("the", "results", "of", "method", "data", "and", "model", "with")
 RECIPE = PaperBaseRecipe(num_layers=1, vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
+RL = RlSettings(
+    steps=3,
+    learning_rate=2e-3,
+    lora_rank=4,
+    group_size=4,
+    groups_per_batch=4,
+    eval_every=0,
+    save_every=1,
+    eval_items=6,
+    test_items=6,
+    max_tokens=24,
+    seed=1,
+)
+"""Of a short run."""
 
 
 def item(number: int) -> Item:
@@ -122,6 +136,14 @@ def train(run: PaperRun) -> Finished:
     """Train to the end."""
     finished = train_run(run)
     assert finished is not None
+    return finished
+
+
+def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Finished:
+    """Open a run and train to the end."""
+    run = open_run(connection, folder, settings, reward=reward)
+    finished = train(run)
+    run.folder.close()
     return finished
 
 
