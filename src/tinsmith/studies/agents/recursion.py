@@ -5,8 +5,7 @@
 
 A prompt shows the first two words of a list and says how many more there are; wanted are the first word and the last.
 `split` asks the same model about both halves, `double` about each half twice; the ends of what the first ones answer
-come back as a list that fits. Words are drawn alike: whoever sees two of more is right one time in sixteen, whatever it
-learned.
+come back as a list that fits. Whoever sees two words of more is right one time in sixteen: they are drawn alike.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ BONUSES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "sum": lambda earned: float(sum(earned)),
 }
 WEIGHT: Final = 0.5  # Of what children earned, beside 1 for a right answer.
-SIDES: Final = ("train", "held out", "base")
-PAYS: Final = ("answer", "coin")
+SIDES, PAYS = ("train", "held out", "base"), ("answer", "coin")
 _HABITS: Final = (0.15, 0.05)  # Shares of demonstrations that split, and that double, what does not fit.
 
 
@@ -201,7 +199,7 @@ study = Study(
         Arm(AVERAGE, "children's average", bonus="average"),
         Arm(SUM, "children's sum", bonus="sum"),
         Arm(COIN, "average, paid by chance", bonus="average", pays="coin"),
-        Arm(LOST, "average, answers lost", bonus="average", lost=True),
+        Arm(LOST, "average, answers lost", bonus="average", lost=True, eval_samples=8),
     ),
     keys={"save_every": 0, "advantage": "rloo"},
     sizes={
@@ -246,5 +244,7 @@ study = Study(
         f"The context is the task's: a prompt shows {CONTEXT} words of an item, whatever the model itself could read.",
         "Every rollout of a tree is trained on, with the mean reward of all others of its depth in its group as "
         "baseline; depths are not weighted, so that the deeper, of which there are more, weigh more.",
+        "Where answers are lost eight answers an item are evaluated, else one: with one the interval of its gain was "
+        "0.19 wide, too wide to lie within 0.1 of zero unless by luck. Training and margin are as before.",
     ),
 )
