@@ -79,7 +79,7 @@ def test_seeds_that_differ_widen_the_interval() -> None:
     assert wide > narrow
     # The same models before and after: what a seed has in both cancels.
     after = runs("B", dict.fromkeys(items, 1.0), dict.fromkeys(items, 0.2))
-    together = mean_difference(after, apart, DRAWS, same_models=True)
+    together = mean_difference(after, apart, DRAWS, paired=True)
     separate = mean_difference(after, apart, DRAWS)
     assert together.interval is not None
     assert separate.interval is not None
@@ -90,8 +90,8 @@ def test_seeds_that_differ_widen_the_interval() -> None:
 def test_the_p_of_few_clusters_is_that_of_their_flips() -> None:
     before = {f"{name}{side}": 0.0 for name in "abc" for side in "12"}
     after = dict.fromkeys(before, 1.0)
-    by_pair = mean_difference(runs("A", after, pairs=True), runs("B", before, pairs=True), DRAWS, same_models=True)
-    by_item = mean_difference(runs("A", after), runs("B", before), DRAWS, same_models=True)
+    by_pair = mean_difference(runs("A", after, pairs=True), runs("B", before, pairs=True), DRAWS, paired=True)
+    by_item = mean_difference(runs("A", after), runs("B", before), DRAWS, paired=True)
     assert by_pair.p_value == 0.25  # 2 of 2^3 flips
     assert by_item.p_value == 2 / 2**6
 

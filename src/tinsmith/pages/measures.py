@@ -29,6 +29,10 @@ class Measure:
             return f"{self.value:.3f}"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
+    def within(self, margin: float) -> bool:
+        """True if it has an interval, all of which lies within a margin around 0."""
+        return self.low is not None and self.high is not None and -margin <= self.low and self.high <= margin
+
 
 Measures = Mapping[str, Measure]  # By the name in metrics.jsonl, without its group.
 

@@ -122,18 +122,16 @@ def shared_items(systems: Sequence[MeanRuns]) -> tuple[list[MeanRuns], float]:
     return [one.on(shared) for one in systems], 1.0 - len(shared) / len(every)
 
 
-def mean_difference(
-    first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, same_models: bool = False
-) -> Difference:
+def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
     """Return `first` minus `second` on the items that both have: the mean over seeds and items of each.
 
     Its p is the larger of two: that of the resamples, in which seeds vary too, and that of flips of the signs of the
-    clusters' differences, which holds for few clusters, whose resamples are too much alike. With `same_models` row s
-    of both is one run, such as before and after its training, and they are drawn together; else apart, and the two
-    need not have as many seeds.
+    clusters' differences, which holds for few clusters, whose resamples are too much alike. With `paired` row s of both
+    is one run, such as before and after its training, or two runs of one seed: they are drawn together; else apart, and
+    the two need not have as many seeds.
     """
     (first, second), _ = shared_items([first, second])
-    system = "first" if same_models else "second"
+    system = "first" if paired else "second"
     draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
     mine, theirs = first.pooled(), second.pooled()
     nets: dict[str, Fraction] = {}

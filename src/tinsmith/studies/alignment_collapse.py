@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from tinsmith.lab.study.checks import PerRun, falls, higher, more, not_higher, not_lower, within
+from tinsmith.lab.study.checks import PerRun, equivalent, falls, higher, more, not_higher, not_lower, within
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, Beats, BeforeAfter, Expectation, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
@@ -221,8 +221,9 @@ study = Study(
         Expectation("labels dealt at random change it by less than 0.1", within("dealt", 0.1)),
         # It is as large and as much of the labels is in it, but a group's answers are compared with each other alone:
         # wherever more than these differences counts, in pay, filter, fit or test, this would end elsewhere.
-        Expectation("a term that a group shares ends no lower", not_lower("shared", "myopic", LABEL, margin=0.1)),
-        Expectation("nor higher (both by 0.1)", not_lower("myopic", "shared", LABEL, margin=0.1)),
+        Expectation(
+            "a term that a group shares changes it by less than 0.1", equivalent("shared", "myopic", LABEL, margin=0.1)
+        ),
     ),
     tables=(
         Table(

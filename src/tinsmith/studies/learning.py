@@ -66,7 +66,7 @@ def forgotten(results: ts.Results) -> list[list[Shown]]:
         if (general := arm.general()) is None:
             rows.append([arm.arm.label, "no general text was read", None])
         else:
-            gap = mean_difference(general[1], general[0], results.draws.tables, same_models=True)
+            gap = mean_difference(general[1], general[0], results.draws.tables, paired=True)
             rows.append([arm.arm.label, f"{general[1].num_items:,}", from_estimate(gap)])
     return rows
 

@@ -108,7 +108,7 @@ def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
         (first, second), _ = shared_items([pair.first, pair.second])
         before, after = first.pooled(), second.pooled()
         both = before.keys() & after.keys()
-        gap = mean_difference(second, first, draws, same_models=pair.same_models)
+        gap = mean_difference(second, first, draws, paired=pair.same_models)
         made.append(
             Gap(
                 pair=pair,

@@ -278,7 +278,7 @@ def _runs(results: Results) -> list[list[Shown]]:
         for read in arm.reads:
             run = read.run
             ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
-            gain = mean_difference(ends[1], ends[0], results.draws.tables, same_models=True)
+            gain = mean_difference(ends[1], ends[0], results.draws.tables, paired=True)
             greedy = [MeanRuns.of("", [exam.by_item()], read.units) for exam in read.greedy[-1:]]
             rows.append(
                 [

@@ -32,7 +32,7 @@ def no_gain(arm: str) -> Check:
 
 def within(arm: str, margin: float) -> Check:
     """Expect the whole interval of an arm's gain within a margin around 0."""
-    return lambda results: Finding((one := results.gains[arm]).within(margin), gain_words(one))
+    return lambda results: Finding((one := results.gains[arm]).gain.within(margin), gain_words(one))
 
 
 def allowed(*arms: str, over: str) -> Check:
@@ -85,9 +85,19 @@ def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Ch
     return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is not None and gap.low > -margin)
 
 
+def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
+    """Expect that a control changes nothing of another arm: the whole interval of their difference within a margin.
+
+    Runs of one seed have the same first weights and the same draws, so they are drawn together, as pairs.
+    """
+    return _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.within(margin))
+
+
 def not_higher(first: str, second: str, measure: PerItem) -> Check:
-    """Expect that an arm, such as a control, is not shown to end above another."""
-    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is None or gap.low <= 0.0)
+    """Expect that an arm, such as a control, is not shown to end above another; runs of one seed are pairs."""
+    return _of(
+        lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.low is None or gap.low <= 0.0
+    )
 
 
 PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order of the seeds.

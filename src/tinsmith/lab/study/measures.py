@@ -294,10 +294,17 @@ class Results:
         """Return a measure of an arm after training."""
         return estimated(self.arms[arm].per_item(measure), self.draws)
 
-    def gap(self, first: str, second: str, measure: PerItem) -> Figure:
-        """Return the difference of one arm from another after training, over seeds and items."""
-        mine, other = (self.arms[name].per_item(measure) for name in (first, second))
-        return from_estimate(mean_difference(mine, other, self.draws.tables))
+    def gap(self, first: str, second: str, measure: PerItem, *, paired: bool = False) -> Figure:
+        """Return the difference of one arm from another after training, over items and seeds.
+
+        Seeds of the two are drawn apart, or each run together with the other arm's run of the same seed.
+        """
+        one, two = (self.arms[name] for name in (first, second))
+        if paired and one.seeds != two.seeds:
+            what = f"{one.arm.label} and {two.arm.label} are paired by their seeds"
+            raise DataError(what, field="seeds", value=two.seeds, allowed=str(one.seeds))
+        found = mean_difference(one.per_item(measure), two.per_item(measure), self.draws.tables, paired=paired)
+        return from_estimate(found)
 
 
 def estimated(values: MeanRuns, draws: Draws) -> Figure:
@@ -308,7 +315,7 @@ def estimated(values: MeanRuns, draws: Draws) -> Figure:
 def gain_of(arm: ArmRuns, score: PerItem, draws: Draws, *, greedy: bool = False) -> ArmGain:
     """Return an arm's gain in a score, which is corrected for nothing."""
     before, after = (arm.per_item(score, at, greedy=greedy) for at in (BEFORE, AFTER))
-    gap = mean_difference(after, before, draws.tables, same_models=True)
+    gap = mean_difference(after, before, draws.tables, paired=True)
     greedily = [arm.per_item(score, at, greedy=True).mean() for at in (BEFORE, AFTER)]
     return ArmGain(
         name=arm.arm.name,

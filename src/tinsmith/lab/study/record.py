@@ -76,11 +76,6 @@ class ArmGain:
         low, high = self.gain.low, self.gain.high
         return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
 
-    def within(self, margin: float) -> bool:
-        """True if the whole interval of the gain lies within a margin around 0."""
-        low, high = self.gain.low, self.gain.high
-        return low is not None and high is not None and -margin <= low and high <= margin
-
 
 def seconds_in(found: Sequence[Run]) -> Seconds:
     """Return how long runs took, a mean over them."""

@@ -130,7 +130,7 @@ class MeanLearned:
             *((CheckName.BASELINE, f"the baseline {one.name}") for one in self.baselines),
             (CheckName.CONTROL, self.control_words),
         ]
-        own = mean_difference(system, before, bootstrap, same_models=True)
+        own = mean_difference(system, before, bootstrap, paired=True)
         return [
             Rival(CheckName.BEFORE, "the model before training", self.metric, own),
             *(
@@ -191,7 +191,7 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> tuple[int, float, Differen
     if isinstance(first, Runs):
         gap = difference(first, second, Metric(one.metric), bootstrap)
         return first.num_items, left_out, gap, sides, (_recall_kept(first, second),)
-    gap = mean_difference(first, second, bootstrap, same_models=one.same_models)
+    gap = mean_difference(first, second, bootstrap, paired=one.same_models)
     # What was not trained takes nothing from what seeds can say.
     untrained = one.training is not None and one.training[1].examples == 0
     return first.num_items, left_out, gap, sides[:1] if untrained or one.same_models else sides, ()
