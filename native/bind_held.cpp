@@ -1,6 +1,8 @@
 // Packed matrices as Python holds them: what they are, and their values as fp32.
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
+
 #include "bind.hpp"
 #include "packing.hpp"
 
@@ -40,14 +42,32 @@ void widen(const Packed& packed, int64_t first, const Out& out) {
   const int64_t rows = (int64_t)out.shape(0), last = first + rows;
   require(first >= 0 && last <= held.N && (int64_t)out.shape(1) == held.K, "widen: some rows of the matrix");
   const int64_t tile0 = first / 16, tiles = rows ? (last - 1) / 16 + 1 - tile0 : 0;
-  parallel_rows(tiles, held.K * 8, [&](int64_t begin, int64_t end) {
-    float* columns = scratch(held.K * 16);
+  parallel_rows(tiles, held.K * 4, [&](int64_t begin, int64_t end) {
     for (int64_t tile = tile0 + begin; tile < tile0 + end; tile++) {
-      kernels().widen(held, tile, 0, held.K, columns, 16);
-      for (int64_t n = std::max(first, 16 * tile); n < std::min(last, 16 * tile + 16); n++) {
-        float* row = out.data() + (n - first) * out.stride(0);
-        for (int64_t k = 0; k < held.K; k++) row[k] = columns[16 * k + n % 16];
+      const int64_t n0 = std::max(first, 16 * tile), n1 = std::min(last, 16 * tile + 16);
+      kernels().widen_rows(held, n0, n1, out.data() + (n0 - first) * out.stride(0), out.stride(0));
+    }
+  });
+}
+
+// out [columns, rows]: the same turned, from a row on that is a multiple of sixteen.
+void widen_turned(const Packed& packed, int64_t first, const Out& out) {
+  const Held& held = packed.held();
+  require_rows(out, "widen_turned: rows are contiguous");
+  const int64_t rows = (int64_t)out.shape(1), tile0 = first / 16;
+  require(first >= 0 && first % 16 == 0 && first + rows <= held.N && (int64_t)out.shape(0) == held.K,
+          "widen_turned: some tiles of the matrix");
+  parallel_rows((rows + 15) / 16, held.K * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; tile++) {
+      float* to = out.data() + 16 * tile;
+      const int64_t left = rows - 16 * tile;
+      if (left >= 16) {
+        kernels().widen(held, tile0 + tile, 0, held.K, to, out.stride(0));
+        continue;
       }
+      float* columns = scratch(held.K * 16);
+      kernels().widen(held, tile0 + tile, 0, held.K, columns, 16);
+      for (int64_t k = 0; k < held.K; k++) std::copy_n(columns + 16 * k, left, to + k * out.stride(0));
     }
   });
 }
@@ -60,12 +80,8 @@ void take(const Packed* packed, const InLong& ids, const Out& out) {
   require((int64_t)out.shape(0) == count && (int64_t)out.shape(1) == held.K, "take: a row for each id");
   for (int64_t i = 0; i < count; i++) require(ids.data()[i] >= 0 && ids.data()[i] < held.N, "take: id");
   parallel_rows(count, held.K * 4, [&](int64_t begin, int64_t end) {
-    float* columns = scratch(held.K * 16);
-    for (int64_t i = begin; i < end; i++) {
-      const int64_t n = ids.data()[i];
-      kernels().widen(held, n / 16, 0, held.K, columns, 16);
-      for (int64_t k = 0; k < held.K; k++) out.data()[i * out.stride(0) + k] = columns[16 * k + n % 16];
-    }
+    for (int64_t i = begin; i < end; i++)
+      kernels().widen_rows(held, ids.data()[i], ids.data()[i] + 1, out.data() + i * out.stride(0), out.stride(0));
   });
 }
 
@@ -85,6 +101,7 @@ void bind_held(nb::module_& m) {
       .def_prop_ro("columns", [](const Packed& p) { return p.held().K; })
       .def_prop_ro("nbytes", &Packed::size)
       .def("widen", &widen, nb::arg("first"), nb::arg("out"), NoGil())
+      .def("widen_turned", &widen_turned, nb::arg("first"), nb::arg("out"), NoGil())
       .def("take", recordable(&take), nb::arg("ids"), nb::arg("out"), NoGil());
 }
 

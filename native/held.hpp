@@ -8,6 +8,7 @@
 // (arXiv:2305.14314), and its scales are coded themselves and lie apart (Absmax): a value is one product, rounded once.
 #pragma once
 #include <cstdint>
+#include <cstring>
 
 namespace tinsmith {
 
@@ -17,7 +18,24 @@ enum class HeldType { BF16, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K,
 
 // What each type says of itself. `block` weights take `bytes` in a file and are `bits` wide each; every `every` of them
 // share a scale, an fp16 `d` of the block, times an integer of its own where there are `steps`; `shifted` adds an fp16
-// `m` alike (`sign` times it). code(), step() and step_of_m() read a block of the file.
+// `m` alike (`sign` times it). codes(), step() and step_of_m() read a block of the file: codes those of eight weights from
+// k on, a multiple of eight, a byte each.
+inline uint64_t bytes_at(const uint8_t* p) {
+  uint64_t eight;
+  memcpy(&eight, p, 8);
+  return eight;
+}
+// `Bits` bits of eight bytes from `p` on, above the lowest `shift`.
+template <int Bits>
+inline uint64_t bits_of_bytes(const uint8_t* p, int shift) {
+  return bytes_at(p) >> shift & 0x0101010101010101u * ((1 << Bits) - 1);
+}
+// The bits of a byte, a byte each.
+inline uint64_t bytes_of_bits(uint8_t bits) {
+  const uint64_t each = 0x0101010101010101u * bits & 0x8040201008040201u;
+  return (each + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
+}
+
 struct Plain {
   static constexpr int block = 32, every = 32, zero = 0, sign = 1, d = 0, m = 2;
   static constexpr bool shifted = false, steps = false, signed_steps = false, levels = false;
@@ -26,35 +44,40 @@ struct Plain {
 };
 struct Bf16s : Plain {
   static constexpr int block = 1, bytes = 2, bits = 16;
-  static int code(const uint8_t* b, int) { return b[0] | b[1] << 8; }
 };
 struct Fp16s : Bf16s {};
 struct Q8_0 : Plain {
   static constexpr int bytes = 34, bits = 8;
-  static int code(const uint8_t* b, int k) { return b[2 + k]; }
+  static uint64_t codes(const uint8_t* b, int k) { return bytes_at(b + 2 + k); }
 };
 struct Q4_0 : Plain {
   static constexpr int bytes = 18, bits = 4, zero = 8;
-  static int code(const uint8_t* b, int k) { return b[2 + k % 16] >> 4 * (k / 16) & 15; }
+  static uint64_t codes(const uint8_t* b, int k) { return bits_of_bytes<4>(b + 2 + k % 16, 4 * (k / 16)); }
 };
 struct Q4_1 : Plain {
   static constexpr int bytes = 20, bits = 4;
   static constexpr bool shifted = true;
-  static int code(const uint8_t* b, int k) { return b[4 + k % 16] >> 4 * (k / 16) & 15; }
+  static uint64_t codes(const uint8_t* b, int k) { return bits_of_bytes<4>(b + 4 + k % 16, 4 * (k / 16)); }
 };
 struct Q5_0 : Plain {
   static constexpr int bytes = 22, bits = 5, zero = 16;
-  static int code(const uint8_t* b, int k) { return (b[6 + k % 16] >> 4 * (k / 16) & 15) | (b[2 + k / 8] >> k % 8 & 1) << 4; }
+  static uint64_t codes(const uint8_t* b, int k) {
+    return bits_of_bytes<4>(b + 6 + k % 16, 4 * (k / 16)) | bytes_of_bits(b[2 + k / 8]) << 4;
+  }
 };
 struct Q5_1 : Plain {
   static constexpr int bytes = 24, bits = 5;
   static constexpr bool shifted = true;
-  static int code(const uint8_t* b, int k) { return (b[8 + k % 16] >> 4 * (k / 16) & 15) | (b[4 + k / 8] >> k % 8 & 1) << 4; }
+  static uint64_t codes(const uint8_t* b, int k) {
+    return bits_of_bytes<4>(b + 8 + k % 16, 4 * (k / 16)) | bytes_of_bits(b[4 + k / 8]) << 4;
+  }
 };
 struct Q4_K : Plain {
   static constexpr int block = 256, bytes = 144, bits = 4, sign = -1;
   static constexpr bool shifted = true, steps = true;
-  static int code(const uint8_t* b, int k) { return b[16 + k / 64 * 32 + k % 32] >> 4 * (k / 32 % 2) & 15; }
+  static uint64_t codes(const uint8_t* b, int k) {
+    return bits_of_bytes<4>(b + 16 + k / 64 * 32 + k % 32, 4 * (k / 32 % 2));
+  }
   static int step(const uint8_t* b, int g) {
     return g < 4 ? b[4 + g] & 63 : (b[8 + g] & 15) | (b[g] >> 6) << 4;
   }
@@ -64,16 +87,17 @@ struct Q4_K : Plain {
 };
 struct Q5_K : Q4_K {
   static constexpr int bytes = 176, bits = 5;
-  static int code(const uint8_t* b, int k) {
-    return (b[48 + k / 64 * 32 + k % 32] >> 4 * (k / 32 % 2) & 15) | (b[16 + k % 32] >> k / 32 & 1) << 4;
+  static uint64_t codes(const uint8_t* b, int k) {
+    return bits_of_bytes<4>(b + 48 + k / 64 * 32 + k % 32, 4 * (k / 32 % 2)) |
+           bits_of_bytes<1>(b + 16 + k % 32, k / 32) << 4;
   }
 };
 struct Q6_K : Plain {
   static constexpr int block = 256, bytes = 210, bits = 6, zero = 32, every = 16, d = 208;
   static constexpr bool steps = true, signed_steps = true;
-  static int code(const uint8_t* b, int k) {
-    return (b[k / 128 * 64 + k % 64] >> 4 * (k / 64 % 2) & 15) |
-           (b[128 + k / 128 * 32 + k % 32] >> 2 * (k / 32 % 4) & 3) << 4;
+  static uint64_t codes(const uint8_t* b, int k) {
+    return bits_of_bytes<4>(b + k / 128 * 64 + k % 64, 4 * (k / 64 % 2)) |
+           bits_of_bytes<2>(b + 128 + k / 128 * 32 + k % 32, 2 * (k / 32 % 4)) << 4;
   }
   static int step(const uint8_t* b, int g) { return b[192 + g]; }
 };
@@ -81,7 +105,11 @@ struct Q6_K : Plain {
 struct Nf4 : Plain {  // as `ops/nf4.py` lays its blocks out
   static constexpr int block = 64, every = 64, bytes = 32, bits = 4;
   static constexpr bool levels = true;
-  static int code(const uint8_t* b, int k) { return b[k / 2] >> (k % 2 ? 0 : 4) & 15; }
+  static uint64_t codes(const uint8_t* b, int k) {
+    uint64_t eight = 0;
+    for (int i = 0; i < 4; i++) eight |= (uint64_t)(b[k / 2 + i] >> 4 | (b[k / 2 + i] & 15) << 8) << 16 * i;
+    return eight;
+  }
 };
 
 // Where a record's parts begin: d, m and steps for sixteen columns, then planes of codes. Of codes of 4 to 6 bits eight

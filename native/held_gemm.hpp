@@ -177,25 +177,38 @@ static void widen_tile(const Held& held, int64_t tile, int64_t k0, int64_t k1, f
   tinsmith::with_type(held.type, [&](auto type) { widen_run<decltype(type)>(held, tile, k0, k1, to, to_rs); });
 }
 
+// Rows [n0, n1) of what was published, of one tile, widened: to[(n - n0) * to_rs + k].
+static void widen_rows(const Held& held, int64_t n0, int64_t n1, float* to, int64_t to_rs) {
+  constexpr int64_t some = 256;
+  alignas(64) float columns[16 * some];
+  for (int64_t k0 = 0; k0 < held.K; k0 += some) {
+    const int64_t count = held.K - k0 < some ? held.K - k0 : some, whole = n1 - n0 == 16 ? count / 16 * 16 : 0;
+    widen_tile(held, n0 / 16, k0, k0 + count, columns, 16);
+    for (int64_t k = 0; k < whole; k += 16) transpose16(columns + 16 * k, 16, to + k0 + k, to_rs);
+    for (int64_t n = n0; n < n1; n++)
+      for (int64_t k = whole; k < count; k++) to[(n - n0) * to_rs + k0 + k] = columns[16 * k + n % 16];
+  }
+}
+
 // Columns [n, n + width) of the transpose: k of the packed matrices is n here, and their columns are k.
 static void turn_strip(const Gemm& g, int64_t n, int width, int vectors, float* packed) {
   const int row = 16 * vectors;
-  alignas(64) float block[16 * 16], turned[16 * 16];
+  alignas(64) float block[kStrip * 16], turned[16 * 16];
+  for (int j = 16 * width; j < 16 * row; j++) block[j] = 0.0f;
   for (int64_t h = 0; h < g.num_held; packed += g.held[h++].N * row) {
     const Held& held = g.held[h];
-    for (int64_t tile = 0; tile < held.tiles(); tile++)
+    for (int64_t tile = 0; tile < held.tiles(); tile++) {
+      widen_tile(held, tile, n, n + width, block, 16);
       for (int i = 0; i < row; i += 16) {
-        const int there = width - i < 16 ? width - i : 16;
-        for (int j = 16 * there; j < 256; j++) block[j] = 0.0f;
-        widen_tile(held, tile, n + i, n + i + there, block, 16);
         float* to = packed + 16 * tile * row + i;
         if (16 * tile + 16 <= held.N) {
-          transpose16(block, 16, to, row);
+          transpose16(block + 16 * i, 16, to, row);
           continue;
         }
-        transpose16(block, 16, turned, 16);
+        transpose16(block + 16 * i, 16, turned, 16);
         for (int64_t c = 0; 16 * tile + c < held.N; c++) store(to + c * row, load(turned + 16 * c));
       }
+    }
   }
 }
 

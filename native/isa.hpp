@@ -12,6 +12,7 @@ static tinsmith::KernelTable kernel_table(const char* name) {
   t.gemm = gemm_any;
   t.gemm_scratch = gemm_scratch;
   t.widen = widen_tile;
+  t.widen_rows = widen_rows;
   t.column_chain = column_chain;
   t.attention = attention;
   t.attention_scratch = attention_scratch;

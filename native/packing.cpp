@@ -12,30 +12,42 @@
 namespace tinsmith {
 namespace {
 
-// Column c of a record that is zero so far, from one block.
+// `Bits` bits of eight bytes, beside one another.
+template <int Bits>
+uint64_t together(uint64_t bytes) {
+  uint64_t x = bytes & 0x0101010101010101u * ((1 << Bits) - 1);
+  x = (x | x >> (8 - Bits)) & 0x0001000100010001u * ((1 << 2 * Bits) - 1);
+  x = (x | x >> (16 - 2 * Bits)) & 0x0000000100000001u * ((1 << 4 * Bits) - 1);
+  return x | x >> (32 - 4 * Bits);
+}
+
+// Column c of a record, from one block.
 template <typename T>
 void put(const uint8_t* block, int c, uint8_t* record) {
   using R = Record<T>;
   if constexpr (R::wide) {
     memcpy(record + 2 * c, block, 2);
-    return;
-  }
-  if constexpr (!T::levels) memcpy(record + 2 * c, block + T::d, 2);
-  if constexpr (T::shifted) memcpy(record + R::m + 2 * c, block + T::m, 2);
-  for (int g = 0; T::steps && g < R::groups; g++) {
-    record[R::steps + 16 * g + c] = (uint8_t)T::step(block, g);
-    if constexpr (T::shifted) record[R::steps_of_m + 16 * g + c] = (uint8_t)T::step_of_m(block, g);
-  }
-  for (int k = 0; k < T::block; k++) {
-    const int code = T::code(block, k), j = k % 8;
-    uint8_t* low = record + R::low + k / 8 * R::low_of_eight;
-    if constexpr (T::bits == 8) {
-      low[16 * j + c] = (uint8_t)code;
-    } else {
-      low[4 * c + j / 2] |= (uint8_t)((code & 15) << 4 * (j % 2));
-      constexpr int above = T::bits - 4;
-      if constexpr (above > 0)
-        record[R::high + k / 8 * R::high_of_eight + above * c + above * j / 8] |= (uint8_t)((code >> 4) << above * j % 8);
+  } else {
+    if constexpr (!T::levels) memcpy(record + 2 * c, block + T::d, 2);
+    if constexpr (T::shifted) memcpy(record + R::m + 2 * c, block + T::m, 2);
+    for (int g = 0; T::steps && g < R::groups; g++) {
+      record[R::steps + 16 * g + c] = (uint8_t)T::step(block, g);
+      if constexpr (T::shifted) record[R::steps_of_m + 16 * g + c] = (uint8_t)T::step_of_m(block, g);
+    }
+    for (int k = 0; k < T::block; k += 8) {
+      const uint64_t codes = T::codes(block, k);
+      uint8_t* low = record + R::low + k / 8 * R::low_of_eight;
+      if constexpr (T::bits == 8) {
+        for (int j = 0; j < 8; j++) low[16 * j + c] = (uint8_t)(codes >> 8 * j);
+      } else {
+        const uint64_t halves = together<4>(codes);
+        memcpy(low + 4 * c, &halves, 4);
+      }
+      if constexpr (T::bits == 5 || T::bits == 6) {
+        constexpr int above = T::bits - 4;
+        const uint64_t bits = together<above>(codes >> 4);
+        memcpy(record + R::high + k / 8 * R::high_of_eight + above * c, &bits, above);
+      }
     }
   }
 }

@@ -157,8 +157,9 @@ void forget_after_fork() {
 void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
   Tape::note_work();
   if (count <= 0) return;
-  std::lock_guard<std::mutex> lock(*entry);
+  std::unique_lock<std::mutex> lock(*entry);
   if (wanted == 1 || count == 1) {
+    lock.unlock();  // several threads of Python may compute at once, each by itself
     FloatDefaults defaults;
     body(0, count);
     return;

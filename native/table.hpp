@@ -79,6 +79,8 @@ struct KernelTable {
   int64_t (*gemm_scratch)(int64_t K);
   // to[k * to_rs + i] = column i of a tile's sixteen, widened, for k in [k0, k1).
   void (*widen)(const Held&, int64_t tile, int64_t k0, int64_t k1, float* to, int64_t to_rs);
+  // to[(n - n0) * to_rs + k] = the same of columns n in [n0, n1), which are of one tile, for all k.
+  void (*widen_rows)(const Held&, int64_t n0, int64_t n1, float* to, int64_t to_rs);
   void (*column_chain)(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,
                        int64_t num_segments, float* acc, int64_t n0, int64_t n1);
   void (*attention)(const Attention&, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch);

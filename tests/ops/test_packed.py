@@ -67,6 +67,8 @@ def test_values_are_those_of_the_files_own_rule(kernels: NativeKernels, type: st
             ids = torch.tensor([out - 1, 0, out // 2, 0])
             assert unequal(packed.take(ids), values[ids]) == 0
             assert unequal(packed.rows(out // 3, out), values[out // 3 :]) == 0
+            for begin in range(0, out, 48):
+                assert unequal(packed.columns(begin, out), values[begin:].t()) == 0
 
 
 @pytest.mark.parametrize("type", TYPES)

@@ -13,6 +13,8 @@ from tinsmith.types.errors import CheckpointError
 
 _T = TypeVar("_T")
 
+_WIDENED_AT_ONCE: Final = 1 << 20
+"""Values of a packed matrix that are widened at a time: 4 MiB."""
 _AT_ONCE: Final = 1 << 18
 """Values of a wide matrix that are read at a time: 4 MiB."""
 
@@ -73,6 +75,17 @@ class RowsInTurn(InTurn[Tensor]):
     def packed(self, name: str) -> Packed | None:
         """Return a matrix as its file has it, unchecked; None where it is not held so."""
         return None if self._packed is None else self._packed(name)
+
+    def widened(self, name: str, held: Packed) -> Iterator[Tensor]:
+        """Yield the rows of a matrix that `packed` returned as fp32, so many at a time as stay in a cache.
+
+        Raises:
+            CheckpointError: they hold NaN or infinity.
+        """
+        count, width = held.shape
+        step = max(1, _WIDENED_AT_ONCE // width)
+        for begin in range(0, count, step):
+            yield require_finite(held.rows(begin, min(begin + step, count)), name, self._place_of(name))
 
     def as_fp32(self) -> RowsInTurn:
         """Return the same tensors, of which none is held as its file has it."""

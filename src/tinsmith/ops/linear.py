@@ -117,7 +117,7 @@ class Linear:
             kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size)
             for b in self.base
             if isinstance(b, Nf4Base)
-        ] or [b.widened().t().contiguous() for b in self.packed]
+        ] or [b.columns(0, b.shape[0]) for b in self.packed]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def columns(self, kernels: Kernels) -> Iterator[tuple[int, Tensor]]:
@@ -131,8 +131,7 @@ class Linear:
         begin = 0
         for matrix in self.packed:
             for row in range(0, matrix.shape[0], _COLUMNS):
-                rows = matrix.rows(row, min(row + _COLUMNS, matrix.shape[0]))
-                yield begin + row, rows.t().contiguous()
+                yield begin + row, matrix.columns(row, min(row + _COLUMNS, matrix.shape[0]))
             begin += matrix.shape[0]
 
 

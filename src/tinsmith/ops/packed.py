@@ -53,6 +53,12 @@ class Packed:
         self.held.widen(begin, out.numpy())
         return out
 
+    def columns(self, begin: int, end: int) -> Tensor:
+        """Rows begin .. end as fp32, transposed: (in, end - begin); `begin` is a multiple of 16."""
+        out = torch.empty(self.shape[1], end - begin)
+        self.held.widen_turned(begin, out.numpy())
+        return out
+
     def widened(self) -> Tensor:
         """All of it as fp32, (out, in)."""
         return self.rows(0, self.shape[0])

@@ -11,7 +11,7 @@ import enum
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
@@ -95,17 +95,27 @@ def sha256_of_json(value: object) -> str:
 
 def array_sha256(array: NDArray[np.generic]) -> str:
     """Return the SHA-256 (hex) over dtype, shape and bits of one array, -0.0 as +0.0."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_header(array.dtype, array.shape))
     _feed(digest, array)
     return digest.hexdigest()
 
 
 def tensors_sha256(tensors: Mapping[str, NDArray[np.generic]]) -> str:
     """Return the SHA-256 (hex) over named arrays, sorted by name."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(name.encode() + b"\0")
-        _feed(digest, tensors[name])
+    return blocks_sha256((name, tensors[name].shape, tensors[name]) for name in sorted(tensors))
+
+
+def blocks_sha256(blocks: Iterable[tuple[str, tuple[int, ...], NDArray[np.generic]]]) -> str:
+    """Return `tensors_sha256` of arrays that come in blocks of rows: name and shape of the array, and the block.
+
+    Arrays come sorted by name, their rows in order.
+    """
+    digest, last = hashlib.sha256(), None
+    for name, shape, block in blocks:
+        if name != last:
+            digest.update(name.encode() + b"\0" + _header(block.dtype, shape))
+        _feed(digest, block)
+        last = name
     return digest.hexdigest()
 
 
@@ -118,10 +128,12 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    return f"{dtype.str}{shape or (1,)}".encode()  # a scalar is an array of one
+
+
 def _feed(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:  # pyright: ignore[reportPrivateUsage]
-    contiguous = np.ascontiguousarray(array)
-    digest.update(f"{contiguous.dtype.str}{contiguous.shape}".encode())
-    flat = contiguous.reshape(-1)
+    flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.kind != "f":
         digest.update(flat.data)
         return

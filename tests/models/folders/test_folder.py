@@ -2,6 +2,7 @@ import json
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from families import FAMILIES, make_hf_model
@@ -11,10 +12,11 @@ from transformers import AutoModelForCausalLM
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import read_weights, stored_weights, weights_fingerprint, write_folder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.in_turn import RowsInTurn
+from tinsmith.models.in_turn import RowsInTurn, held_as_published
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
+from tinsmith.ops.packed import Packed
 from tinsmith.types.errors import CheckpointError, ConfigError
 
 pytestmark = pytest.mark.whole
@@ -290,6 +292,19 @@ def test_fingerprint_counts_names_and_bits_only() -> None:
     assert weights_fingerprint({**weights, "b": weights["b"].bfloat16()}) == known
     assert weights_fingerprint({**weights, "b": torch.tensor([2.5])}) != known
     assert weights_fingerprint({"c": weights["a"], "b": weights["b"]}) != known
+
+
+def test_a_packed_matrix_has_the_fingerprint_of_its_values() -> None:
+    """Hashed in several blocks of rows, with negative zeros."""
+    halves = np.random.default_rng(0).normal(size=(1030, 2048)).astype(np.float16)
+    halves[::3] = -0.0
+    held = held_as_published({"a": Packed("F16", halves, halves.shape), "b": torch.tensor([2.0])})
+    assert weights_fingerprint(held) == weights_fingerprint(
+        {"a": torch.from_numpy(halves.astype(np.float32)), "b": torch.tensor([2.0])}
+    )
+    halves[-1, 0] = np.inf
+    with pytest.raises(CheckpointError, match="NaN or infinity"):
+        weights_fingerprint(held_as_published({"a": Packed("F16", halves, halves.shape)}))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

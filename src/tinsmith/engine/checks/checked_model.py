@@ -6,7 +6,8 @@ run the same code on the same shapes. Products over the whole vocabulary are `ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
@@ -19,11 +20,17 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter, is_quantised
 from tinsmith.models.cut import cut
 from tinsmith.models.decoder import Decoder
+from tinsmith.ops.kernels import Kernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
+
+_Patterns = Callable[[], Iterator[bytes]]
+"""Computes one thing in several ways, on as many threads as are set."""
 
 _LAYERS = 2
 _VOCAB = 2048
@@ -44,17 +51,32 @@ def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     whole = decoder.config
     vocab = whole.vocab_size if whole.vocab_size <= _VOCAB else _VOCAB + whole.vocab_size % _STRIP
     shallow = cut(decoder, layers=_LAYERS, vocab=vocab, positions=max(_PROMPTS) + _NEW)
-    for kind in AdapterKind:
-        if kind is AdapterKind.FULL or kind.quantised != is_quantised(decoder):
-            continue
-        patterns = list(_patterns(shallow, kind, parts))
+    kinds = [k for k in AdapterKind if k is not AdapterKind.FULL and k.quantised == is_quantised(decoder)]
+    made = [make(shallow, kind, parts) for kind in kinds for make in (_patterns, _gradients)]
+    patterns = iter(_at_each_thread_count(decoder.kernels, parts, made))
+    for kind in kinds:
         layers = f"{shallow.config.num_layers} of {whole.num_layers} layers"
-        yield counted(f"sampler and trainer, {kind}", layers, patterns)
-        gradients = list(_gradients(shallow, kind, parts))
-        yield counted(f"gradient of prefix trees, {kind}", layers, gradients)
+        yield counted(f"sampler and trainer, {kind}", layers, next(patterns))
+        yield counted(f"gradient of prefix trees, {kind}", layers, next(patterns))
 
 
-def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[bytes]:
+def _at_each_thread_count(kernels: Kernels, parts: Parts, made: Sequence[_Patterns]) -> list[list[bytes]]:
+    """Patterns of each over all thread counts; as many are computed at once as the threads of one leave cores idle."""
+    configured, found = kernels.threads(), [list[bytes]() for _ in made]
+    apart = kernels.arithmetic is Arithmetic.CANONICAL and kernels.device.type == "cpu"
+    for count in each_thread_count(kernels):
+        at_once = configured // count if apart and parts.deviation is Deviation.NONE else 1
+        with ThreadPoolExecutor(max(1, at_once)) as pool:
+            for patterns, more in zip(found, pool.map(_all, made), strict=True):
+                patterns += more
+    return found
+
+
+def _all(compute: _Patterns) -> list[bytes]:
+    return list(compute())
+
+
+def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> _Patterns:
     """Tokens with log-probabilities as sampled, alone and batched, and as the trainer scores them."""
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
     session = TrainingSession(adapter, order=parts.order)
@@ -66,7 +88,8 @@ def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[byt
     policy, kernels = parts.policy_of(adapter), parts.sampling(decoder.kernels)
     params = SamplingParams(seed=7, max_tokens=_NEW, stop=())
     requests = [SampleRequest(prompt=p, params=params, num_samples=2) for p in prompts]
-    for _ in each_thread_count(decoder.kernels):
+
+    def compute() -> Iterator[bytes]:
         sampled: list[tuple[IntArray, IntArray]] = []
         for limits in (SamplerLimits(), SamplerLimits(max_samples=1, prefill_tokens=7)):
             sampler = Sampler(decoder.config, kernels, limits=limits)
@@ -83,8 +106,10 @@ def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[byt
                 for (prompt, tokens), output in zip(sampled, outputs, strict=True)
             )
 
+    return compute
 
-def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[bytes]:
+
+def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> _Patterns:
     """The gradient of forked sequences on a trained adapter, in micro-batches of several sizes."""
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
     room = decoder.config.max_positions
@@ -95,11 +120,14 @@ def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[by
     trained = TrainingSession(adapter, order=parts.order)
     trained.forward_backward(data, LossName.CROSS_ENTROPY)
     trained.optim_step(AdamParams(learning_rate=1e-2))
-    for _ in each_thread_count(decoder.kernels):
+
+    def compute() -> Iterator[bytes]:
         for size in (1, 2, 1 << 30):
             session = TrainingSession(adapter, micro_batches=MicroBatches(units=size), order=parts.order)
             session.forward_backward(data, LossName.CROSS_ENTROPY)
             yield b"".join(bits_of(grad) for grad in session.optimizer.sums.total())
+
+    return compute
 
 
 def _scored(tokens: IntArray) -> Datum:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,13 +22,13 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder_config import model_folder
 from tinsmith.models.folders.hf_config import config_values
 from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
-from tinsmith.models.in_turn import InTurn, RowsInTurn, require_finite
+from tinsmith.models.in_turn import RowsInTurn, require_finite
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.ops.packed import Packed, packable
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError
-from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.fingerprints import blocks_sha256
 
 _T = TypeVar("_T")
 
@@ -136,24 +135,30 @@ def write_folder(
 
 
 def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
-    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name; holds two at a time.
+    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name.
 
-    While one is hashed the next is read.
+    While a tensor, or a block of rows of a packed one, is hashed, the next is read.
     """
-    following, ahead = dict(pairwise(sorted(weights))), dict[str, Future[NDArray[np.generic]]]()
+    return blocks_sha256(_one_ahead(_blocks(weights)))
 
-    def array(name: str) -> NDArray[np.generic]:
-        return weights[name].detach().to("cpu", torch.float32).numpy()
 
-    with ThreadPoolExecutor(1) as reader:
+def _blocks(weights: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, tuple[int, ...], NDArray[np.generic]]]:
+    for name in sorted(weights):
+        if isinstance(weights, RowsInTurn) and (held := weights.packed(name)) is not None:
+            for rows in weights.widened(name, held):
+                yield name, held.shape, rows.numpy()
+        else:
+            values = weights[name].detach().to("cpu", torch.float32).numpy()
+            yield name, values.shape, values
 
-        def read(name: str) -> NDArray[np.generic]:
-            this = ahead.pop(name, None) or reader.submit(array, name)
-            if (later := following.get(name)) is not None:
-                ahead[later] = reader.submit(array, later)
-            return this.result()
 
-        return tensors_sha256(InTurn(weights, read))
+def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield items, and make the next one on another thread meanwhile."""
+    with ThreadPoolExecutor(1) as maker:
+        following = maker.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = maker.submit(next, items, None)
+            yield item
 
 
 def _halves(tensor: torch.Tensor) -> NDArray[np.generic]:
