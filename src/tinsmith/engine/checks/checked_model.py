@@ -21,8 +21,8 @@ from tinsmith.models.adapter import create_adapter, is_quantised
 from tinsmith.models.cut import cut
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.gradient import GradientUnit
@@ -63,7 +63,7 @@ def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 def _at_each_thread_count(kernels: Kernels, parts: Parts, made: Sequence[_Patterns]) -> list[list[bytes]]:
     """Patterns of each over all thread counts; as many are computed at once as the threads of one leave cores idle."""
     configured, found = kernels.threads(), [list[bytes]() for _ in made]
-    apart = kernels.arithmetic is Arithmetic.CANONICAL and kernels.device.type == "cpu"
+    apart = isinstance(kernels, NativeKernels)  # Others launch on a device, which is one.
     for count in each_thread_count(kernels):
         at_once = configured // count if apart and parts.deviation is Deviation.NONE else 1
         with ThreadPoolExecutor(max(1, at_once)) as pool:
