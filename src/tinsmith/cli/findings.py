@@ -37,7 +37,7 @@ from tinsmith.types.home import home
 from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.version import VERSION
 
-LEAST_FREE: Final = 2 << 30  # Bytes; a quickstart leaves a tenth of it.
+LEAST_FREE: Final = 2 << 30  # Bytes; a quickstart leaves a seventh of it.
 
 GPU_ONLY: Final = ("nvidia-", "triton", "cuda-")  # How packages begin that are of no use without a GPU.
 
