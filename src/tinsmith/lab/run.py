@@ -15,7 +15,7 @@ from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.progress import Pace, Standing, worth_keeping
+from tinsmith.lab.live.progress import Pace, Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
@@ -98,7 +98,6 @@ class Run(Generic[I, A]):
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
     _spent: bool = False
-    _first: int | None = None  # The step that this process began with.
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -230,11 +229,9 @@ class Run(Generic[I, A]):
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
-        if self._first is None:
-            self._first = step
         standing = self._pace.record(step, timings)
-        if worth_keeping(self.settings, step, self._first):
-            timings["forecast_s"] = standing.seconds_left
+        if not standing.later:
+            timings["left_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(standing, line, self._alarms)
         self._lines, self._alarms, self._timings = [], [], {}

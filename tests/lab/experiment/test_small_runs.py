@@ -72,7 +72,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     assert told.index("ALARM at step 0") < told.index("step 0/2")
     assert "left, then 1 step of RL" in told
     assert "try_again" not in told
-    assert [row["step"] for row in lines(out, TIMINGS) if "forecast_s" in row] == [0, 1]
+    assert [row["step"] for row in lines(out, TIMINGS) if "left_s" in row] == [1, 2]  # At first of its supervised step.
     page = report_of(out).read_text(encoding="utf-8")
     assert "could be read" in page
     assert "5 papers" in page

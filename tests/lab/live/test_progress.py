@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.lab.live.progress import Pace, Wait, worth_keeping
+from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
 
@@ -78,8 +78,6 @@ def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
 
 def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     settings = replace(RL, sft_steps=4)
-    assert [step for step in range(11) if worth_keeping(settings, step, 0)] == [0, 4]
-    assert [step for step in range(11) if worth_keeping(settings, step, 6)] == [6]
     pace = Pace(settings=settings, last_look=4.0)
     first = pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")

@@ -1,12 +1,14 @@
 """Time that runs still take, beside one another, from forecasts and from those that have ended."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.runs.files import TIMINGS
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.lab.study.time_left import TimeLeft, seconds_of, side_by_side
+from tinsmith.lab.study.time_left import TimeLeft, left_of_run, seconds_of, side_by_side
 from tinsmith.studies.disruption.experiments import SFT_LORA
 
 
@@ -47,6 +49,24 @@ def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Cloc
     left.end("c")
     left.end("d")
     assert left.seconds() == 0.0
+
+
+def test_what_running_runs_say_of_themselves_counts_before_any_has_ended(clock: Clock, tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in "abc"}
+    left = TimeLeft("abc", [100.0, 100.0, 100.0], 2, clock, lambda name, took: left_of_run(folders[name], took))
+    left.begin("a")
+    left.begin("b")
+    clock.now = 10.0
+    assert left.seconds() == 190.0
+    for name, last in (("a", '{"step": 0, "left_s": 30.0}\n{"step": 1, "left_s": 20.0}\n'), ("b", '{"step": 0}\n')):
+        folders[name].mkdir()
+        (folders[name] / TIMINGS).write_text(last)
+    # One takes 30 s where 100 were forecast, and the forecast counts as one more run: 130 for 200 of those to come.
+    assert left.seconds() == pytest.approx(20.0 + 65.0, abs=1.0)
+    (folders["a"] / TIMINGS).write_text('{"step": 1, "left_s": 20.0}\n{"step": 2, "lef')  # A line that is not whole.
+    assert left.seconds() == pytest.approx(85.0, abs=1.0)
+    os.utime(folders["a"] / TIMINGS, (0, 0))
+    assert left.seconds() == 190.0, "an earlier process said it"
 
 
 def test_a_last_run_that_is_overdue_has_no_seconds_left_to_say(clock: Clock) -> None:

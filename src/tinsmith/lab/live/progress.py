@@ -131,9 +131,3 @@ class Pace:
 def _middle(steps: Sequence[float]) -> float:
     recent = sorted(steps[-_RECENT:])
     return recent[len(recent) // 2]
-
-
-def worth_keeping(settings: CommonSettings, step: int, first: int) -> bool:
-    """Return true for a step to measure by: a process's first one, or its first of RL after supervised ones."""
-    supervised = settings.sft_steps if isinstance(settings, RlSettings) else 0
-    return step < settings.steps and step in {first, max(first, supervised)}

@@ -26,7 +26,7 @@ from tinsmith.lab.runs.files import MANIFEST, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.lab.study.time_left import Minutes, TimeLeft, seconds_of
+from tinsmith.lab.study.time_left import Minutes, TimeLeft, left_of_run, seconds_of
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
@@ -74,7 +74,13 @@ def run_cells(
     if not waiting:
         return
     at_once, threads = shared_cores(cores if send else [physical_cores()], len(waiting), most)
-    left = TimeLeft([cell.folder.name for cell in waiting], minutes and seconds_of(waiting, threads, minutes), at_once)
+    folders = {cell.folder.name: cell.folder for cell in waiting}
+    left = TimeLeft(
+        list(folders),
+        minutes and seconds_of(waiting, threads, minutes),
+        at_once,
+        says=lambda name, elapsed: left_of_run(folders[name], elapsed),
+    )
     with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
         _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)
 

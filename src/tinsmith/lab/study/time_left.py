@@ -1,13 +1,18 @@
-"""Time that runs take beside one another: before any has ended as forecast, then as the ended ones took."""
+"""Time that runs take beside one another: as forecast at first, then as runs say themselves and as the ended took."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.live.progress import duration
+from tinsmith.lab.runs.files import TIMINGS
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.lab.user_task.run_data import data_of_task
 
@@ -46,6 +51,21 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
+class _Last(msgspec.Struct):
+    left_s: float | None = None
+
+
+def left_of_run(folder: Path, elapsed: float) -> float | None:
+    """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet."""
+    with suppress(OSError, msgspec.DecodeError):
+        file = folder / TIMINGS
+        age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
+        *_, last, _ = file.read_bytes().split(b"\n")
+        left = msgspec.json.decode(last, type=_Last).left_s
+        return None if left is None or age > elapsed else max(0.0, left - age)
+    return None
+
+
 class TimeLeft:
     """Seconds that a study's runs still take.
 
@@ -53,6 +73,8 @@ class TimeLeft:
         seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.
         at_once: runs beside one another.
         clock: in seconds.
+        says: seconds that are left of a run, by its name and the seconds since it began, as it says itself; None: it
+            has said nothing yet.
     """
 
     def __init__(
@@ -61,10 +83,11 @@ class TimeLeft:
         seconds: Sequence[float] | None,
         at_once: int,
         clock: Callable[[], float] = time.perf_counter,
+        says: Callable[[str, float], float | None] = lambda *_: None,
     ) -> None:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
-        self._at_once, self._clock = at_once, clock
+        self._at_once, self._clock, self._says = at_once, clock, says
         self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
         self._took = self._was_forecast = 0.0
         # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
@@ -82,12 +105,17 @@ class TimeLeft:
 
     def seconds(self) -> float | None:
         """Return the seconds left; None: not known yet."""
-        if not self._known and not self._was_forecast:
+        now = self._clock()
+        elapsed = {name: now - began for name, began in self._began.items()}
+        own = {name: left for name, took in elapsed.items() if (left := self._says(name, took)) is not None}
+        took = self._took + sum(elapsed[name] + left for name, left in own.items())
+        was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
+        if not self._known and not was_forecast:
             return None
-        known = self._was_forecast + self._prior
-        slower, now = (self._took + self._prior) / known if known else 1.0, self._clock()
+        known = was_forecast + self._prior
+        slower = (took + self._prior) / known if known else 1.0
         begun_first = sorted(self._to_go, key=lambda name: name not in self._began)
-        left = [max(0.0, slower * self._forecast[name] - (now - self._began.get(name, now))) for name in begun_first]
+        left = [own.get(name, max(0.0, slower * self._forecast[name] - elapsed.get(name, 0.0))) for name in begun_first]
         return side_by_side(left, self._at_once)
 
     def __str__(self) -> str:
