@@ -65,6 +65,8 @@ def test_what_running_runs_say_of_themselves_counts_before_any_has_ended(clock: 
     assert left.seconds() == pytest.approx(20.0 + 65.0, abs=1.0)
     (folders["a"] / TIMINGS).write_text('{"step": 1, "left_s": 20.0}\n{"step": 2, "lef')  # A line that is not whole.
     assert left.seconds() == pytest.approx(85.0, abs=1.0)
+    (folders["b"] / TIMINGS).write_text("")
+    assert left.seconds() == pytest.approx(85.0, abs=1.0)
     os.utime(folders["a"] / TIMINGS, (0, 0))
     assert left.seconds() == 190.0, "an earlier process said it"
 

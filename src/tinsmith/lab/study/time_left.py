@@ -51,13 +51,13 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-class _Last(msgspec.Struct):
+class _Last(msgspec.Struct, frozen=True):
     left_s: float | None = None
 
 
 def left_of_run(folder: Path, elapsed: float) -> float | None:
     """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet."""
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, ValueError, msgspec.DecodeError):
         file = folder / TIMINGS
         age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
         *_, last, _ = file.read_bytes().split(b"\n")
