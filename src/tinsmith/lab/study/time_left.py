@@ -66,6 +66,10 @@ def left_of_run(folder: Path, elapsed: float) -> float | None:
     return None
 
 
+def _nothing(name: str, elapsed: float) -> None:
+    del name, elapsed
+
+
 class TimeLeft:
     """Seconds that a study's runs still take.
 
@@ -83,7 +87,7 @@ class TimeLeft:
         seconds: Sequence[float] | None,
         at_once: int,
         clock: Callable[[], float] = time.perf_counter,
-        says: Callable[[str, float], float | None] = lambda *_: None,
+        says: Callable[[str, float], float | None] = _nothing,
     ) -> None:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
