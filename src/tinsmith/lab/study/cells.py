@@ -79,7 +79,7 @@ def run_cells(
         list(folders),
         minutes and seconds_of(waiting, threads, minutes),
         at_once,
-        says=lambda name, elapsed: left_of_run(folders[name], elapsed),
+        own_left=lambda name, elapsed: left_of_run(folders[name], elapsed),
     )
     with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
         _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)

@@ -77,8 +77,7 @@ class TimeLeft:
         seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.
         at_once: runs beside one another.
         clock: in seconds.
-        says: seconds that are left of a run, by its name and the seconds since it began, as it says itself; None: it
-            has said nothing yet.
+        own_left: seconds that a run says are left of it, by its name and the seconds since it began; None: not yet.
     """
 
     def __init__(
@@ -87,11 +86,11 @@ class TimeLeft:
         seconds: Sequence[float] | None,
         at_once: int,
         clock: Callable[[], float] = time.perf_counter,
-        says: Callable[[str, float], float | None] = _nothing,
+        own_left: Callable[[str, float], float | None] = _nothing,
     ) -> None:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
-        self._at_once, self._clock, self._says = at_once, clock, says
+        self._at_once, self._clock, self._own_left = at_once, clock, own_left
         self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
         self._took = self._was_forecast = 0.0
         # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
@@ -111,7 +110,7 @@ class TimeLeft:
         """Return the seconds left; None: not known yet."""
         now = self._clock()
         elapsed = {name: now - began for name, began in self._began.items()}
-        own = {name: left for name, took in elapsed.items() if (left := self._says(name, took)) is not None}
+        own = {name: left for name, took in elapsed.items() if (left := self._own_left(name, took)) is not None}
         took = self._took + sum(elapsed[name] + left for name, left in own.items())
         was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
         if not self._known and not was_forecast:
