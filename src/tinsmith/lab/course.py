@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +18,7 @@ from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sample_groups
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.settings import CommonSettings, Selection, Watched
+from tinsmith.lab.settings import CommonSettings, Watched
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.types.seeds import derive
 
@@ -47,6 +48,7 @@ class Examined:
 
     tested: Tested
     judged: Judged
+    answers_s: float = 0.0  # Seconds waited for answers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +98,20 @@ class Course(Generic[I, A]):
         return subset(self.subject.items(Split.TEST), self.settings.test_items, self.subject.unit)
 
     @property
-    def last_look(self) -> float:
-        """How many evaluations the test is worth, at most, by the answers it asks for."""
-        another = self.tests_last and self.settings.select_by is not Selection.LAST
-        times = (2 if another else 1) * (1 + len(self.controls))
-        return times * len(self.test_items) / max(1, len(self.validation_items))
+    def test_worth(self) -> float:
+        """Answers that the test of a policy takes, by those that an evaluation takes."""
+        return (1 + len(self.controls)) * len(self.test_items) / max(1, len(self.validation_items))
 
     def examine(self, policy: Examinee) -> Examined:
         """Evaluate a policy while it is trained."""
         step, items = policy.step, self.validation_items
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
+        began = time.perf_counter()
         found, by_split = self._asked(
             policy.policy or policy.client, self.subject, items, step, "eval", policy.progress
         )
+        answers_s = time.perf_counter() - began
         groups = by_split[f"eval{self.decodings[0].value}"]
         judged = self.watch.judge(policy, groups, found.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
@@ -130,7 +132,7 @@ class Course(Generic[I, A]):
             seed = derive(self.settings.seed, "confidence", step)
             more = {**more, **watched_confidence(policy.trainer, self.subject, kept, seed)}
         metrics = {**judged.metrics, **drift, **more}
-        return Examined(tested=found | Tested(metrics=metrics), judged=judged)
+        return Examined(tested=found | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
 
     def test(
         self, chosen: Sampler, chosen_step: int, last: Sampler | None, last_step: int, progress: Progress = silent

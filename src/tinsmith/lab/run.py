@@ -81,7 +81,7 @@ class Run(Generic[I, A]):
     stop_after: int = 0
     """The step to stop after; its settings, and all that follows from their steps, stay the whole run's. 0: none."""
     interrupts: Interrupts = field(default_factory=Interrupts)
-    forecast: float | None = None  # Seconds of the whole run, forecast before it.
+    forecast: float | None = None  # Seconds of all that follows the start, forecast before it.
     reached: Reached | None = None  # Is told where it stands after each evaluation, when its step has been written.
     step: int = 0  # Where it stands: optimizer steps its weights have seen.
     best: BestStep | None = None
@@ -98,13 +98,14 @@ class Run(Generic[I, A]):
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
     _spent: bool = False
+    _examined: int = 0  # Step of the latest evaluation.
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self._pace = Pace(
             settings=self.settings,
-            last_look=self.course.last_look,
+            test=self.course.test_worth,
             forecast=self.forecast,
             later_steps=self.course.later_steps,
         )
@@ -200,6 +201,7 @@ class Run(Generic[I, A]):
 
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""
+        self._examined = step
         with self.timed("eval_s"):
             client = self.sampler()
             found = self.course.examine(
@@ -212,6 +214,7 @@ class Run(Generic[I, A]):
                     progress=self.teller.waiting(f"examined at step {step}"),
                 )
             )
+        self._timings["answers_s"] = found.answers_s
         self._lines += found.tested.lines
         self._alarms += found.judged.alarms
         score = found.judged.score
@@ -229,7 +232,7 @@ class Run(Generic[I, A]):
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
-        standing = self._pace.record(step, timings)
+        standing = self._pace.record(step, timings, self._policies_to_test())
         if not standing.later:
             timings["left_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
@@ -240,6 +243,11 @@ class Run(Generic[I, A]):
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
             self.reached(standing)
         self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
+
+    def _policies_to_test(self) -> float:
+        """Return 1, or between 1 and 2 where the last policy, tested too, may turn out not to be the best."""
+        improves = self.best is None or self.best.step == self._examined
+        return 1.0 if improves or not self.course.tests_last else 1.5
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""

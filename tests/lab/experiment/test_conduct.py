@@ -66,7 +66,7 @@ def test_shuffled_labels_stay_the_same_labels_on_other_papers(made: Made) -> Non
 
 
 @pytest.mark.parametrize(
-    ("minutes", "quiet", "expected"), [(2.0, "false", 360.0), (2.0, "true", 120.0), (0.5, "false", 30.0)]
+    ("minutes", "quiet", "expected"), [(2.0, "false", 330.0), (2.0, "true", 110.0), (0.5, "false", 20.0)]
 )
 def test_a_forecast_counts_other_work_where_a_run_is_long_and_says_how_long(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float, quiet: str, expected: float

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,13 @@ def test_a_forecast_is_corrected_by_what_the_last_run_took(plan: Plan) -> None:
     assert correction(plan) == 1.5
 
 
-def test_a_run_on_one_thread_is_forecast_to_take_twice_as_long_until_one_was_measured(plan: Plan) -> None:
+def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(plan: Plan) -> None:
     alone = plan_of("crossroads", {"threads": "1"})
-    assert correction(alone) == 2.0
+    assert correction(plan_of("rlvr", {"threads": "1", "at": "small"})) == 2.0
+    assert correction(alone) == pytest.approx(math.sqrt(2.0))
     assert correction(plan_of("crossroads", {"threads": "4"})) == 1.0
     remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
-    assert correction(alone) == 1.0
+    assert correction(alone) == pytest.approx(math.sqrt(0.5))
     assert correction(plan) == 1.0
 
 

@@ -1,5 +1,6 @@
 """How far a wait has come, and how long a run will take: told in time, seldom, and from what was measured."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -36,7 +37,7 @@ def test_a_long_wait_is_told_of_soon_then_ever_more_seldom_and_to_its_end() -> N
 
 
 def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
-    pace = Pace(settings=RL, last_look=4.0)
+    pace = Pace(settings=RL, test=4.0)
     # Nine steps of 20 s; looks before steps 4 and 8 and at the end; a test of four looks.
     assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx(
         9 * 20.0 + 3 * 10.0 + 4 * 10.0
@@ -48,8 +49,14 @@ def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
     assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
 
 
+def test_a_test_is_what_its_answers_took_for_each_policy() -> None:
+    pace, looked = Pace(settings=SFT, test=4.0), {"step_s": 30.0, "eval_s": 10.0, "answers_s": 6.0}
+    assert pace.record(9, looked).seconds_left == pytest.approx(10.0 + 4.0 * 6.0)
+    assert pace.record(9, looked, policies=1.5).seconds_left == pytest.approx(10.0 + 1.5 * 4.0 * 6.0)
+
+
 def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None:
-    pace = Pace(settings=RL, last_look=4.0, forecast=100.0)
+    pace = Pace(settings=RL, test=4.0, forecast=100.0)
     measured = 9 * 20.0 + 7 * 10.0
     assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx((measured * 90.0) ** (1 / 2))
     assert pace.record(1, {"step_s": 20.0}).seconds_left == pytest.approx(((8 * 20.0 + 70.0) ** 2 * 80.0) ** (1 / 3))
@@ -57,28 +64,30 @@ def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None
 
 
 def test_what_becomes_of_steps_counts_beside_what_was_measured() -> None:
-    pace = Pace(settings=RL, last_look=4.0, later_steps=0.4)
-    # Known of 10 steps: .4 of the first; looks become shorter alike.
+    pace = Pace(settings=RL, test=4.0, later_steps=0.4)
+    # Known of 10 steps: .4 of the first. What is waited for in evaluations becomes shorter by the root of that.
+    later = (10 * 0.4 * 20.0 + 20.0) / 11
     first = pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left
-    assert first == pytest.approx((9 * 20.0 + 7 * 10.0) * (10 * 0.4 + 1) / 11)
+    assert first == pytest.approx(9 * later + 7 * 10.0 * math.sqrt(later / 20.0))
+    # The later one of the two in the middle is 20.
+    later = (10 * 0.4 * 20.0 + 2 * 20.0) / 12
     second = pace.record(1, {"step_s": 8.0}).seconds_left
-    middle = 20.0  # The later one of the two in the middle.
-    assert second == pytest.approx((8 * middle + 7 * 10.0) * (10 * 0.4 * 20.0 / middle + 2) / 12)
-    resumed, plain = (Pace(settings=RL, last_look=4.0, later_steps=known) for known in (0.4, None))
+    assert second == pytest.approx(8 * later + 7 * 10.0 * math.sqrt(later / 20.0))
+    resumed, plain = (Pace(settings=RL, test=4.0, later_steps=known) for known in (0.4, None))
     assert resumed.record(3, {"step_s": 8.0}) == plain.record(3, {"step_s": 8.0}), "its first step is not the run's"
-    by_example = Pace(settings=SFT, last_look=0.0, later_steps=0.4).record(0, {"step_s": 5.0}).seconds_left
+    by_example = Pace(settings=SFT, test=0.0, later_steps=0.4).record(0, {"step_s": 5.0}).seconds_left
     assert by_example == pytest.approx(45.0)
 
 
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
-    left = Pace(settings=SFT, last_look=2.0).record(0, {"step_s": 5.0})
+    left = Pace(settings=SFT, test=2.0).record(0, {"step_s": 5.0})
     assert left.seconds_left == pytest.approx(45.0)
     assert left.left == "45 s left and the evaluations"
 
 
 def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     settings = replace(RL, sft_steps=4)
-    pace = Pace(settings=settings, last_look=4.0)
+    pace = Pace(settings=settings, test=4.0)
     first = pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
     # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.

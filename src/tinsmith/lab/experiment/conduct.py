@@ -19,7 +19,7 @@ import tinker
 
 from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import remember, unusual
+from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
     Json,
@@ -260,7 +260,7 @@ def open_run(
         connection=connection,
         stop_after=where.stop_after,
         interrupts=interrupts or Interrupts(),
-        forecast=minutes and 60 * minutes * slower,
+        forecast=minutes and (60 * minutes - START_SECONDS) * slower,
         reached=reached,
     )
     if mark is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -10,13 +11,15 @@ from typing import Final
 
 _PROBE_SECONDS: Final = 0.25
 _BLOCK: Final = bytes(1 << 16)
-_WORTH_A_LINE: Final = 1.3  # Times as long as on an idle machine.
+_WORTH_A_LINE: Final = 1.2  # Times as long as on an idle machine.
 
 
 def slowdown(cores: int, seconds: float = _PROBE_SECONDS) -> float:
-    """Return how many times as long as on an idle machine work on all cores takes now.
+    """Return how many times as long as on an idle machine a run on all cores takes now.
 
-    So many threads hash for a moment; the share of it that they were given is what counts.
+    So many threads hash for a moment; the share of it that they were given is what counts. A run does not fill its
+    cores as they do, so that it is slowed by less, down to not at all: the geometric middle is returned. Measured: of
+    two cores whose half was given, 2.1 by hashing, 1.27 of a run of a nano base.
     """
     began, used = time.perf_counter(), time.process_time()
 
@@ -30,7 +33,7 @@ def slowdown(cores: int, seconds: float = _PROBE_SECONDS) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return slower(time.process_time() - used, time.perf_counter() - began, cores)
+    return math.sqrt(slower(time.process_time() - used, time.perf_counter() - began, cores))
 
 
 def slower(used: float, took: float, cores: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -80,11 +81,13 @@ class Pace:
     """Steps and evaluations of one run so far. Supervised steps before RL count by themselves."""
 
     settings: CommonSettings
-    last_look: float  # Evaluations that the test is worth.
-    forecast: float | None = None  # Seconds of the whole run, as they were forecast before it; None: nothing was known.
+    test: float  # Answers that the test of a policy takes, by those that an evaluation takes.
+    forecast: float | None = None  # Seconds of all that follows the start, forecast before it; None: nothing was known.
     later_steps: float | None = None  # Time of a step, as a share of the first one's; None: not known.
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
+    _answers: float = 0.0  # What of it was waited for answers.
+    _step_then: float = 0.0  # Time of a step when it was measured.
     _began_by_reward: bool = False  # True: the first of these steps is the run's first one by reward.
 
     @property
@@ -92,40 +95,46 @@ class Pace:
         """Supervised steps before those of RL."""
         return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
 
-    def record(self, step: int, timings: Mapping[str, float]) -> Standing:
-        """Take what a step took, and return where the run stands after it.
+    def record(self, step: int, timings: Mapping[str, float], policies: float = 1.0) -> Standing:
+        """Take what a step took, and return where the run stands after it; so many policies will be tested.
 
         An evaluation is no measure of the steps that follow it; where none was measured yet, that is said. The forecast
         counts as one more step beside those measured, as the first answers are often longer than those that follow, and
         the two are averaged as ratios are, by their logarithms. Where it is known what becomes of steps, that counts as
-        as many steps as the run has.
+        as many steps as the run has, and evaluations, which train on nothing, follow by its root.
         """
         if step == self.supervised:
             self._steps.clear()
             self._began_by_reward = isinstance(self.settings, RlSettings)
-        self._evaluation = timings.get("eval_s", self._evaluation)
         self._steps.append(timings["step_s"] - timings.get("eval_s", 0.0))
         by_example, steps = step < self.supervised, self.settings.steps
+        each = self._later_step()
+        if "eval_s" in timings:
+            self._evaluation, self._step_then = timings["eval_s"], _middle(self._steps)
+            self._answers = timings.get("answers_s", self._evaluation)
         end = self.supervised if by_example else steps
-        seconds = _middle(self._steps) * max(0, end - step - 1)
-        looks = float(sum(due(each, self.settings.eval_every) for each in range(step + 1, end)))
+        seconds = each * max(0, end - step - 1)
+        looks, tests = sum(due(each, self.settings.eval_every) for each in range(step + 1, end)), 0.0
         if not by_example and step < steps:
-            looks += 1 + self.last_look  # at the end, and the test
+            looks, tests = looks + 1, policies * self.test
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
-        if looks and self._evaluation is None:
+        if self._evaluation is not None:
+            by_then = 1.0 if self.later_steps is None else math.sqrt(each / self._step_then)
+            seconds += (looks * self._evaluation + tests * self._answers) * by_then
+        elif looks:
             later = f" and the evaluations{later}"
-        seconds = (seconds + looks * (self._evaluation or 0.0)) * self._slower_later()
         if self.forecast is not None and not later and step < end - 1:
             left = self.forecast * (end - step - 1) / steps
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
         return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
 
-    def _slower_later(self) -> float:
-        """Return how many times as long as recent ones the steps to come last, of those by reward."""
+    def _later_step(self) -> float:
+        """Return the time of a step to come: as recent ones took, and as is known of later ones by reward."""
+        recent, measured = _middle(self._steps), len(self._steps)
         if self.later_steps is None or not self._began_by_reward:
-            return 1.0
-        known, measured = self.settings.steps, len(self._steps)
-        return (known * self.later_steps * self._steps[0] / _middle(self._steps) + measured) / (known + measured)
+            return recent
+        known = self.settings.steps
+        return (known * self.later_steps * self._steps[0] + measured * recent) / (known + measured)
 
 
 def _middle(steps: Sequence[float]) -> float:
