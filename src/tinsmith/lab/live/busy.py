@@ -9,18 +9,27 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-_PROBE_SECONDS: Final = 0.25
+_PROBE_SECONDS: Final = (0.25, 1.5)  # A moment tells that nothing else runs; how much is told by a longer one.
 _BLOCK: Final = bytes(1 << 16)
 _WORTH_A_LINE: Final = 1.2  # Times as long as on an idle machine.
 
 
-def slowdown(cores: int, seconds: float = _PROBE_SECONDS) -> float:
+def slowdown(cores: int) -> float:
     """Return how many times as long as on an idle machine a run on all cores takes now.
 
     So many threads hash for a moment; the share of it that they were given is what counts. A run does not fill its
     cores as they do, so that it is slowed by less, down to not at all: the geometric middle is returned. Measured: of
     two cores whose half was given, 2.1 by hashing, 1.27 of a run of a nano base.
     """
+    times = 1.0
+    for seconds in _PROBE_SECONDS:
+        times = math.sqrt(_hashing(cores, seconds))
+        if times < _WORTH_A_LINE:
+            break
+    return times
+
+
+def _hashing(cores: int, seconds: float) -> float:
     began, used = time.perf_counter(), time.process_time()
 
     def work() -> None:
@@ -33,7 +42,7 @@ def slowdown(cores: int, seconds: float = _PROBE_SECONDS) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return math.sqrt(slower(time.process_time() - used, time.perf_counter() - began, cores))
+    return slower(time.process_time() - used, time.perf_counter() - began, cores)
 
 
 def slower(used: float, took: float, cores: int) -> float:
