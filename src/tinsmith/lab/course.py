@@ -102,6 +102,13 @@ class Course(Generic[I, A]):
         """Answers that the test of a policy takes, by those that an evaluation takes."""
         return (1 + len(self.controls)) * len(self.test_items) / max(1, len(self.validation_items))
 
+    def policies_tested(self, improves: bool) -> float:
+        """Return how many policies the test is to be expected of, if evaluations improve up to now, or do not.
+
+        The last one is tested beside the chosen one where it is another; that it is cannot be known before the end.
+        """
+        return 1.0 if improves or not self.tests_last else 1.5
+
     def examine(self, policy: Examinee) -> Examined:
         """Evaluate a policy while it is trained."""
         step, items = policy.step, self.validation_items

@@ -98,7 +98,7 @@ class Run(Generic[I, A]):
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
     _spent: bool = False
-    _examined: int = 0  # Step of the latest evaluation.
+    _improves: bool = True  # The policy that was evaluated last is the best so far.
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -201,7 +201,6 @@ class Run(Generic[I, A]):
 
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""
-        self._examined = step
         with self.timed("eval_s"):
             client = self.sampler()
             found = self.course.examine(
@@ -220,6 +219,7 @@ class Run(Generic[I, A]):
         score = found.judged.score
         if self.best is None or score > self.best.score:
             self.best = BestStep(step, score, self._saved(f"best-{step:06d}"))
+        self._improves = self.best.step == step
         return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -232,7 +232,7 @@ class Run(Generic[I, A]):
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
-        standing = self._pace.record(step, timings, self._policies_to_test())
+        standing = self._pace.record(step, timings, self.course.policies_tested(self._improves))
         if not standing.later:
             timings["left_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
@@ -243,11 +243,6 @@ class Run(Generic[I, A]):
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
             self.reached(standing)
         self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
-
-    def _policies_to_test(self) -> float:
-        """Return 1, or between 1 and 2 where the last policy, tested too, may turn out not to be the best."""
-        improves = self.best is None or self.best.step == self._examined
-        return 1.0 if improves or not self.course.tests_last else 1.5
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
@@ -55,6 +57,17 @@ def test_a_test_is_what_its_answers_took_for_each_policy() -> None:
     assert pace.record(9, looked, policies=1.5).seconds_left == pytest.approx(10.0 + 1.5 * 4.0 * 6.0)
 
 
+@pytest.mark.parametrize(
+    ("tests_last", "improves", "expected"), [(True, False, 1.5), (True, True, 1), (False, False, 1)]
+)
+def test_a_second_policy_is_expected_where_the_last_one_may_not_be_the_best(
+    tests_last: bool, improves: bool, expected: float
+) -> None:
+    subject: Any = None
+    course: Course[Any, Any] = Course(subject=subject, settings=RL, tests_last=tests_last)
+    assert course.policies_tested(improves) == expected
+
+
 def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None:
     pace = Pace(settings=RL, test=4.0, forecast=100.0)
     measured = 9 * 20.0 + 7 * 10.0
@@ -74,7 +87,8 @@ def test_what_becomes_of_steps_counts_beside_what_was_measured() -> None:
     second = pace.record(1, {"step_s": 8.0}).seconds_left
     assert second == pytest.approx(8 * later + 7 * 10.0 * math.sqrt(later / 20.0))
     resumed, plain = (Pace(settings=RL, test=4.0, later_steps=known) for known in (0.4, None))
-    assert resumed.record(3, {"step_s": 8.0}) == plain.record(3, {"step_s": 8.0}), "its first step is not the run's"
+    for step, took in ((3, {"step_s": 18.0, "eval_s": 10.0}), (4, {"step_s": 4.0}), (5, {"step_s": 4.0})):
+        assert resumed.record(step, took) == plain.record(step, took), "its first step is not the run's"
     by_example = Pace(settings=SFT, test=0.0, later_steps=0.4).record(0, {"step_s": 5.0}).seconds_left
     assert by_example == pytest.approx(45.0)
 
@@ -92,6 +106,13 @@ def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
     # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.
     assert pace.record(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
+
+
+def test_an_evaluation_among_supervised_steps_follows_no_step_by_reward() -> None:
+    pace = Pace(settings=replace(RL, sft_steps=4), test=4.0, later_steps=0.4)
+    pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
+    later = (10 * 0.4 * 40.0 + 40.0) / 11
+    assert pace.record(4, {"step_s": 40.0}).seconds_left == pytest.approx(5 * later + 6 * 2.0)
 
 
 TOLD = {

@@ -87,7 +87,7 @@ class Pace:
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
     _answers: float = 0.0  # What of it was waited for answers.
-    _step_then: float = 0.0  # Time of a step when it was measured.
+    _step_then: float | None = None  # Time of a step by reward when it was measured, where later ones are known of.
     _began_by_reward: bool = False  # True: the first of these steps is the run's first one by reward.
 
     @property
@@ -105,21 +105,23 @@ class Pace:
         """
         if step == self.supervised:
             self._steps.clear()
+            self._step_then = None
             self._began_by_reward = isinstance(self.settings, RlSettings)
         self._steps.append(timings["step_s"] - timings.get("eval_s", 0.0))
         by_example, steps = step < self.supervised, self.settings.steps
         each = self._later_step()
         if "eval_s" in timings:
-            self._evaluation, self._step_then = timings["eval_s"], _middle(self._steps)
+            self._evaluation = timings["eval_s"]
             self._answers = timings.get("answers_s", self._evaluation)
+            self._step_then = _middle(self._steps) if self._knows_later else None
         end = self.supervised if by_example else steps
         seconds = each * max(0, end - step - 1)
-        looks, tests = sum(due(each, self.settings.eval_every) for each in range(step + 1, end)), 0.0
+        looks, tests = sum(due(one, self.settings.eval_every) for one in range(step + 1, end)), 0.0
         if not by_example and step < steps:
-            looks, tests = looks + 1, policies * self.test
+            looks, tests = looks + 1, policies * self.test  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if self._evaluation is not None:
-            by_then = 1.0 if self.later_steps is None else math.sqrt(each / self._step_then)
+            by_then = 1.0 if self._step_then is None else math.sqrt(each / self._step_then)
             seconds += (looks * self._evaluation + tests * self._answers) * by_then
         elif looks:
             later = f" and the evaluations{later}"
@@ -128,10 +130,14 @@ class Pace:
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
         return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
 
+    @property
+    def _knows_later(self) -> bool:
+        return self.later_steps is not None and self._began_by_reward
+
     def _later_step(self) -> float:
         """Return the time of a step to come: as recent ones took, and as is known of later ones by reward."""
         recent, measured = _middle(self._steps), len(self._steps)
-        if self.later_steps is None or not self._began_by_reward:
+        if self.later_steps is None or not self._knows_later:
             return recent
         known = self.settings.steps
         return (known * self.later_steps * self._steps[0] + measured * recent) / (known + measured)
