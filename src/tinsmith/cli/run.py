@@ -106,8 +106,8 @@ def _conduct(plan: Plan, opened: bool) -> None:
             from tinsmith.lab.experiment.estimate import dry_run
 
         with ticking("calling the task's functions once"):
-            lines = [*dry_run(plan), *_busy()]
-        for line in lines:
+            lines = dry_run(plan)
+        for line in (*lines, *_busy()):
             _print_wrapped(line)
         return
     with loading():
