@@ -71,6 +71,7 @@ class Course(Generic[I, A]):
     tests_last: bool = False  # Whether the last policy is tested beside the chosen one.
     also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
     """What else the chosen policy and its step are tested by."""
+    also_asked: int = 0  # Requests that this takes.
     keep: Callable[[Sequence[SectionRecord]], None] | None = None  # Is given the page's sections, at the end.
 
     at_end: Callable[[Examinee], Mapping[str, float]] | None = None
@@ -97,17 +98,15 @@ class Course(Generic[I, A]):
         """What the last evaluation asks."""
         return subset(self.subject.items(Split.TEST), self.settings.test_items, self.subject.unit)
 
-    @property
-    def test_worth(self) -> float:
-        """Answers that the test of a policy takes, by those that an evaluation takes."""
-        return (1 + len(self.controls)) * len(self.test_items) / max(1, len(self.validation_items))
+    def test_worth(self, improves: bool) -> float:
+        """Return the answers that the test takes by those of an evaluation, if evaluations improve so far, or do not.
 
-    def policies_tested(self, improves: bool) -> float:
-        """Return how many policies the test is to be expected of, if evaluations improve up to now, or do not.
-
-        The last one is tested beside the chosen one where it is another; that it is cannot be known before the end.
+        The last policy is tested beside the chosen one where it is another; that it is cannot be known before the end.
         """
-        return 1.0 if improves or not self.tests_last else 1.5
+        policies = 1.0 if improves or not self.tests_last else 1.5
+        an_item = sum(1 if one is Decoding.GREEDY else self.samples for one in self.decodings)
+        asked = (policies + len(self.controls)) * an_item * len(self.test_items) + self.also_asked
+        return asked / (an_item * max(1, len(self.validation_items)))
 
     def examine(self, policy: Examinee) -> Examined:
         """Evaluate a policy while it is trained."""

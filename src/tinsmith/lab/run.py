@@ -103,12 +103,7 @@ class Run(Generic[I, A]):
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self._pace = Pace(
-            settings=self.settings,
-            test=self.course.test_worth,
-            forecast=self.forecast,
-            later_steps=self.course.later_steps,
-        )
+        self._pace = Pace(settings=self.settings, forecast=self.forecast, later_steps=self.course.later_steps)
         self.agents.trainers = self.agents.trainers or [self.trainer]
 
     @property
@@ -232,7 +227,7 @@ class Run(Generic[I, A]):
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
-        standing = self._pace.record(step, timings, self.course.policies_tested(self._improves))
+        standing = self._pace.record(step, timings, self.course.test_worth(self._improves))
         if not standing.later:
             timings["left_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])

@@ -1,7 +1,7 @@
 """How far a wait has come, and how long a run will take: told in time, seldom, and from what was measured."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from tinsmith.lab.course import Course
 from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.subject import Split
 
 RL = RlSettings(steps=10, learning_rate=1e-3, eval_every=4, eval_items=20, test_items=40)
 SFT = SftSettings(steps=10, learning_rate=1e-3, eval_every=0)
@@ -39,80 +40,95 @@ def test_a_long_wait_is_told_of_soon_then_ever_more_seldom_and_to_its_end() -> N
 
 
 def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
-    pace = Pace(settings=RL, test=4.0)
+    pace = Pace(settings=RL)
     # Nine steps of 20 s; looks before steps 4 and 8 and at the end; a test of four looks.
-    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx(
+    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}, 4.0).seconds_left == pytest.approx(
         9 * 20.0 + 3 * 10.0 + 4 * 10.0
     )
-    pace.record(1, {"step_s": 5.0})
-    left = pace.record(2, {"step_s": 6.0})
+    pace.record(1, {"step_s": 5.0}, 4.0)
+    left = pace.record(2, {"step_s": 6.0}, 4.0)
     assert left.seconds_left == pytest.approx(7 * 6.0 + 3 * 10.0 + 4 * 10.0)
     assert left.later == ""
-    assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
+    assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}, 4.0).left == "0 s left"
 
 
-def test_a_test_is_what_its_answers_took_for_each_policy() -> None:
-    pace, looked = Pace(settings=SFT, test=4.0), {"step_s": 30.0, "eval_s": 10.0, "answers_s": 6.0}
-    assert pace.record(9, looked).seconds_left == pytest.approx(10.0 + 4.0 * 6.0)
-    assert pace.record(9, looked, policies=1.5).seconds_left == pytest.approx(10.0 + 1.5 * 4.0 * 6.0)
+def test_a_test_is_what_its_answers_took() -> None:
+    looked = {"step_s": 30.0, "eval_s": 10.0, "answers_s": 6.0}
+    assert Pace(settings=SFT).record(9, looked, 4.0).seconds_left == pytest.approx(10.0 + 4.0 * 6.0)
 
 
-@pytest.mark.parametrize(
-    ("tests_last", "improves", "expected"), [(True, False, 1.5), (True, True, 1), (False, False, 1)]
-)
-def test_a_second_policy_is_expected_where_the_last_one_may_not_be_the_best(
-    tests_last: bool, improves: bool, expected: float
-) -> None:
-    subject: Any = None
-    course: Course[Any, Any] = Course(subject=subject, settings=RL, tests_last=tests_last)
-    assert course.policies_tested(improves) == expected
+class _Numbers:
+    """A subject of 8 items to evaluate and 20 to test."""
+
+    def items(self, split: Split) -> Sequence[int]:
+        return range(20 if split is Split.TEST else 8)
+
+    def unit(self, item: int) -> str:
+        return str(item)
+
+
+def test_a_test_asks_the_chosen_policy_perhaps_the_last_one_controls_and_more() -> None:
+    subject: Any = _Numbers()
+    course: Course[Any, Any] = Course(subject=subject, settings=RL, samples=3)
+    # Four answers an item: 80 of the test, 32 of an evaluation.
+    assert course.test_worth(improves=False) == 80 / 32
+    both = replace(course, tests_last=True)
+    assert both.test_worth(improves=True) == 80 / 32
+    assert both.test_worth(improves=False) == 120 / 32
+    assert replace(both, controls={"test_other": course.subject}, also_asked=84).test_worth(improves=False) == 284 / 32
 
 
 def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None:
-    pace = Pace(settings=RL, test=4.0, forecast=100.0)
+    pace = Pace(settings=RL, forecast=100.0)
     measured = 9 * 20.0 + 7 * 10.0
-    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx((measured * 90.0) ** (1 / 2))
-    assert pace.record(1, {"step_s": 20.0}).seconds_left == pytest.approx(((8 * 20.0 + 70.0) ** 2 * 80.0) ** (1 / 3))
-    assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
+    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}, 4.0).seconds_left == pytest.approx(
+        (measured * 90.0) ** (1 / 2)
+    )
+    assert pace.record(1, {"step_s": 20.0}, 4.0).seconds_left == pytest.approx(
+        ((8 * 20.0 + 70.0) ** 2 * 80.0) ** (1 / 3)
+    )
+    assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}, 4.0).left == "0 s left"
 
 
 def test_what_becomes_of_steps_counts_beside_what_was_measured() -> None:
-    pace = Pace(settings=RL, test=4.0, later_steps=0.4)
+    pace = Pace(settings=RL, later_steps=0.4)
     # Known of 10 steps: .4 of the first. What is waited for in evaluations becomes shorter by the root of that.
     later = (10 * 0.4 * 20.0 + 20.0) / 11
-    first = pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left
+    first = pace.record(0, {"step_s": 30.0, "eval_s": 10.0}, 4.0).seconds_left
     assert first == pytest.approx(9 * later + 7 * 10.0 * math.sqrt(later / 20.0))
     # The later one of the two in the middle is 20.
     later = (10 * 0.4 * 20.0 + 2 * 20.0) / 12
-    second = pace.record(1, {"step_s": 8.0}).seconds_left
+    second = pace.record(1, {"step_s": 8.0}, 4.0).seconds_left
     assert second == pytest.approx(8 * later + 7 * 10.0 * math.sqrt(later / 20.0))
-    resumed, plain = (Pace(settings=RL, test=4.0, later_steps=known) for known in (0.4, None))
+    resumed, plain = (Pace(settings=RL, later_steps=known) for known in (0.4, None))
     for step, took in ((3, {"step_s": 18.0, "eval_s": 10.0}), (4, {"step_s": 4.0}), (5, {"step_s": 4.0})):
-        assert resumed.record(step, took) == plain.record(step, took), "its first step is not the run's"
-    by_example = Pace(settings=SFT, test=0.0, later_steps=0.4).record(0, {"step_s": 5.0}).seconds_left
+        assert resumed.record(step, took, 4.0) == plain.record(step, took, 4.0), "its first step is not the run's"
+    by_example = Pace(settings=SFT, later_steps=0.4).record(0, {"step_s": 5.0}, 4.0).seconds_left
     assert by_example == pytest.approx(45.0)
 
 
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
-    left = Pace(settings=SFT, test=2.0).record(0, {"step_s": 5.0})
+    left = Pace(settings=SFT).record(0, {"step_s": 5.0}, 4.0)
     assert left.seconds_left == pytest.approx(45.0)
     assert left.left == "45 s left and the evaluations"
 
 
 def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     settings = replace(RL, sft_steps=4)
-    pace = Pace(settings=settings, test=4.0)
-    first = pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
+    pace = Pace(settings=settings)
+    first = pace.record(0, {"step_s": 12.0, "eval_s": 2.0}, 4.0)
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
     # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.
-    assert pace.record(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
+    assert pace.record(4, {"step_s": 30.0, "eval_s": 2.0}, 4.0).seconds_left == pytest.approx(
+        5 * 28.0 + 2 * 2.0 + 4 * 2.0
+    )
 
 
 def test_an_evaluation_among_supervised_steps_follows_no_step_by_reward() -> None:
-    pace = Pace(settings=replace(RL, sft_steps=4), test=4.0, later_steps=0.4)
-    pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
+    pace = Pace(settings=replace(RL, sft_steps=4), later_steps=0.4)
+    pace.record(0, {"step_s": 12.0, "eval_s": 2.0}, 4.0)
     later = (10 * 0.4 * 40.0 + 40.0) / 11
-    assert pace.record(4, {"step_s": 40.0}).seconds_left == pytest.approx(5 * later + 6 * 2.0)
+    assert pace.record(4, {"step_s": 40.0}, 4.0).seconds_left == pytest.approx(5 * later + 6 * 2.0)
 
 
 TOLD = {

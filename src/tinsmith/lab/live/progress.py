@@ -81,7 +81,6 @@ class Pace:
     """Steps and evaluations of one run so far. Supervised steps before RL count by themselves."""
 
     settings: CommonSettings
-    test: float  # Answers that the test of a policy takes, by those that an evaluation takes.
     forecast: float | None = None  # Seconds of all that follows the start, forecast before it; None: nothing was known.
     later_steps: float | None = None  # Time of a step, as a share of the first one's; None: not known.
     _steps: list[float] = field(default_factory=list[float])
@@ -95,13 +94,14 @@ class Pace:
         """Supervised steps before those of RL."""
         return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
 
-    def record(self, step: int, timings: Mapping[str, float], policies: float = 1.0) -> Standing:
-        """Take what a step took, and return where the run stands after it; so many policies will be tested.
+    def record(self, step: int, timings: Mapping[str, float], test: float) -> Standing:
+        """Take what a step took, and return where the run stands after it.
 
-        An evaluation is no measure of the steps that follow it; where none was measured yet, that is said. The forecast
-        counts as one more step beside those measured, as the first answers are often longer than those that follow, and
-        the two are averaged as ratios are, by their logarithms. Where it is known what becomes of steps, that counts as
-        as many steps as the run has, and evaluations, which train on nothing, follow by its root.
+        The test is to take `test` times the answers of an evaluation. An evaluation is no measure of the steps that
+        follow it; where none was measured yet, that is said. The forecast counts as one more step beside those
+        measured, as the first answers are often longer than those that follow, and the two are averaged as ratios are,
+        by their logarithms. Where it is known what becomes of steps, that counts as as many steps as the run has, and
+        evaluations, which train on nothing, follow by its root.
         """
         if step == self.supervised:
             self._steps.clear()
@@ -118,7 +118,7 @@ class Pace:
         seconds = each * max(0, end - step - 1)
         looks, tests = sum(due(one, self.settings.eval_every) for one in range(step + 1, end)), 0.0
         if not by_example and step < steps:
-            looks, tests = looks + 1, policies * self.test  # One at the end, and the test.
+            looks, tests = looks + 1, test  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if self._evaluation is not None:
             by_then = 1.0 if self._step_then is None else math.sqrt(each / self._step_then)

@@ -278,9 +278,11 @@ def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse
         (reward,) = study.reward.rewards  # both labels in one answer have no exact gradient
         return LabelGradient(study=study, paid=reward.per_label(), group_size=settings.group_size)
 
+    validation = subset(study.papers.validation, settings.eval_items)
+    test = subset(study.papers.test, settings.test_items)
+
     def with_offset(chosen: tinker.SamplingClient, step: int) -> Tested:
-        validation = subset(study.papers.validation, settings.eval_items)
-        return tested_with_offset(chosen, study, validation, subset(study.papers.test, settings.test_items), step)
+        return tested_with_offset(chosen, study, validation, test, step)
 
     computed = isinstance(settings, RlSettings) and settings.gradient is Gradient.EXACT
     offset = isinstance(settings, SftSettings) and settings.logit_offset
@@ -291,4 +293,5 @@ def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse
         exact=exact if computed else None,
         tests_last=True,
         also_tested=with_offset if offset else None,
+        also_asked=len(study.choices()) * (len(validation) + len(test)) if offset else 0,
     )
