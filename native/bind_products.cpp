@@ -22,7 +22,7 @@ void run(const std::vector<Gemm>& all) {
     for (const Gemm& g : all) {
       const int64_t own = (g.N + t.strip - 1) / t.strip, to = (e < own ? e : own) * t.strip;
       if (b < own && e > 0)
-        t.gemm(g, m0, m1, (b > 0 ? b : 0) * t.strip, to < g.N ? to : g.N, scratch(t.gemm_scratch(K)));
+        t.gemm(g, m0, m1, (b > 0 ? b : 0) * t.strip, to < g.N ? to : g.N, scratch(t.gemm_scratch(g)));
       b -= own;
       e -= own;
     }

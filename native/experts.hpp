@@ -101,7 +101,7 @@ inline void require_grads(const Grads& grads, const Low& low, int64_t in, int64_
 
 inline void multiply(const Gemm& g) {
   const KernelTable& t = kernels();
-  t.gemm(g, 0, g.M, 0, g.N, scratch(t.gemm_scratch(g.K)));
+  t.gemm(g, 0, g.M, 0, g.N, scratch(t.gemm_scratch(g)));
 }
 
 // y = x . base

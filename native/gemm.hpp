@@ -26,8 +26,16 @@ constexpr int kMaxRows = 6, kStripVectors = 1;
 constexpr int kMaxRows = 2, kStripVectors = 1;
 #endif
 constexpr int kStrip = 16 * kStripVectors;
+// Strips packed at once, so that rows of B are read in runs of 256 bytes.
+constexpr int kBeside = 64 / kStrip;
 // From this many rows on, copying a strip of B into one contiguous run pays for itself.
 constexpr int64_t kPackRows = 48;
+
+// Floats of A in panels at once, and from how many columns on they pay.
+constexpr int64_t kPanels = 1 << 18, kPanelColumns = 64;
+TS_INLINE int64_t panel_rows(int64_t K) {
+  return K * kMaxRows < kPanels ? kPanels / (K ? K : 1) / kMaxRows * kMaxRows : kMaxRows;
+}
 
 // What becomes of a chain's sum: `merged` earlier sums are added to it, the first from `earlier`, the next from a slot
 // before; then it goes to C.
@@ -72,11 +80,11 @@ TS_INLINE void tile(const Walk& walk, float* C, int64_t c_rs, const Ending& end,
   });
 }
 
-// The same over k in [0, K) of B as floats.
+// The same over k in [0, K) of B as floats. Of A, either rows are contiguous (a_cs is 1), or columns are (a_rs is 1).
 template <int MR, int NV, bool UnitA>
-TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
-                    int64_t c_rs, const Ending& end, int tail) {
-  const int64_t step = UnitA ? 1 : a_cs;
+TS_INLINE void tile(int64_t K, const float* A, int64_t stride, const float* B, int64_t b_rs, float* C, int64_t c_rs,
+                    const Ending& end, int tail) {
+  const int64_t step = UnitA ? 1 : stride, a_rs = UnitA ? stride : 1;
   const auto walk = [=](V16(&acc)[MR][NV]) TS_NOW {
     const float *from = A, *row = B;
     const auto one = [&]() TS_NOW {
@@ -126,26 +134,25 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
 }
 
 template <int NV, bool UnitA>
-static __attribute__((noinline)) void tile_rows(int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs,
-                                                const float* B, int64_t b_rs, float* C, int64_t c_rs,
-                                                const Ending& end, int tail) {
+static __attribute__((noinline)) void tile_rows(int rows, int64_t K, const float* A, int64_t stride, const float* B,
+                                                int64_t b_rs, float* C, int64_t c_rs, const Ending& end, int tail) {
   switch (rows) {
-    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
-    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 1: tile<1, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
+    case 2: tile<2, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
 #if !defined(TINSMITH_SCALAR)
-    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
-    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
-    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
-    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 3: tile<3, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
+    case 4: tile<4, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
+    case 5: tile<5, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
+    case 6: tile<6, NV, UnitA>(K, A, stride, B, b_rs, C, c_rs, end, tail); break;
 #endif
   }
 }
 
 TS_INLINE void tile_any(int vectors, int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B,
                         int64_t b_rs, float* C, int64_t c_rs, const Ending& end, int tail) {
-#define TS_TILE(NV)                                                                                   \
-  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail)         \
-             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail))
+#define TS_TILE(NV)                                                                \
+  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, B, b_rs, C, c_rs, end, tail) \
+             : tile_rows<NV, false>(rows, K, A, a_cs, B, b_rs, C, c_rs, end, tail))
   switch (vectors) {
     case 1: TS_TILE(1); break;
 #if defined(TINSMITH_AVX512)
@@ -180,6 +187,15 @@ static void pack_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
     for (int j = 0; j < 16 && i + j < width; j++)
       for (int64_t k = turned; k < g.K; k++) packed[k * row + i + j] = from[j * g.b_cs + k * g.b_rs];
   }
+}
+
+// Copy `count` whole strips of B from column n on, rows of which are contiguous, one strip after another.
+static void pack_strips(const Gemm& g, int64_t n, int64_t count, float* packed) {
+  for (int64_t k = 0; k < g.K; k++)
+    for (int64_t s = 0; s < count; s++)
+#pragma GCC unroll 4
+      for (int i = 0; i < kStrip; i += 16)
+        store(packed + (s * g.K + k) * kStrip + i, load(g.B + k * g.b_rs + n + s * kStrip + i));
 }
 
 // The chains of a product: its segments, or kLongestChain of k each.
@@ -220,17 +236,30 @@ TS_INLINE void sum_chains(const Gemm& g, int width, int tail, float* C, const Pr
   }
 }
 
-// One strip of C: rows [m0, m1), from column n on.
+// Copy rows [m0, m1) of A into panels of kMaxRows, in which the rows of one k lie beside one another.
+static void pack_rows(const Gemm& g, int64_t m0, int64_t m1, float* panels) {
+  constexpr int64_t kAtOnce = 16;  // rows of a gradient's A lie a power of two apart: more would not stay in the first cache
+  for (int64_t k0 = 0; k0 < g.K; k0 += kAtOnce)
+    for (int64_t m = m0; m < m1; m += kMaxRows) {
+      const int64_t rows = m1 - m < kMaxRows ? m1 - m : kMaxRows, end = k0 + kAtOnce < g.K ? k0 + kAtOnce : g.K;
+      float* to = panels + (m - m0) * g.K + k0 * rows;
+      for (int64_t k = k0; k < end; k++)
+        for (int64_t i = 0; i < rows; i++) *to++ = g.A[(m + i) * g.a_rs + k * g.a_cs];
+    }
+}
+
+// One strip of C: rows [m0, m1), from column n on; `panels` hold these rows of A, or are null.
 static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vectors, int tail, const float* B,
-                       int64_t b_rs) {
+                       int64_t b_rs, const float* panels = nullptr) {
   for (int64_t m = m0; m < m1;) {
     int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
     float* C = g.C + m * g.c_rs + n;
-    const float* A = g.A + m * g.a_rs;
+    const float* A = panels ? panels + (m - m0) * g.K : g.A + m * g.a_rs;
+    const int64_t a_rs = panels ? 1 : g.a_rs, a_cs = panels ? rows : g.a_cs;
     if (g.segments)  // a gradient's memory is far away: it comes while the sums are taken
       for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(C + i / vectors * g.c_rs + i % vectors * 16, 1);
     const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int last) {
-      tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to, to_rs, end, last);
+      tile_any(vectors, rows, k1 - k0, A + k0 * a_cs, a_rs, a_cs, B + k0 * b_rs, b_rs, to, to_rs, end, last);
     };
     sum_chains<kMaxRows * kStrip>(g, kStrip, tail, C, product);
     m += rows;
@@ -248,10 +277,10 @@ static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64
       const float* from = A + k0;
       const float* B = g.B + k0 * g.b_rs + n0;
       switch (rows) {
-        case 1: tile<1, kFewVectors[0], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
-        case 2: tile<2, kFewVectors[1], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
-        case 3: tile<3, kFewVectors[2], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
-        case 4: tile<4, kFewVectors[3], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
+        case 1: tile<1, kFewVectors[0], true>(k1 - k0, from, g.a_rs, B, g.b_rs, to, to_rs, end, 16); break;
+        case 2: tile<2, kFewVectors[1], true>(k1 - k0, from, g.a_rs, B, g.b_rs, to, to_rs, end, 16); break;
+        case 3: tile<3, kFewVectors[2], true>(k1 - k0, from, g.a_rs, B, g.b_rs, to, to_rs, end, 16); break;
+        case 4: tile<4, kFewVectors[3], true>(k1 - k0, from, g.a_rs, B, g.b_rs, to, to_rs, end, 16); break;
       }
     };
     sum_chains<kFewSums>(g, width, 16, C, product);
@@ -260,29 +289,44 @@ static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64
 }
 #endif
 
-// Rows [m0, m1) and columns [n0, n1); scratch holds gemm_scratch(K) floats.
+// True if rows of A are copied into panels: where they are columns of what is stored, a power of two apart, one strip's
+// walk along them does not stay in the first cache, and several strips pay for the copy.
+static bool in_panels(const Gemm& g, int64_t rows, int64_t columns) {
+  return g.a_cs != 1 && ((rows >= kMaxRows && columns >= kPanelColumns) || g.a_rs != 1);
+}
+
+// Rows [m0, m1) and columns [n0, n1); scratch holds gemm_scratch(g) floats.
 static void gemm_block(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
 #if defined(TINSMITH_AVX512)
   if (m1 - m0 <= kFewRows && m1 > m0 && g.b_cs == 1 && g.a_cs == 1 && g.segments == nullptr)
     n0 = few_rows(g, m0, m1, n0, n1);
 #endif
-  const bool pack_all = g.b_cs != 1 || m1 - m0 >= kPackRows;
-  for (int64_t n = n0; n < n1;) {
-    const int64_t left = n1 - n;
-    const int width = left < kStrip ? (int)left : kStrip;
-    const int vectors = (width + 15) / 16;
-    const int tail = width - 16 * (vectors - 1);
-    if (pack_all || tail < 16) {
-      pack_strip(g, n, width, vectors, scratch);
-      strip_rows(g, m0, m1, n, vectors, tail, scratch, 16 * vectors);
-    } else {
-      strip_rows(g, m0, m1, n, vectors, 16, g.B + n, g.b_rs);
+  const bool panels = in_panels(g, m1 - m0, n1 - n0), pack_all = g.b_cs != 1 || m1 - m0 >= kPackRows;
+  const int64_t at_once = panels ? panel_rows(g.K) : m1 - m0;
+  float* const strips = scratch;
+  float* const rows = panels ? scratch + g.K * kStrip * kBeside : nullptr;
+  for (int64_t m = m0, end; m < m1; m = end) {
+    end = m + at_once < m1 ? m + at_once : m1;
+    if (panels) pack_rows(g, m, end, rows);
+    for (int64_t n = n0; n < n1;) {
+      const int64_t left = n1 - n, whole = left / kStrip < kBeside ? left / kStrip : kBeside;
+      if (pack_all && g.b_cs == 1 && whole > 0) {
+        pack_strips(g, n, whole, strips);
+        for (int64_t s = 0; s < whole; s++, n += kStrip)
+          strip_rows(g, m, end, n, kStripVectors, 16, strips + s * g.K * kStrip, kStrip, rows);
+        continue;
+      }
+      const int width = left < kStrip ? (int)left : kStrip, vectors = (width + 15) / 16;
+      const int tail = width - 16 * (vectors - 1);
+      const bool packed = pack_all || tail < 16;
+      if (packed) pack_strip(g, n, width, vectors, strips);
+      strip_rows(g, m, end, n, vectors, tail, packed ? strips : g.B + n, packed ? 16 * vectors : g.b_rs, rows);
+      n += width;
     }
-    n += width;
   }
 }
 
-static int64_t gemm_scratch(int64_t K) { return K * kStrip; }
+static int64_t gemm_scratch(const Gemm& g) { return g.K * (kStrip * kBeside + (g.a_cs == 1 ? 0 : panel_rows(g.K))); }
 
 // acc[n] += the tree sum over segments of the fma chain over a segment's rows of x[t,n] * y[t,n] (y null: x[t,n] * 1).
 static void column_chain(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,

@@ -76,7 +76,7 @@ struct KernelTable {
   const char* name;
   int64_t strip;  // columns a packed strip of B holds
   void (*gemm)(const Gemm&, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch);
-  int64_t (*gemm_scratch)(int64_t K);
+  int64_t (*gemm_scratch)(const Gemm&);
   // to[k * to_rs + i] = column i of a tile's sixteen, widened, for k in [k0, k1).
   void (*widen)(const Held&, int64_t tile, int64_t k0, int64_t k1, float* to, int64_t to_rs);
   // to[(n - n0) * to_rs + k] = the same of columns n in [n0, n1), which are of one tile, for all k.

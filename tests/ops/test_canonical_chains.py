@@ -65,6 +65,18 @@ def test_rows_and_columns_may_be_cut_anywhere() -> None:
         assert_same_bits(k.gemm(a[rows:], b[:, columns:]), whole[rows:, columns:])
 
 
+def test_a_gradient_does_not_know_whether_its_rows_were_packed() -> None:
+    a, b = normal(1, 5000, 61), normal(2, 5000, 130)
+    segments = torch.tensor([0, 700, 700, 701, 5000])
+    for rows in (a, a[:, ::2]):
+        whole = torch.zeros(rows.shape[1], 130)
+        k.grad_gemm(rows, b, segments, whole)
+        for begin in range(0, 130, 40):
+            few = torch.zeros(rows.shape[1], min(40, 130 - begin))
+            k.grad_gemm(rows, b[:, begin : begin + 40], segments, few)
+            assert_same_bits(few, whole[:, begin : begin + 40])
+
+
 @pytest.mark.parametrize("width", [5, 16, 100])
 def test_the_norm_sums_squares_in_sixteen_lanes(width: int) -> None:
     x = normal(4, 7, width).numpy()
