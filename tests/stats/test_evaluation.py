@@ -85,10 +85,6 @@ def test_estimates_carry_the_same_values_and_intervals_that_hold_them(evaluation
     assert found["recall/c"].interval is None
 
 
-def test_outcomes_are_counted_by_name(evaluation: Evaluation) -> None:
-    assert evaluation.outcomes() == {"bad_keys": 1, "fenced": 1, "ok": 2}
-
-
 def test_seeds_are_combined_over_the_items_that_all_of_them_answered() -> None:
     first = Evaluation(LABELS, (answered("1", "a", "a"), answered("2", "b", "b")))
     second = Evaluation(LABELS, (answered("2", "b", "c"), answered("3", "c", "c")))

@@ -9,7 +9,6 @@ easy papers and wrong on the hard ones matches more often than that.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -183,10 +182,6 @@ class Evaluation:
             [a.confidence if a.predicted is not None else None for a in self.answers],
             [answer.predicted == answer.gold for answer in self.answers],
         )
-
-    def outcomes(self) -> Mapping[str, int]:
-        """Return how many answers had each outcome, by name."""
-        return dict(sorted(Counter(answer.outcome for answer in self.answers).items()))
 
     def runs(self, name: str) -> Runs:
         """Return the strict answers as a system of one seed, for intervals, tests and claims."""

@@ -19,15 +19,6 @@ from tinsmith.types.errors import DataError
 Rewards = Sequence[float]  # Of one group's rollouts.
 
 
-def informative_rate(p: float, size: int) -> float:
-    """Return how likely a group of `size` independent answers, each right with probability p, is to hold both kinds.
-
-    >>> informative_rate(0.5, 2), informative_rate(1.0, 8)
-    (0.5, 0.0)
-    """
-    return 1.0 - p**size - (1.0 - p) ** size
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCensus:
     """Counts over groups of two or more rollouts, whatever the rewards' values are."""
@@ -90,45 +81,19 @@ class LabelGroups:
     informative: int = 0  # Groups whose rewards are not all equal.
     all_right: int = 0
     all_wrong: int = 0
-    samples: int = 0
-    right_samples: int = 0
-    size_counts: tuple[tuple[int, int], ...] = ()  # Pairs (group size, groups of that size), ascending.
 
     def __add__(self, other: LabelGroups) -> LabelGroups:
-        sizes = Counter(dict(self.size_counts)) + Counter(dict(other.size_counts))
         return LabelGroups(
             self.groups + other.groups,
             self.informative + other.informative,
             self.all_right + other.all_right,
             self.all_wrong + other.all_wrong,
-            self.samples + other.samples,
-            self.right_samples + other.right_samples,
-            tuple(sorted(sizes.items())),
         )
 
     @property
     def informative_rate(self) -> float:
         """Share of groups with a gradient; NaN without a group."""
         return self.informative / self.groups if self.groups else math.nan
-
-    @property
-    def mixed_rate(self) -> float:
-        """Share of groups with right and wrong answers in them; NaN without a group."""
-        return (self.groups - self.all_right - self.all_wrong) / self.groups if self.groups else math.nan
-
-    @property
-    def expected_mixed_rate(self) -> float:
-        """Mixed share if every answer were an independent coin, p the share right; NaN without a group."""
-        if not self.groups:
-            return math.nan
-        p = self.right_samples / self.samples
-        return math.fsum(count * informative_rate(p, size) for size, count in self.size_counts) / self.groups
-
-    @property
-    def determinism(self) -> float:
-        """The determinism index of these groups, as `GroupCensus.determinism`; below 0: more mixed than chance."""
-        expected = self.expected_mixed_rate
-        return 1.0 - self.mixed_rate / expected if expected > 0.0 else math.nan
 
 
 def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, LabelGroups]:
@@ -146,9 +111,6 @@ def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, Label
             informative=int(any(reward != group.rewards[0] for reward in group.rewards)),
             all_right=int(right == size),
             all_wrong=int(right == 0),
-            samples=size,
-            right_samples=right,
-            size_counts=((size, 1),),
         )
     return counted
 

@@ -8,7 +8,6 @@ from functools import partial
 
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import metric_words
 
 ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those models and not about the method.
@@ -73,6 +72,14 @@ class Training:
     data: str  # Fingerprint of the slice.
     examples: int | None
     """Papers seen, each as often as it was; None: fitted until more of them change nothing, as a baseline is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParityRecord:
+    """Comparisons of the sampler's and the trainer's log-probabilities over a whole run."""
+
+    steps: int
+    unequal_bits: int  # Sum over the steps.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,10 @@ baselines, and the same training with answers that belong to other items.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
 from tinsmith.stats.gate.claim import (
@@ -22,6 +23,7 @@ from tinsmith.stats.gate.claim import (
     CheckName,
     Claim,
     ClaimKind,
+    ParityRecord,
     Rival,
     Training,
     above,
@@ -32,7 +34,6 @@ from tinsmith.stats.gate.claim import (
     same_training,
 )
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
@@ -60,91 +61,31 @@ class Beats(Generic[System]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(Generic[System]):
     """The claim "system learned something that nothing simpler explains" and the evidence for it."""
 
-    system: Runs
-    metric: Metric = Metric.MACRO_F1
-    metadata: Runs | None = None  # The baseline that sees year, citations and field alone.
-    control: Runs | None = None  # `system` trained in the same way on shuffled labels.
+    system: System
+    metric: str = Metric.MACRO_F1
+    before: MeanRuns | None = None  # The same runs before their training; of means alone.
+    metadata: Runs | None = None  # The baseline that sees year, citations and field alone; of labels.
+    baselines: tuple[MeanRuns, ...] = ()  # The task's own, answers without a model; of means.
+    control: System | None = None  # Trained in the same way on shuffled labels: each item with another one's answer.
+    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
     parity: ParityRecord | None = None  # Sampler against trainer over its training steps.
 
     def __post_init__(self) -> None:
-        _require_rising(self.metric)
+        if isinstance(self.system, Runs):
+            _require_rising(Metric(self.metric))
 
-    def shared(self) -> tuple[list[Runs], float]:
-        """Return all systems on the items of all, and the share left out."""
-        return _shared([one for one in (self.system, self.metadata, self.control) if one is not None])
-
-    def rivals(self, systems: Sequence[Runs], bootstrap: Bootstrap) -> list[Rival]:
-        """Hold the system, which is the first, against all that could explain its score."""
-        system, *others = systems
-        label = best_constant(system.labels, [system.labels[code] for code in system.golds], self.metric)
-        blind = Runs.constant(system, label)
+    def others(self) -> list[tuple[CheckName, str, Any]]:
+        """Return the systems that could explain its score, by check and name."""
         named = (
+            (CheckName.BEFORE, "the model before training", self.before),
             (CheckName.METADATA, "the metadata-only baseline", self.metadata),
-            (CheckName.CONTROL, "the same method trained on shuffled labels", self.control),
+            *((CheckName.BASELINE, f"the baseline {one.name}", one) for one in self.baselines),
+            (CheckName.CONTROL, self.control_words, self.control),
         )
-        given = [(check, name) for check, name, one in named if one is not None]
-        against = [
-            (CheckName.CONSTANT, f"always {label}", self.metric, blind),
-            # Any constant's balanced accuracy is chance, in every resample.
-            (CheckName.CHANCE, "chance", Metric.BALANCED_ACCURACY, blind),
-            *((check, name, self.metric, other) for (check, name), other in zip(given, others, strict=True)),
-        ]
-        return [Rival(check, name, by, difference(system, other, by, bootstrap)) for check, name, by, other in against]
-
-    def checks(self, found: Sequence[Check], systems: Sequence[Runs], bootstrap: Bootstrap) -> tuple[Check, ...]:
-        """Return the checks of the rivals, and those whose evidence is missing."""
-        by_name = {check.name: check for check in found}
-        no_metadata = checked(CheckName.METADATA, None, "no metadata-only baseline was scored on these items")
-        return (
-            by_name[CheckName.CONSTANT],
-            by_name.get(CheckName.METADATA, no_metadata),
-            by_name[CheckName.CHANCE],
-            _nothing_leaks(None if self.control is None else systems[-1], by_name.get(CheckName.CONTROL), bootstrap),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanLearned:
-    """The same claim about means over items."""
-
-    system: MeanRuns
-    metric: str
-    before: MeanRuns  # The same runs before their training.
-    baselines: tuple[MeanRuns, ...] = ()  # The task's own: answers without a model.
-    control: MeanRuns | None = None  # Trained in the same way, each item with another one's answer.
-    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
-    parity: ParityRecord | None = None
-
-    def shared(self) -> tuple[list[MeanRuns], float]:
-        """Return all systems on the items of all, and the share left out."""
-        control = () if self.control is None else (self.control,)
-        return _shared([self.system, self.before, *self.baselines, *control])
-
-    def rivals(self, systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> list[Rival]:
-        """Hold the system, which is the first, against all that could explain its score."""
-        system, before, *others = systems
-        named = [
-            *((CheckName.BASELINE, f"the baseline {one.name}") for one in self.baselines),
-            (CheckName.CONTROL, self.control_words),
-        ]
-        own = mean_difference(system, before, bootstrap, paired=True)
-        return [
-            Rival(CheckName.BEFORE, "the model before training", self.metric, own),
-            *(
-                Rival(check, name, self.metric, mean_difference(system, other, bootstrap))
-                for (check, name), other in zip(named, others, strict=False)
-            ),
-        ]
-
-    def checks(self, found: Sequence[Check], systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> tuple[Check, ...]:
-        """Return the checks of the rivals, and those whose evidence is missing."""
-        del systems, bootstrap
-        no_baseline = checked(CheckName.BASELINE, None, "the task names no baseline that needs no model")
-        no_control = checked(CheckName.CONTROL, None, "no run on shuffled labels was trained in this way")
-        return (*found, *(() if self.baselines else (no_baseline,)), *((no_control,) if self.control is None else ()))
+        return [(check, name, one) for check, name, one in named if one is not None]
 
 
 def _require_rising(metric: Metric) -> None:
@@ -153,99 +94,132 @@ def _require_rising(metric: Metric) -> None:
         raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    """A claim's own test, before the correction over its family."""
+
+    first: Runs | MeanRuns
+    second: str
+    gap: Difference
+    left_out: float  # Share of the items that not all systems answered.
+    seeds: tuple[int, ...]
+    checks: Callable[[float, float], tuple[Check, ...]]
+    """Returns its own checks by its p after Holm's correction, and the level that this leaves to its intervals."""
+
+
 def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
     Items that one of the two did not answer are left out; more than a twentieth of them refuses the claim.
     """
-    found = [_beaten(one, bootstrap) for one in family]
-    corrected = _corrected([gap for _, _, gap, _, _ in found], bootstrap)
-    return tuple(
-        Claim(
-            kind=ClaimKind.BEATS,
-            first=one.first.name,
-            second=one.second.name,
-            metric=one.metric,
-            value=gap.value,
-            interval=gap.at(level),
-            p_value=gap.p_value,
-            p_holm=p_holm,
-            seeds=seeds,
-            num_items=items,
-            checks=(
-                same_items(items, left_out),
-                same_training(one.training),
-                above_zero(one.first.name, gap, gap.at(level), p_holm, bootstrap),
-                *more,
-                one_model(one.parity),
-            ),
-        )
-        for one, (items, left_out, gap, seeds, more), (p_holm, level) in zip(family, found, corrected, strict=True)
-    )
+    return _judged(ClaimKind.BEATS, family, [_beaten(one, bootstrap) for one in family], bootstrap)
 
 
-def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> tuple[int, float, Difference, tuple[int, ...], tuple[Check, ...]]:
-    """Return shared items, the share left out, the difference, seeds a side, and checks of labels alone."""
-    sides = (one.first.num_seeds, one.second.num_seeds)
-    (first, second), left_out = _shared([one.first, one.second])
-    if isinstance(first, Runs):
-        gap = difference(first, second, Metric(one.metric), bootstrap)
-        return first.num_items, left_out, gap, sides, (_recall_kept(first, second),)
-    gap = mean_difference(first, second, bootstrap, paired=one.same_models)
-    # What was not trained takes nothing from what seeds can say.
-    untrained = one.training is not None and one.training[1].examples == 0
-    return first.num_items, left_out, gap, sides[:1] if untrained or one.same_models else sides, ()
-
-
-class _Evidence(Protocol[System]):
-    """Either kind of claim to have learned: `Learned` or `MeanLearned`."""
-
-    @property
-    def metric(self) -> str: ...
-    @property
-    def parity(self) -> ParityRecord | None: ...
-    def shared(self) -> tuple[list[System], float]: ...
-    def rivals(self, systems: Sequence[System], bootstrap: Bootstrap) -> list[Rival]: ...
-    def checks(self, found: Sequence[Check], systems: Sequence[System], bootstrap: Bootstrap) -> tuple[Check, ...]: ...
-
-
-def judge_learned(family: Sequence[_Evidence[System]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
+def judge_learned(family: Sequence[Learned[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that a system learned something: Holm's correction runs over all of `family`.
 
     The p of one is the largest of its tests'; all its intervals are at the level that the correction leaves to it.
     """
-    shared = [one.shared() for one in family]
-    found = [one.rivals(systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)]
+    return _judged(ClaimKind.LEARNED, family, [_learned(one, bootstrap) for one in family], bootstrap)
+
+
+def _judged(
+    kind: ClaimKind, family: Sequence[Beats[Any] | Learned[Any]], tested: Sequence[_Tested], bootstrap: Bootstrap
+) -> tuple[Claim, ...]:
+    corrected = _corrected([each.gap for each in tested], bootstrap)
+    return tuple(
+        Claim(
+            kind=kind,
+            first=found.first.name,
+            second=found.second,
+            metric=one.metric,
+            value=found.gap.value,
+            interval=found.gap.at(level),
+            p_value=found.gap.p_value,
+            p_holm=p_holm,
+            seeds=found.seeds,
+            num_items=found.first.num_items,
+            checks=(
+                same_items(found.first.num_items, found.left_out),
+                *found.checks(p_holm, level),
+                one_model(one.parity),
+            ),
+        )
+        for one, found, (p_holm, level) in zip(family, tested, corrected, strict=True)
+    )
+
+
+def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
+    seeds = (one.first.num_seeds, one.second.num_seeds)
+    (first, second), left_out = _shared([one.first, one.second])
+    gap = _gap((first, second), one.metric, bootstrap, paired=one.same_models)
+    # What was not trained takes nothing from what seeds can say.
+    untrained = one.training is not None and one.training[1].examples == 0
+    if not isinstance(first, Runs) and (untrained or one.same_models):
+        seeds = seeds[:1]
+
+    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
+        higher = above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)
+        recall = (_recall_kept(first, second),) if isinstance(first, Runs) else ()
+        return (same_training(one.training), higher, *recall)
+
+    return _Tested(first=first, second=second.name, gap=gap, left_out=left_out, seeds=seeds, checks=checks)
+
+
+def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
+    others = one.others()
+    (system, *shared), left_out = _shared([one.system, *(other for _, _, other in others)])
+    gap = partial(_gap, bootstrap=bootstrap)
+    rivals = [
+        Rival(check, name, one.metric, gap((system, other), one.metric, paired=check is CheckName.BEFORE))
+        for (check, name, _), other in zip(others, shared, strict=True)
+    ]
+    if isinstance(system, Runs):
+        label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(one.metric))
+        blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
+        rivals = [
+            Rival(CheckName.CONSTANT, f"always {label}", one.metric, gap((system, blind), one.metric)),
+            # Any constant's balanced accuracy is chance, in every resample.
+            Rival(CheckName.CHANCE, "chance", chance, gap((system, blind), chance)),
+            *rivals,
+        ]
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    nearest = [max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value)) for rivals in found]
-    corrected = _corrected([rival.gap for rival in nearest], bootstrap)
-    claims: list[Claim] = []
-    for one, (systems, left_out), rivals, near, (p_holm, level) in zip(
-        family, shared, found, nearest, corrected, strict=True
-    ):
-        system = systems[0]
+    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value))
+
+    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
         ps = [p_holm if rival is near else rival.gap.p_value for rival in rivals]
         held = [above(rival, p, level, bootstrap) for rival, p in zip(rivals, ps, strict=True)]
-        claims.append(
-            Claim(
-                kind=ClaimKind.LEARNED,
-                first=system.name,
-                second=near.name,
-                metric=one.metric,
-                value=near.gap.value,
-                interval=near.gap.at(level),
-                p_value=near.gap.p_value,
-                p_holm=p_holm,
-                seeds=(system.num_seeds,),
-                num_items=system.num_items,
-                checks=(
-                    same_items(system.num_items, left_out),
-                    *one.checks(held, systems, bootstrap),
-                    one_model(one.parity),
-                ),
-            )
-        )
-    return tuple(claims)
+        if isinstance(system, Runs):
+            return _checks_of_labels(held, None if one.control is None else shared[-1], bootstrap)
+        there = {check.name for check in held}
+        return (*held, *(checked(name, None, words) for name, words in _ABSENT.items() if name not in there))
+
+    seeds = (system.num_seeds,)
+    return _Tested(first=system, second=near.name, gap=near.gap, left_out=left_out, seeds=seeds, checks=checks)
+
+
+_ABSENT = {
+    CheckName.BASELINE: "the task names no baseline that needs no model",
+    CheckName.CONTROL: "no run on shuffled labels was trained in this way",
+}
+"""Evidence that a claim on means needs, and what is said where there is none."""
+
+
+def _checks_of_labels(held: Sequence[Check], control: Runs | None, bootstrap: Bootstrap) -> tuple[Check, ...]:
+    by_name = {check.name: check for check in held}
+    no_metadata = checked(CheckName.METADATA, None, "no metadata-only baseline was scored on these items")
+    return (
+        by_name[CheckName.CONSTANT],
+        by_name.get(CheckName.METADATA, no_metadata),
+        by_name[CheckName.CHANCE],
+        _nothing_leaks(control, by_name.get(CheckName.CONTROL), bootstrap),
+    )
+
+
+def _gap(pair: Sequence[Any], metric: str, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
+    if isinstance(pair[0], Runs):
+        return difference(pair[0], pair[1], Metric(metric), bootstrap)
+    return mean_difference(pair[0], pair[1], bootstrap, paired=paired)
 
 
 def _corrected(gaps: Sequence[Difference], bootstrap: Bootstrap) -> list[tuple[float, float]]:

@@ -11,8 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
@@ -50,18 +48,6 @@ class MonitorState:
     goodhart_streak: int = 0
     active: tuple[str, ...] = ()  # Keys of the alarms whose condition holds.
     alarms: tuple[Alarm, ...] = ()
-
-    def as_json(self) -> object:
-        """Return it as what `json` writes."""
-        return msgspec.to_builtins(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> MonitorState:
-        """Read what `as_json` gave."""
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"this is not the state of a collapse monitor: {error}") from None
 
 
 @dataclass(slots=True)
