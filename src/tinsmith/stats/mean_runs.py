@@ -17,7 +17,7 @@ import numpy as np
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, generator, pattern_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.sign_flips import flip_p
+from tinsmith.stats.significance import flip_p
 from tinsmith.types.errors import DataError
 
 ByItem = Mapping[str, Fraction]

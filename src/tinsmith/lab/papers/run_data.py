@@ -44,8 +44,8 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
 from tinsmith.stats.groups import Group, census
-from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
+from tinsmith.stats.monitors.run_monitors import Alarm
 from tinsmith.stats.rates import Metric
 from tinsmith.types.waits import Say
 

@@ -9,12 +9,54 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import msgspec
 
 from tinsmith.stats.groups import group_census
-from tinsmith.stats.monitors.alarms import Alarm, AlarmKind
+
+
+class AlarmKind(StrEnum):
+    """What was seen."""
+
+    UNREAD = "unread"  # Hardly any answer keeps the contract; whatever else is told of labels means nothing then.
+    SHARE = "predicted_share"  # One label has most of the answers.
+    RECALL = "min_class_recall"  # A label is hardly ever found.
+    INFORMATION = "label_mi"  # The answer does not depend on the paper.
+    GROUPS = "informative_groups"  # A label's groups carry no gradient any more.
+    CHANCE = "balanced_accuracy"  # The recalls are no better than guessing.
+    GOODHART = "goodhart"  # The training reward rises while the classifier gets worse.
+    SAME_TEXT = "same_text"  # Many prompts get the same response.
+    JUDGE_FAILED = "judge_failed"  # Responses have no reward, because their judge failed.
+    DETERMINISM = "determinism"
+    """Prompts are always right or always wrong: groups carry no gradient, and more samples will not help."""
+    ROLLOUTS_FAILED = "rollouts_failed"
+    """Responses have no reward, because a function of the task failed, or nobody sampled them."""
+    IDLE_EXPERTS = "idle_experts"  # Many of a mixture's experts get no token.
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing seen at one step; `label` is None where all labels are meant."""
+
+    kind: AlarmKind
+    label: str | None
+    value: float
+    threshold: float
+    step: int
+    message: str
+    task: str | None = None  # The task that is meant, where an answer is to several.
+
+    @property
+    def key(self) -> str:
+        """The name in metrics.jsonl: alarm/kind, then /task and /label where it has them."""
+        return "/".join(["alarm", self.kind, *(name for name in (self.task, self.label) if name)])
+
+    def of_task(self, task: str) -> Alarm:
+        """Return the alarm as one of several tasks' that are watched; it says which."""
+        return replace(self, task=task, message=f"{task}: {self.message}")
+
 
 MAX_SAME_TEXT = 0.5  # Share of prompts that get the same text.
 MAX_JUDGE_FAILED = 0.05
