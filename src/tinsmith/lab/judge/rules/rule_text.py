@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import Judged, JudgeFailure, Spent, Verdict
+from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.judge.rules.rule import Rule
 from tinsmith.lab.judge.rules.text_rules import (
     Affix,
@@ -112,7 +112,7 @@ class RulesOnly:
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all; nothing fails and nothing is spent."""
         return [
-            Judged(verdicts=self._judge(one.criteria).judge(one.response), spent=Spent(), from_cache=False)
+            Answered(value=self._judge(one.criteria).judge(one.response), spent=Spent(), from_cache=False)
             for one in requests
         ]
 
