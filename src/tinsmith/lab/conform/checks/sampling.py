@@ -6,8 +6,19 @@ from collections.abc import Sequence
 
 from tinker import types
 
-from tinsmith.lab.conform.subject import PROMPT, CannotTellError, Subject, check, params, prompt_of
-from tinsmith.lab.conform.verdicts import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    PROMPT,
+    CannotTellError,
+    Subject,
+    Verdict,
+    check,
+    differs,
+    graded,
+    honoured,
+    params,
+    prompt_of,
+    silent,
+)
 
 _LONG = 64
 

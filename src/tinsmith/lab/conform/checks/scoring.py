@@ -10,13 +10,18 @@ from tinsmith.lab.conform.subject import (
     CannotTellError,
     FloatArray,
     Subject,
+    Verdict,
+    Word,
     check,
     datum,
+    differs,
     farthest,
+    graded,
+    honoured,
     params,
     prompt_of,
+    silent,
 )
-from tinsmith.lab.conform.verdicts import Verdict, Word, differs, graded, honoured, silent
 
 _ROWS = len(PROMPT) - 1
 

@@ -7,8 +7,25 @@ from collections.abc import Callable
 import numpy as np
 import tinker
 
-from tinsmith.lab.conform.subject import ADAM, DATA, PROMPT, SAME_NATS, Subject, check, farthest, params, prompt_of
-from tinsmith.lab.conform.verdicts import USER_ERRORS, Verdict, differs, effect, graded, honoured, silent, words_of
+from tinsmith.lab.conform.subject import (
+    ADAM,
+    DATA,
+    PROMPT,
+    SAME_NATS,
+    USER_ERRORS,
+    Subject,
+    Verdict,
+    check,
+    differs,
+    effect,
+    farthest,
+    graded,
+    honoured,
+    params,
+    prompt_of,
+    silent,
+    words_of,
+)
 
 
 @check("adapters/seed repeats", "Do two adapters of one seed take the same step?")

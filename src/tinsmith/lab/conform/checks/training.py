@@ -11,15 +11,19 @@ from tinsmith.lab.conform.subject import (
     PROMPT,
     CannotTellError,
     Subject,
+    Verdict,
     check,
     datum,
+    differs,
     farthest,
+    graded,
+    honoured,
     logprobs_of,
     params,
     prompt_of,
+    silent,
     tokens_of,
 )
-from tinsmith.lab.conform.verdicts import Verdict, differs, graded, honoured, silent
 from tinsmith.lab.service.official_client import loss_of
 
 _CHUNK = 1024  # The SDK cuts a request after so many datums.
