@@ -38,7 +38,7 @@ from tinsmith.types.visible import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-_TOPICS: Final = ("sampling", "scoring", "losses", "training", "state", "mistakes")
+_TOPICS: Final = ("sampling", "losses", "training", "mistakes")
 _OPENING_SECONDS: Final = 60.0
 _CLOSING_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 5.0

@@ -31,7 +31,7 @@ from tinsmith.lab.judge.records import (
     Spent,
     Verdict,
 )
-from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
+from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
