@@ -125,19 +125,16 @@ def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:
     found = [each for pair in pairs if (each := find(pair)) is not None]
     if not found:
         return None
-    changes = [
-        _Changes.of(one, two) for one, two in pairs if one is not None and two is not None and not _unjudged((one, two))
-    ]
-    logprobs = [each.max_logprob for each in changes if each.max_logprob is not None]
-    rewards = [each.reward for each in changes if each.reward is not None]
+    changes = [_changes(one, two) for one, two in pairs if one and two and not _unjudged((one, two))]
+    tokens, of_tokens, logprobs, rewards = zip(*changes, strict=True) if changes else ((), (), (), ())
     return replace(
         found[0],
         rollouts=len(found),
         of_rollouts=len(pairs),
-        tokens=sum(each.tokens for each in changes),
-        of_tokens=sum(each.of_tokens for each in changes),
-        max_logprob=max(logprobs, default=None),
-        max_reward=max(rewards, default=None),
+        tokens=sum(tokens),
+        of_tokens=sum(of_tokens),
+        max_logprob=max((each for each in logprobs if each is not None), default=None),
+        max_reward=max((each for each in rewards if each is not None), default=None),
     )
 
 
@@ -197,29 +194,19 @@ def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """How much of one rollout is another."""
-
-    tokens: int
-    of_tokens: int
-    max_logprob: float | None
-    reward: float | None
-
-    @classmethod
-    def of(cls, one: Line, two: Line) -> _Changes:
-        changed = total = 0
-        largest: float | None = None
-        alike = True  # after another token the next ones are of another text, and cannot be set against each other
-        for a, b in zip(_turns(one), _turns(two), strict=False):
-            total += max(len(a[0]), len(b[0]))
-            changed += abs(len(a[0]) - len(b[0]))
-            for token, (x, y) in enumerate(zip(a[0], b[0], strict=False)):
-                p, q = (each[token] if token < len(each) else None for each in (a[1], b[1]))
-                alike = alike and x == y
-                changed += x != y or not same(p, q)
-                if alike and isinstance(p, float) and isinstance(q, float):
-                    largest = max(largest or 0.0, abs(p - q))
-        rewards = one.get("total"), two.get("total")
-        reward = [float(each) for each in rewards if isinstance(each, int | float)]
-        return cls(changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None)
+def _changes(one: Line, two: Line) -> tuple[int, int, float | None, float | None]:
+    """Return how many of one rollout's tokens are others, of how many, and the gaps of log-probability and reward."""
+    changed = total = 0
+    largest: float | None = None
+    alike = True  # after another token the next ones are of another text, and cannot be set against each other
+    for a, b in zip(_turns(one), _turns(two), strict=False):
+        total += max(len(a[0]), len(b[0]))
+        changed += abs(len(a[0]) - len(b[0]))
+        for token, (x, y) in enumerate(zip(a[0], b[0], strict=False)):
+            p, q = (each[token] if token < len(each) else None for each in (a[1], b[1]))
+            alike = alike and x == y
+            changed += x != y or not same(p, q)
+            if alike and isinstance(p, float) and isinstance(q, float):
+                largest = max(largest or 0.0, abs(p - q))
+    reward = [float(each) for each in (one.get("total"), two.get("total")) if isinstance(each, int | float)]
+    return changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None

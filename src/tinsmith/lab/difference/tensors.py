@@ -73,16 +73,6 @@ class TensorDifference:
     of_tensors: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    distance: float
-    norm: float
-
-    @property
-    def size(self) -> float | None:
-        return self.distance / self.norm if self.norm > 0.0 else None
-
-
 def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifference | None:
     """Compare the gradients, or the weights, of one optimizer step by their hashes; None: all are equal."""
     names = sorted({*first, *second})
@@ -90,17 +80,17 @@ def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifferen
     if not unequal:
         return None
     apart = {name: _apart(first, second, name) for name in names}
-    sizes = {name: each.size if (each := apart[name]) else None for name in unequal}
+    sizes = {name: _size(*each) if (each := apart[name]) else None for name in unequal}
     largest = max(unequal, key=lambda name: sizes[name] or 0.0)
     known = [each for each in apart.values() if each is not None]
-    whole = _Apart(math.hypot(*(each.distance for each in known)), math.hypot(*(each.norm for each in known)))
+    whole = _size(math.hypot(*(distance for distance, _ in known)), math.hypot(*(norm for _, norm in known)))
     return TensorDifference(
         substep=substep,
         tensor=unequal[0],
         size=sizes[unequal[0]],
         largest=largest,
         largest_size=sizes[largest],
-        all_size=whole.size if len(known) == len(names) else None,
+        all_size=whole if len(known) == len(names) else None,
         tensors=len(unequal),
         of_tensors=len(names),
     )
@@ -110,10 +100,15 @@ def _sha256(marks: Marks, name: str) -> object:
     return cast(Mapping[str, object], marks.get(name) or {}).get("sha256")
 
 
-def _apart(first: Marks, second: Marks, name: str) -> _Apart | None:
+def _size(distance: float, norm: float) -> float | None:
+    return distance / norm if norm > 0.0 else None
+
+
+def _apart(first: Marks, second: Marks, name: str) -> tuple[float, float] | None:
+    """Return a tensor's distance and its norm in the first run."""
     a, b = (cast(Mapping[str, object], marks.get(name) or {}) for marks in (first, second))
     one, two = (cast(list[float] | None, mark.get("sketch")) for mark in (a, b))
     norm = a.get("norm")
     if one is None or two is None or len(one) != len(two) or not isinstance(norm, int | float):
         return None
-    return _Apart(distance(one, two), float(norm))
+    return distance(one, two), float(norm)

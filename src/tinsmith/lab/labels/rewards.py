@@ -178,10 +178,8 @@ class Reward:
     def restore(self, state: RewardState) -> None:
         """Go on from a state."""
         if (state.reward, state.labels) != (self.name, self.labels):
-            what, allowed = "this state belongs to another reward", f"{self.name} over {', '.join(self.labels)}"
-            raise CheckpointError(
-                what, field="reward", value=f"{state.reward} over {', '.join(state.labels)}", allowed=allowed
-            )
+            found, own = (f"{one.reward} over {', '.join(one.labels)}" for one in (state, self._state))
+            raise CheckpointError("this state belongs to another reward", field="reward", value=found, allowed=own)
         shape = [[len(row) for row in one.confusion] for one in (state, self._state)]
         if shape[0] != shape[1] or len(state.duals) != len(self._state.duals):
             raise CheckpointError("a reward's state has another shape", field="confusion", value=shape[0])
@@ -221,9 +219,8 @@ class Reward:
     def _indices(self, golds: Sequence[str], answers: Sequence[Answer]) -> list[tuple[int, int | None]]:
         """Return (truth, prediction) as positions in the labels; None for an invalid answer."""
         if len(golds) != len(answers):
-            raise DataError(
-                "every answer needs a gold label", field="golds", value=len(golds), allowed=str(len(answers))
-            )
+            what = "every answer needs a gold label"
+            raise DataError(what, field="golds", value=len(golds), allowed=str(len(answers)))
         position = {label: at for at, label in enumerate(self.labels)}
         for label in (*golds, *(answer.label for answer in answers)):
             if label is not None and label not in position:
@@ -350,8 +347,6 @@ class LabelReward(StepReward):
         Pure: it uses the states as they were before this batch.
         """
         by_subject = [reward.score(*_alone(items, answers, place)) for place, reward in enumerate(self.rewards)]
-        if len(by_subject) == 1:
-            return by_subject[0]
         return [self._together(some) for some in zip(*by_subject, strict=True)]
 
     def _together(self, some: Sequence[NamedTerms]) -> NamedTerms:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
 from tinsmith.stats.gate.claim import (
@@ -33,15 +33,13 @@ from tinsmith.stats.gate.claim import (
     same_items,
     same_training,
 )
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.mean_runs import MeanRuns, System, mean_difference, shared_items
 from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 
 RECALL_KEPT = 0.8  # Share of the other system's smallest recall that must be kept.
 _RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
-
-System = TypeVar("System", Runs, MeanRuns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +149,7 @@ def _judged(
 
 def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
     seeds = (one.first.num_seeds, one.second.num_seeds)
-    (first, second), left_out = _shared([one.first, one.second])
+    (first, second), left_out = shared_items([one.first, one.second])
     gap = _gap((first, second), one.metric, bootstrap, paired=one.same_models)
     # What was not trained takes nothing from what seeds can say.
     untrained = one.training is not None and one.training[1].examples == 0
@@ -168,7 +166,7 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
 
 def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
     others = one.others()
-    (system, *shared), left_out = _shared([one.system, *(other for _, _, other in others)])
+    (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
     gap = partial(_gap, bootstrap=bootstrap)
     rivals = [
         Rival(check, name, one.metric, gap((system, other), one.metric, paired=check is CheckName.BEFORE))
@@ -228,14 +226,6 @@ def _corrected(gaps: Sequence[Difference], bootstrap: Bootstrap) -> list[tuple[f
     by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
     levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
     return [(p_holm, levels[place]) for place, p_holm in enumerate(holm(p_values))]
-
-
-def _shared(systems: Sequence[System]) -> tuple[list[System], float]:
-    """Return the systems on the items that all of them answered, and the share left out."""
-    everything = set[str]().union(*(system.items for system in systems))
-    shared = everything.intersection(*(system.items for system in systems))
-    items = [item for item in systems[0].items if item in shared]
-    return [system.on(items) for system in systems], 1.0 - len(items) / len(everything)
 
 
 def _recall_kept(first: Runs, second: Runs) -> Check:
