@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claim import CheckName, Finding, ParityRecord, Training, Verdict
-from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
+from tinsmith.stats.gate.claims import (
+    Beats,
+    CheckName,
+    Finding,
+    Learned,
+    ParityRecord,
+    Training,
+    Verdict,
+    judge_beats,
+    judge_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.types.errors import DataError
 

@@ -41,8 +41,7 @@ def pack(
     if not holds_study(folder):
         require_runs([folder])  # before what is heavy is imported
     with loading():
-        from tinsmith.lab.bundle.crate import Statement
-        from tinsmith.lab.bundle.pack import Kept
+        from tinsmith.lab.bundle.pack import Kept, Statement
         from tinsmith.lab.bundle.pack import pack as run
 
     said = Statement(

@@ -142,17 +142,9 @@ def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
     return counted.reshape(num_labels, num_labels + 1)
 
 
-def constant_baseline(labels: Sequence[str], golds: Sequence[str], answer: str) -> Confusion:
-    """Return the confusion matrix of always answering `answer`.
-
-    Its accuracy is the label's share pi of the items and its macro-F1 is 2 pi / (1 + pi) / K.
-    """
-    return Confusion.of(labels, golds, [answer] * len(golds))
-
-
 def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -> str:
     """Return the label whose constant answer scores best; the first of equals."""
-    scores = [constant_baseline(labels, golds, label).score(metric) for label in labels]
+    scores = [Confusion.of(labels, golds, [label] * len(golds)).score(metric) for label in labels]
     return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
 
 

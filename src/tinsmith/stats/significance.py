@@ -74,37 +74,22 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def detectable_difference(n: int, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA) -> float:
-    """Return the smallest difference of accuracies that n shared items resolve.
-
-    (z_{1-alpha/2} + z_power) sqrt(discordance / n), discordance being the share of items that just one
-    of the two gets right. Source: Miller, arXiv:2411.00640 sec. 5, for paired items.
-
-    >>> [round(detectable_difference(n), 3) for n in (500, 2000, 10_000)]
-    [0.069, 0.034, 0.015]
-    """
-    _checked_power(n, discordance, alpha)
-    reach = _NORMAL.inv_cdf(1.0 - alpha / 2.0) + _NORMAL.inv_cdf(power)
-    return reach * math.sqrt(discordance / n)
-
-
 def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA) -> int:
     """Return how many shared items resolve a difference `effect` of accuracies.
+
+    n of them resolve (z_{1-alpha/2} + z_power) sqrt(discordance / n), discordance being the share of items that just
+    one of the two gets right. Source: Miller, arXiv:2411.00640 sec. 5, for paired items.
 
     >>> items_needed(0.05)
     942
     """
     if effect == 0.0:
         raise ConfigError("no number of items can show a difference of zero", field="effect")
-    unit = detectable_difference(1, discordance=discordance, power=power, alpha=alpha)
-    return math.ceil((unit / effect) ** 2)
-
-
-def _checked_power(n: int, discordance: float, alpha: float) -> None:
-    if n < 1 or not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0:
-        what = "power needs items, a discordant share and a level"
-        allowed = "n >= 1, 0 < discordance <= 1, 0 < alpha < 1"
-        raise ConfigError(what, field="n, discordance, alpha", value=(n, discordance, alpha), allowed=allowed)
+    if not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0:
+        what, allowed = "power needs a discordant share and a level", "0 < discordance <= 1, 0 < alpha < 1"
+        raise ConfigError(what, field="discordance, alpha", value=(discordance, alpha), allowed=allowed)
+    reach = _NORMAL.inv_cdf(1.0 - alpha / 2.0) + _NORMAL.inv_cdf(power)
+    return math.ceil((reach * math.sqrt(discordance) / effect) ** 2)
 
 
 _DRAWS = 10_000

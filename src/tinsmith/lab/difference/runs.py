@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.lab.difference.rollouts import (
+    ABSENT,
+    FieldDifference,
     RolloutDifference,
+    TensorDifference,
     Timeline,
     decode,
     timeline,
+    unequal_fields,
     unequal_order,
     unequal_rewards,
     unequal_samples,
+    unequal_tensors,
 )
-from tinsmith.lab.difference.tensors import ABSENT, FieldDifference, TensorDifference, unequal_fields, unequal_tensors
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest

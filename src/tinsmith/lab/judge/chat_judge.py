@@ -264,20 +264,18 @@ def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
 
 
 def _unreadable(parse: ParseFailure, form: AnswerForm[A], reply: Reply) -> Trouble:
-    if reply.ending is FailureCause.CUT_OFF:
-        detail = f"an answer that is no {form.words}: it was cut off at its token limit"
-        return Trouble(FailureCause.CUT_OFF, detail, again=True)
-    if reply.ending is FailureCause.FILTERED:
-        detail = f"an answer that is no {form.words}: the endpoint's content filter ended it"
-        return Trouble(FailureCause.FILTERED, detail, again=False)
-    return Trouble(FailureCause.BAD_ANSWER, f"an answer that is no {form.words}: {parse}", again=True)
+    cause, why = reply.ending or FailureCause.BAD_ANSWER, str(parse)
+    if cause is FailureCause.CUT_OFF:
+        why = "it was cut off at its token limit"
+    elif cause is FailureCause.FILTERED:
+        why = "the endpoint's content filter ended it"
+    return Trouble(cause, f"an answer that is no {form.words}: {why}", again=cause is not FailureCause.FILTERED)
 
 
 def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:
     """The result for who only waited for it."""
-    if isinstance(result, Answered):
-        return replace(result, spent=Spent(), from_cache=True)
-    return replace(result, spent=Spent())
+    found = replace(result, spent=Spent())
+    return replace(found, from_cache=True) if isinstance(found, Answered) else found
 
 
 FIRST_WAIT_S: Final = 0.5

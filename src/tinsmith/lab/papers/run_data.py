@@ -54,7 +54,7 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
 from tinsmith.stats.groups import Group, census
-from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.incentives.policies import Posteriors
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.monitors.run_monitors import Alarm
 from tinsmith.stats.rates import ClassMetric, Metric

@@ -376,11 +376,6 @@ def connect(
     Raises:
         BackendError: the embedded server did not start.
     """
-    settings = EmbeddedSettings(
-        models=models or {"tinsmith/nano": "tinsmith/nano"},
-        arithmetic=arithmetic,
-        device=device,
-        seed=seed,
-        state=state,
-    )
+    served = models or {"tinsmith/nano": "tinsmith/nano"}
+    settings = EmbeddedSettings(models=served, arithmetic=arithmetic, device=device, seed=seed, state=state)
     return open_connection(base_url, settings).client

@@ -73,40 +73,37 @@ class Responses:
     failed: float = 0.0  # Share of rollouts that came to nothing for another cause.
 
 
+class _State(msgspec.Struct, frozen=True):
+    alarms: tuple[Alarm, ...] = ()
+    holding: tuple[AlarmKind, ...] = ()
+
+
 @dataclass(slots=True)
 class ResponseMonitor:
     """Raises the alarms; feed it in the order of the steps."""
 
-    _alarms: list[Alarm] = field(default_factory=list[Alarm])
-    _holding: list[AlarmKind] = field(default_factory=list[AlarmKind])
+    _kept: _State = field(default_factory=_State)
 
     @property
     def alarms(self) -> Sequence[Alarm]:
         """Every alarm raised so far, oldest first."""
-        return tuple(self._alarms)
+        return self._kept.alarms
 
     def observe(self, seen: Responses) -> list[Alarm]:
         """Take one examination in; return the alarms that begin with it."""
         holding = [*_same_text(seen), *_failures(seen)]
-        begun = [alarm for alarm in holding if alarm.kind not in self._holding]
-        self._holding = [alarm.kind for alarm in holding]
-        self._alarms += begun
+        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
+        kinds = tuple(alarm.kind for alarm in holding)
+        self._kept = _State(alarms=(*self._kept.alarms, *begun), holding=kinds)
         return begun
 
     def state(self) -> object:
         """Return it as plain JSON values."""
-        return msgspec.to_builtins({"alarms": self._alarms, "holding": self._holding})
+        return msgspec.to_builtins(self._kept)
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        kept = msgspec.convert(state, _State)
-        self._alarms, self._holding = list(kept.alarms), list(kept.holding)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    alarms: tuple[Alarm, ...]
-    holding: tuple[AlarmKind, ...]
+        self._kept = msgspec.convert(state, _State)
 
 
 def _same_text(seen: Responses) -> list[Alarm]:

@@ -214,8 +214,7 @@ def sampling_aside(subject: Subject) -> Verdict:
     """Source: SDK, save_weights_for_sampler (a copy), create_sampling_client (model_path)."""
     client = subject.trainer()
     subject.step(client)
-    path = subject.kept(subject.wait(client.save_weights_for_sampler("conform-aside")).path)
-    older = subject.wait(subject.service.create_sampling_client(model_path=path))
+    older = _saved_sampler(subject, client, "conform-aside")
     before = subject.step(client).after
     subject.wait(older.sample(prompt_of(PROMPT), 1, params(max_tokens=1)))
     return graded(farthest(before, subject.forward(client)), "the trainer, before and after")
@@ -289,13 +288,23 @@ def _saved(subject: Subject, client: tinker.TrainingClient, name: str) -> str:
     return subject.kept(subject.wait(client.save_state(name)).path)
 
 
-@check("state/with the optimizer", "Does a state go on as if never stopped?")
-def with_optimizer(subject: Subject) -> Verdict:
-    """Source: SDK, create_training_client_from_state_with_optimizer."""
+def _stepped(subject: Subject, name: str) -> tuple[tinker.TrainingClient, str]:
+    """Return an adapter after two steps, and the path that it was saved at."""
     client = subject.trainer()
     for one in DATA[:2]:
         subject.step(client, [one])
-    path = _saved(subject, client, "conform-optimizer")
+    return client, _saved(subject, client, name)
+
+
+def _saved_sampler(subject: Subject, client: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
+    path = subject.kept(subject.wait(client.save_weights_for_sampler(name)).path)
+    return subject.wait(subject.service.create_sampling_client(model_path=path))
+
+
+@check("state/with the optimizer", "Does a state go on as if never stopped?")
+def with_optimizer(subject: Subject) -> Verdict:
+    """Source: SDK, create_training_client_from_state_with_optimizer."""
+    client, path = _stepped(subject, "conform-optimizer")
     on = [subject.step(client, [DATA[i]]).after for i in (2, 0)]
     load = subject.service.create_training_client_from_state_with_optimizer
     resumed = subject.wait(load(path))
@@ -307,10 +316,7 @@ def with_optimizer(subject: Subject) -> Verdict:
 @check("state/weights only", "Does a state without its optimizer have the weights, and begin the optimizer anew?")
 def weights_only(subject: Subject) -> Verdict:
     """Source: SDK, create_training_client_from_state ("optimizer state is reset")."""
-    client = subject.trainer()
-    for one in DATA[:2]:
-        subject.step(client, [one])
-    path = _saved(subject, client, "conform-weights")
+    client, path = _stepped(subject, "conform-weights")
     resumed = subject.wait(subject.service.create_training_client_from_state(path))
     found = graded(farthest(subject.forward(client), subject.forward(resumed)), "weights, saved and loaded")
     left, right = (subject.step(one, [DATA[2]]).after for one in (client, resumed))
@@ -322,8 +328,7 @@ def weights_only(subject: Subject) -> Verdict:
 @check("state/sampler weights", "Are saved sampler weights the trainer's?")
 def sampler_weights(subject: Subject) -> Verdict:
     """Source: SDK, TrainingClient.save_weights_for_sampler."""
-    path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-sampler")).path)
-    client = subject.wait(subject.service.create_sampling_client(model_path=path))
+    client = _saved_sampler(subject, subject.trained, "conform-sampler")
     told = subject.wait(client.compute_logprobs(prompt_of(PROMPT)))
     live = subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT)))
     arrays = [np.array(values[1:], dtype=np.float32) for values in (told, live)]
@@ -404,8 +409,7 @@ def user_metadata(subject: Subject) -> Verdict:
 @check("state/seeded samples of a state", "Does a seed draw the same from a live and from a saved sampler?")
 def seeded_from_state(subject: Subject) -> Verdict:
     """Source: SDK, types.SamplingParams.seed."""
-    path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-seeded")).path)
-    stored = subject.wait(subject.service.create_sampling_client(model_path=path))
+    stored = _saved_sampler(subject, subject.trained, "conform-seeded")
     drawn = [
         list(subject.wait(one.sample(prompt_of(PROMPT), 1, params(seed=8))).sequences[0].tokens)
         for one in (subject.sampler, stored)
