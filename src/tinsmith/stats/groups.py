@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from tinsmith.types.errors import DataError
 
 Rewards = Sequence[float]  # Of one group's rollouts.
 
@@ -65,15 +63,6 @@ def group_census(groups: Sequence[Rewards]) -> GroupCensus:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One prompt's rollouts, failed ones left out: rewards and whether the label was right, (G,) each."""
-
-    gold: str
-    rewards: tuple[float, ...]
-    right: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LabelGroups:
     """Groups of one true label."""
 
@@ -81,6 +70,14 @@ class LabelGroups:
     informative: int = 0  # Groups whose rewards are not all equal.
     all_right: int = 0
     all_wrong: int = 0
+
+    @classmethod
+    def of(cls, rewards: Sequence[float], right: Sequence[bool]) -> LabelGroups:
+        """Count one prompt's rollouts, failed ones left out; fewer than two compare nothing, and count as no group."""
+        if len(rewards) < 2:
+            return cls()
+        differs = any(reward != rewards[0] for reward in rewards)
+        return cls(groups=1, informative=int(differs), all_right=int(all(right)), all_wrong=int(not any(right)))
 
     def __add__(self, other: LabelGroups) -> LabelGroups:
         return LabelGroups(
@@ -94,25 +91,6 @@ class LabelGroups:
     def informative_rate(self) -> float:
         """Share of groups with a gradient; NaN without a group."""
         return self.informative / self.groups if self.groups else math.nan
-
-
-def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, LabelGroups]:
-    """Count groups by true label; those of fewer than two rollouts compare nothing and are left out."""
-    counted = dict.fromkeys(labels, LabelGroups())
-    for group in groups:
-        if group.gold not in counted or len(group.rewards) != len(group.right):
-            what = "a group has one true label, and a reward for every answer"
-            raise DataError(what, field="group", value=group.gold, allowed=", ".join(labels))
-        size, right = len(group.rewards), sum(group.right)
-        if size < 2:
-            continue
-        counted[group.gold] += LabelGroups(
-            groups=1,
-            informative=int(any(reward != group.rewards[0] for reward in group.rewards)),
-            all_right=int(right == size),
-            all_wrong=int(right == 0),
-        )
-    return counted
 
 
 SLACK = 0.01  # Of the sum: how much of it the kept ones may lack, as published.

@@ -167,7 +167,7 @@ class Reward:
             tuple((1.0 - weight) * share + weight * (counts[y, k] / total) for k, share in enumerate(row))
             for y, row in enumerate(before.confusion)
         )
-        duals = self.objective.next_duals(ShareTable(cells), before.duals)
+        duals = self.objective.next_duals(ShareTable(cells, duals=before.duals))
         self._state = msgspec.structs.replace(before, batches=before.batches + 1, confusion=cells, duals=duals)
 
     def state(self) -> RewardState:
@@ -212,7 +212,7 @@ class Reward:
 
     def _task_terms(self, state: RewardState) -> Matrix:
         if self.objective is not None:
-            return self.objective.task_terms(ShareTable(state.confusion), self._prior, state.duals)
+            return self.objective.task_terms(ShareTable(state.confusion, self._prior, state.duals))
         return diagonal([self.table.correct * weight for weight in self._weights], self.table.wrong)
 
     def _indices(self, golds: Sequence[str], answers: Sequence[Answer]) -> list[tuple[int, int | None]]:
@@ -306,7 +306,7 @@ def _followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.floa
         nonlocal duals
         cells = tuple((*row, 0.0) for row in shares.tolist())
         if objective is not None:
-            duals = objective.next_duals(ShareTable(cells), duals)
+            duals = objective.next_duals(ShareTable(cells, duals=duals))
         return reward.per_label(cells, duals)
 
     return stepping

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -53,7 +53,7 @@ from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
-from tinsmith.stats.groups import Group, census
+from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.incentives.policies import Posteriors
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.monitors.run_monitors import Alarm
@@ -96,17 +96,17 @@ class LabelWatch(Watch[Item, Answer]):
         """As of a Watch."""
         begun: list[Alarm] = []
         for place, (subject, watch) in enumerate(self._by_subject()):
-            seen: list[Group] = []
+            seen: defaultdict[str, LabelGroups] = defaultdict(LabelGroups)
             read: list[bool] = []
             for group in groups:
                 gold = group.item.golds[place]
                 said = [one.rollout.answer.alone(place).predicted for one in group.scored]
                 paid = [paid_alone(cast(NamedTerms, one.terms), subject) for one in group.scored]
-                seen.append(Group(gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)))
+                seen[gold] += LabelGroups.of(paid, [label == gold for label in said])
                 read += [label is not None for label in said]
-            watch.rewards += [reward for group in seen for reward in group.rewards]
+                watch.rewards += paid
             begun += self._named(subject, watch.monitor.observe_answers(step, sum(read), len(read)))
-            begun += self._named(subject, watch.monitor.observe_groups(step, census(subject.labels, seen)))
+            begun += self._named(subject, watch.monitor.observe_groups(step, seen))
         return begun
 
     def judge(
