@@ -23,22 +23,27 @@ class StepLike(Protocol):
     @property
     def reward(self) -> float:
         """What this step earned."""
+        ...
 
     @property
     def episode_done(self) -> bool:
         """Whether the conversation is over."""
+        ...
 
     @property
     def next_observation(self) -> tinker.ModelInput:
         """Everything that was said so far; what was seen and sampled before is its prefix."""
+        ...
 
     @property
     def next_stop_condition(self) -> Stop:
         """What ends the next reply."""
+        ...
 
     @property
     def metrics(self) -> Numbers:
         """Numbers to be told."""
+        ...
 
 
 @runtime_checkable
@@ -47,9 +52,11 @@ class Env(Protocol):
 
     async def initial_observation(self) -> object:
         """Return the first prompt and what ends a reply to it; anything else says that there is no room for it."""
+        ...
 
     async def step(self, action: list[int]) -> StepLike:
         """Take a reply, its stop token included."""
+        ...
 
 
 @runtime_checkable
@@ -58,11 +65,13 @@ class EnvGroupBuilder(Protocol):
 
     async def make_envs(self) -> Sequence[Env]:
         """Return new environments, all about the same."""
+        ...
 
     async def compute_group_rewards(
         self, trajectory_group: list[Any], env_group: Sequence[Any]
     ) -> Sequence[tuple[float, Numbers]]:
         """Return what is added to each one's rewards, and numbers to be told."""
+        ...
 
 
 class RLDataset(Protocol):
@@ -70,9 +79,11 @@ class RLDataset(Protocol):
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
         """Return one of them."""
+        ...
 
     def __len__(self) -> int:
         """Return how many batches there are."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

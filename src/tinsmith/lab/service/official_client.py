@@ -25,6 +25,7 @@ class Waiting(Protocol[T_co]):
 
     def result(self, timeout: float | None = None) -> T_co:
         """Wait for it."""
+        ...
 
 
 def ready(made: Waiting[T], seconds: float) -> T:

@@ -464,9 +464,11 @@ class Judge(Protocol):
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all; results in the order of the requests."""
+        ...
 
     def close(self) -> None:
         """Let go of what is held open."""
+        ...
 
 
 class RulesOnly:
