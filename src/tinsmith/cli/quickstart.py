@@ -42,7 +42,7 @@ def quickstart(
         from tinsmith.cli.run import changed_keys
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.page.comparison import COMPARISON
-        from tinsmith.lab.papers.estimate import minutes
+        from tinsmith.lab.papers.run_data import minutes
         from tinsmith.lab.study.cells import runner, shared_cores
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.lab.study.time_left import seconds_of, side_by_side

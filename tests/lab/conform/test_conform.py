@@ -25,8 +25,8 @@ from page_words import Words
 
 from running import HANG_S, KEY, NANO, Running
 from tinsmith.cli import main
+from tinsmith.lab.conform.subject import Verdict, Word
 from tinsmith.lab.conform.suite import ask, checks, open_subject
-from tinsmith.lab.conform.verdicts import Verdict, Word
 
 pytestmark = [
     pytest.mark.whole,

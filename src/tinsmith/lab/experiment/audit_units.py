@@ -17,9 +17,8 @@ from typing import cast
 import msgspec
 
 from tinsmith.engine.engine import Engine
-from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
+from tinsmith.lab.difference.rollouts import ABSENT, Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
-from tinsmith.lab.difference.tensors import ABSENT
 from tinsmith.lab.experiment.again import (
     begun,
     contradictions,

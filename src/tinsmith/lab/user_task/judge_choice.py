@@ -21,6 +21,7 @@ from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.records import (
     RULES,
+    Answered,
     ChatSettings,
     CriteriaRecord,
     FailureCause,
@@ -30,7 +31,7 @@ from tinsmith.lab.judge.records import (
     Spent,
     Verdict,
 )
-from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
+from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
@@ -92,7 +93,7 @@ class RecordedJudge:
         if known is None and request.criteria in self._failed:
             return self._failed[request.criteria]
         verdicts = known or tuple(Verdict(False, _UNKNOWN) for _ in request.criteria)
-        return Judged(verdicts=verdicts, spent=Spent(), from_cache=True)
+        return Answered(value=verdicts, spent=Spent(), from_cache=True)
 
     def close(self) -> None:
         """Do nothing: nothing is held open."""
