@@ -1,6 +1,5 @@
 """A sequence's attention bits do not depend on neighbours, chunks, pages or what pages held before."""
 
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,11 +24,8 @@ shaped = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.heads}q{s.k
 
 
 @pytest.fixture(params=[1, 3], ids=["1 thread", "3 threads"], autouse=True)
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = native.num_threads()
+def _threads(request: pytest.FixtureRequest) -> None:
     native.set_num_threads(request.param)
-    yield
-    native.set_num_threads(before)
 
 
 def story(shape: HeadShape, length: int, first_page: int = 0, seed: int = 1) -> Story:

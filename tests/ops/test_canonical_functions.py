@@ -1,7 +1,5 @@
 """Our own exp, ln, cos and sin against float64, in units in the last place."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -14,13 +12,6 @@ native = module()
 k = NativeKernels()
 
 Float32s = NDArray[np.float32]
-
-
-@pytest.fixture(autouse=True)
-def _isa_put_back() -> Iterator[None]:
-    isa = native.isa()
-    yield
-    native.use_isa(isa)
 
 
 def exp(x: Float32s) -> Float32s:
