@@ -1,4 +1,4 @@
-"""Products of a few rows take wider strips than others: the same bits as a row's in a large product, on every ISA."""
+"""Products of a few rows and with transposed matrices: the bits of a large product, and of one with a copy."""
 
 import pytest
 import torch
@@ -46,3 +46,17 @@ def test_few_rows_have_one_set_of_bits_on_every_isa(rows: int) -> None:
         configure(threads=1, isa=Isa(isa))
         products.append(kernels.gemm(a, b))
     assert all(torch.equal(product, products[0]) for product in products)
+
+
+@pytest.mark.parametrize("isa", module().supported_isas())
+@pytest.mark.parametrize("rows", [1, 5, 48, 70])
+@pytest.mark.parametrize(("inner", "width"), [(16, 16), (33, 50), (8, 130), (200, 15), (129, 64)])
+def test_transposed_and_copied_agree(isa: str, rows: int, inner: int, width: int) -> None:
+    kernels = NativeKernels()
+    draw = torch.Generator().manual_seed(inner * width)
+    a = torch.randn(rows, inner, generator=draw)
+    held = torch.randn(width, inner + 3, generator=draw)
+    configure(threads=1, isa=Isa(isa))
+    for b in (held[:, :inner].t(), held.t()[1 : inner + 1], held[:, : 2 * (inner // 2)].t()):
+        part = a[:, : b.shape[0]]
+        assert torch.equal(kernels.gemm(part, b), kernels.gemm(part, b.contiguous()))
