@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 import uvloop
 from certificates import certificate
+from coroutines import coroutine_test
 from uvicorn.server import ServerState
 
 from running import HANG_S, Running
@@ -157,58 +158,55 @@ def live(
     start(run())
 
 
-def test_a_connection_that_says_nothing_is_closed() -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        other, speaks = await own.line()
-        speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await other.readuntil(b"       0")).startswith(b"HTTP/1.1 200")
-        own.later(FIRST_SECONDS + 1)
-        assert await reader.read() == b""
-        for each in (writer, speaks):
-            each.close()
+alive = coroutine_test(live)
 
-    live(script)
+
+@alive
+async def test_a_connection_that_says_nothing_is_closed(own: Live) -> None:
+    reader, writer = await own.line()
+    other, speaks = await own.line()
+    speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await other.readuntil(b"       0")).startswith(b"HTTP/1.1 200")
+    own.later(FIRST_SECONDS + 1)
+    assert await reader.read() == b""
+    for each in (writer, speaks):
+        each.close()
 
 
 @pytest.mark.parametrize("begin", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_head_that_does_not_end_is_cut_off(begin: bytes) -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        writer.write(begin)
+@alive
+async def test_a_head_that_does_not_end_is_cut_off(own: Live, begin: bytes) -> None:
+    reader, writer = await own.line()
+    writer.write(begin)
+    await writer.drain()
+    other, speaks = await own.line()  # what is sent before is there when this is answered
+    speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await other.readuntil(b"       0")
+    own.later(FIRST_SECONDS + 1)
+    assert await reader.read() == b""
+    for each in (writer, speaks):
+        each.close()
+
+
+@alive
+async def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not(own: Live) -> None:
+    reader, writer = await own.line()
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+    await own.begun.wait()
+    for _ in range(4):
+        writer.write(bytes(25_000))
         await writer.drain()
-        other, speaks = await own.line()  # what is sent before is there when this is answered
-        speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await other.readuntil(b"       0")
-        own.later(FIRST_SECONDS + 1)
-        assert await reader.read() == b""
-        for each in (writer, speaks):
-            each.close()
-
-    live(script)
-
-
-def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not() -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-        await own.begun.wait()
-        for _ in range(4):
-            writer.write(bytes(25_000))
-            await writer.drain()
-            while own.now < 1:  # until it was read
-                await asyncio.sleep(0)
-                own.now += 0.001
-            own.later(BODY_SECONDS / 2)
-        assert b"  100000" in await reader.readuntil(b"  100000")
-        own.begun.clear()
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
-        await own.begun.wait()
-        own.later(BODY_SECONDS + 1)
-        assert await reader.read() == b""
-        writer.close()
-
-    live(script)
+        while own.now < 1:  # until it was read
+            await asyncio.sleep(0)
+            own.now += 0.001
+        own.later(BODY_SECONDS / 2)
+    assert b"  100000" in await reader.readuntil(b"  100000")
+    own.begun.clear()
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
+    await own.begun.wait()
+    own.later(BODY_SECONDS + 1)
+    assert await reader.read() == b""
+    writer.close()
 
 
 # A server's process
