@@ -1,5 +1,4 @@
 import re
-from html import unescape
 
 import matplotlib as mpl
 import numpy as np
@@ -19,7 +18,6 @@ from tinsmith.pages.curves import (
 )
 from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.plot import framed, table
 
 
 def chart(name: str = "one", label: str = "a label") -> Chart:
@@ -94,18 +92,3 @@ def test_a_legend_has_as_many_columns_as_fit() -> None:
     uneven = ["RL", "RL, entropy bonus", "bonus, groups filtered", "bonus, stopped early", "RL, shuffled labels"]
     assert legend_columns(uneven) == 3
     assert legend_columns(["one"]) == 1
-
-
-def test_a_page_is_the_source_of_its_frame_whatever_is_in_it() -> None:
-    page = "<p title='a'>\"quoted\" & <script>1 < 2</script></p>"
-    html = framed(page)
-    source = html.split('srcdoc="')[1].split('"')[0]
-    assert unescape(source) == page
-    assert 'sandbox="allow-scripts allow-downloads"' in html
-    assert "allow-same-origin" not in html
-
-
-def test_a_tables_cells_are_escaped() -> None:
-    html = table(("name", "a < b"), [("<b>", "1")])
-    assert "<td>&lt;b&gt;</td><td>1</td>" in html
-    assert "<th>a &lt; b</th>" in html

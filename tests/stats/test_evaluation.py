@@ -1,19 +1,13 @@
 """What an evaluation of one system reports."""
 
 import json
-import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import spearmanr
-from sklearn.metrics import brier_score_loss, log_loss
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.evaluation import STATED, Answered, Calibration, Evaluation, Evaluations, combine, spearman
+from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations, combine
 from tinsmith.stats.intervals import wilson
-from tinsmith.stats.parity import parity
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 
@@ -197,95 +191,3 @@ def test_tasks_are_answered_for_the_same_items() -> None:
             Evaluations({"first": FIRST, "second": other})
     with pytest.raises(DataError):
         Evaluations({})
-
-
-answers = st.lists(st.tuples(st.sampled_from([*STATED, None]), st.booleans()), min_size=1, max_size=50)
-
-
-@settings(deadline=None)
-@given(answers)
-def test_errors_agree_with_scikit_learn_over_stated_items(pairs: list[tuple[str | None, bool]]) -> None:
-    found = Calibration.of([word for word, _ in pairs], [right for _, right in pairs])
-    stated = [(STATED[word], right) for word, right in pairs if word is not None]
-    assert (found.num_items, found.left_out) == (len(stated), len(pairs) - len(stated))
-    if not stated:
-        assert math.isnan(found.brier)
-        return
-    p, c = [p for p, _ in stated], [right for _, right in stated]
-    assert found.brier == pytest.approx(brier_score_loss(c, p, pos_label=True))
-    assert found.nll == pytest.approx(log_loss(c, p, labels=[False, True]))
-
-
-def test_the_calibration_error_weighs_the_words_by_their_items() -> None:
-    found = Calibration.of(["high"] * 4 + ["low"] * 2 + [None], [True, True, True, False, False, False, False])
-    # high: 3 of 4 right against 0.8; low: 0 of 2 against 0.2.
-    assert found.ece == pytest.approx((abs(3 - 3.2) + abs(0 - 0.4)) / 6)
-    assert [level.accuracy for level in found.levels][::2] == [0.0, 0.75]
-
-
-def test_a_perfectly_stated_confidence_has_no_error() -> None:
-    words = ["high"] * 10 + ["medium"] * 10 + ["low"] * 10
-    right = [i < 8 for i in range(10)] + [i < 5 for i in range(10)] + [i < 2 for i in range(10)]
-    assert Calibration.of(words, right).ece == pytest.approx(0.0, abs=1e-15)
-
-
-def test_unknown_words_are_named() -> None:
-    with pytest.raises(DataError, match="confidence = 'certain'"):
-        Calibration.of(["certain"], [True])
-    with pytest.raises(DataError, match="field: confidences"):
-        Calibration.of(["high"], [])
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=9))
-def test_it_is_scipys(pairs: list[tuple[int, int]]) -> None:
-    x, y = [float(one) for one, _ in pairs], [float(one) for _, one in pairs]
-    if len(set(x)) > 1 and len(set(y)) > 1:
-        assert spearman(x, y) == pytest.approx(float(spearmanr(x, y).statistic), abs=1e-12)
-
-
-def test_nothing_goes_along_with_a_constant() -> None:
-    assert spearman([0.0, 0.5, 1.0], [0.2, 0.2, 0.2]) == 0.0
-
-
-def test_one_model_has_no_difference_at_all() -> None:
-    logprobs = np.float32([-0.1, -2.5, -1e-9])
-    found = parity(logprobs, logprobs.copy())
-    assert found.exact
-    assert set(found.metrics().values()) == {0.0}
-
-
-def test_the_smallest_difference_is_seen() -> None:
-    sampler = np.float32([-1.0, -2.0])
-    trainer = np.nextafter(sampler, np.float32(0))
-    found = parity(sampler, trainer)
-    assert (found.unequal_bits, found.exact) == (2, False)
-    assert 0 < found.max_difference < 1e-6
-
-
-def test_signed_zeros_are_other_bits_without_a_difference() -> None:
-    found = parity(np.float32([0.0]), np.float32([-0.0]))
-    assert (found.unequal_bits, found.max_difference) == (1, 0.0)
-
-
-def test_the_estimators_are_the_references() -> None:
-    found = parity(np.float32([-1.0, -1.0]), np.float32([-1.1, -0.9]))
-    d = np.float64(np.float32(-1.0)) - np.float64(np.float32(-1.1))
-    assert found.kl_k1 == pytest.approx(0.0, abs=1e-7)
-    assert found.kl_k2 == pytest.approx(0.005, abs=1e-8)
-    expected = (math.exp(-d) - 1 + d + math.exp(d) - 1 - d) / 2
-    assert found.kl_k3 == pytest.approx(expected, rel=1e-5)
-    assert found.max_difference == pytest.approx(0.1, abs=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("sampler", "trainer", "what"),
-    [
-        (np.float64([-1.0]), np.float32([-1.0]), "float32"),
-        (np.float32([]), np.float32([]), "T >= 1"),
-        (np.float32([-1.0]), np.float32([-1.0, -2.0]), "same tokens"),
-        (np.float32([-np.inf]), np.float32([-1.0]), "finite"),
-    ],
-)
-def test_what_cannot_be_compared_is_named(sampler: np.ndarray, trainer: np.ndarray, what: str) -> None:
-    with pytest.raises(DataError, match=what):
-        parity(sampler, trainer)

@@ -1,4 +1,4 @@
-"""pass@k and the number of ways that answers go."""
+"""pass@k against all subsets, its bias and variance against the naive estimate, and boundaries against McNemar."""
 
 import math
 from fractions import Fraction
@@ -7,19 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.diversity import (
-    WINDOW,
-    Heard,
-    boredom,
-    boundary,
-    different,
-    distinct_n,
-    dyadic,
-    entropy,
-    pass_at_k,
-    swapped,
-    swapped_over_seeds,
-)
+from tinsmith.stats.diagnostics.diversity import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 
@@ -83,51 +71,3 @@ def test_seeds_of_one_item_are_one_observation() -> None:
     assert swapped_over_seeds([(one, nothing)] * 10) == 1.0
     six = frozenset("abcdef")
     assert swapped_over_seeds([(six, nothing)] * 3) == 2 / 2**6
-
-
-WAYS = [("look a", "look b"), ("look a", "look b"), ("look b",), ()]
-
-
-def test_sequences_are_counted_whole() -> None:
-    assert different(WAYS) == 3
-
-
-def test_distinct_n_counts_n_grams() -> None:
-    assert distinct_n(WAYS, 1) == Fraction(2, 5)
-    assert distinct_n(WAYS, 2) == Fraction(1, 2)
-    assert distinct_n(WAYS, 3) is None
-
-
-def test_entropy_is_that_of_the_shares() -> None:
-    assert entropy([1, 2, 3, 4]) == math.log(4)
-    assert entropy([]) == entropy(["x"] * 5) == 0.0
-    assert abs(entropy("aab") - (math.log(3) - 2 / 3 * math.log(2))) < 1e-12
-
-
-def step(answers: str, solved: float = 0.0) -> Heard:
-    return Heard(commands=tuple(answers), answers=tuple(answers), solved=solved)
-
-
-LIVELY, DULL = step("abcd"), step("aaaa")
-
-
-def test_answers_that_become_alike_raise_it_where_their_window_does() -> None:
-    found = boredom([LIVELY] * 10 + [DULL] * WINDOW)
-    assert found is not None
-    assert found.entropy_first == math.log(4)
-    assert (found.entropy_last, found.different_last) == (0.0, 1 / 20)
-    assert found.alarm is not None
-    assert 10 <= found.alarm < 10 + WINDOW
-
-
-def test_one_that_solves_what_it_is_asked_is_not_bored() -> None:
-    found = boredom([LIVELY] * 10 + [step("aaaa", 0.9)] * WINDOW)
-    assert found is not None
-    assert found.alarm is None
-
-
-def test_as_lively_as_ever_is_not_bored_and_too_few_steps_say_nothing() -> None:
-    found = boredom([LIVELY] * 20)
-    assert found is not None
-    assert found.alarm is None
-    assert boredom([LIVELY] * (WINDOW - 1)) is None

@@ -1,0 +1,54 @@
+"""Variance of reward terms within groups, and their correlation with being right, against numpy."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from tinsmith.lab.study.terms import Answer, audit_terms
+
+
+def groups(count: int = 40) -> list[list[Answer]]:
+    random = Random(3)
+    found: list[list[Answer]] = []
+    for _ in range(count):
+        level, group = random.random(), list[Answer]()
+        for _ in range(random.randint(2, 6)):
+            right = float(random.random() < level)
+            terms = {"right": right, "form": random.choice((0.0, 0.2)), "level": level}
+            group.append(Answer(terms=terms, right=right))
+        found.append(group)
+    return found
+
+
+def test_every_figure_is_that_of_deviations_from_the_groups_means() -> None:
+    some, names = groups(), ("right", "form", "level")
+    found = audit_terms(some, names)
+
+    def centred(of: str) -> np.ndarray:
+        values = [np.array([one.terms[of] if of else sum(one.terms.values()) for one in group]) for group in some]
+        return np.concatenate([each - each.mean() for each in values])
+
+    reward, right = centred(""), centred("right")
+    for name in names:
+        values = centred(name)
+        assert found[name].variance == pytest.approx(np.mean(values**2), abs=1e-15)
+        assert found[name].share == pytest.approx(values @ reward / (reward @ reward), abs=1e-12)
+    assert found["form"].with_right == pytest.approx(np.corrcoef(centred("form"), right)[0, 1], abs=1e-12)
+    assert sum(one.share or 0.0 for one in found.values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_term_that_differs_between_groups_alone_teaches_nothing() -> None:
+    level = audit_terms(groups(), ("right", "form", "level"))["level"]
+    assert (level.variance, level.share, level.differs, level.with_right) == (0.0, 0.0, 0.0, None)
+
+
+def test_a_term_that_is_being_right_goes_with_it_wholly() -> None:
+    assert audit_terms(groups(), ("right",))["right"].with_right == pytest.approx(1.0)
+
+
+def test_groups_of_one_and_answers_whose_rightness_was_not_measured_are_in_no_figure_of_it() -> None:
+    one = Answer(terms={"form": 1.0})
+    assert audit_terms([[one]], ("form",)) == {}
+    unknown = audit_terms([[one, Answer(terms={"form": 0.0})]], ("form",))["form"]
+    assert (unknown.variance, unknown.with_right) == (0.25, None)
