@@ -1,25 +1,16 @@
 """Measurements of arms: their files, what is resumed, intervals over seeds, and checks with margins."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_studies import MADE, MadeArm, Maker
-from own_task import silent
 
 import tinsmith
 from tinsmith import measured
-from tinsmith.cli.registered import STUDIES, study_named
-from tinsmith.lab.study.checks import equivalent, not_higher, not_lower
-from tinsmith.lab.study.conduct import run_study
+from tinsmith.cli.registered import study_named
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
-from tinsmith.lab.study.measures import Results
-from tinsmith.lab.study.record import Column, Draws
-from tinsmith.lab.study.study import Expectation, Finding, Study
-from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.agents.recursion import COIN, LOST, RIGHT
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.lab.study.record import Column
+from tinsmith.types.errors import ConfigError
 
 FIGURES = {"low": (0.1, 0.2, 0.3), "high": (0.5, 0.7, 0.6), "again": (0.5, 0.7, 0.6)}
 OUTCOMES = measured.Outcomes(
@@ -113,54 +104,3 @@ def test_a_figure_that_an_arm_lacks_is_not_known() -> None:
     )
     record = measured.recorded(study, OUTCOMES, (1, 2, 3), {}, 1)
     assert record.figures["low"]["share"] is None
-
-
-def results_of(out: Path, coin: float, lost: float) -> Results:
-    """Return the results of made-up runs whose right answers are drawn by their seeds."""
-    found: list[Results] = []
-
-    def read(results: Results) -> Finding:
-        found.append(results)
-        return Finding(True, "read")
-
-    study = STUDIES["recursion"].value()
-    assert isinstance(study, Study)
-    study = replace(study, expectations=(Expectation("nothing", read),))
-    metrics = {"right": (0.0, 0.0), "rollouts": (1.0, 1.0)}
-    arms = {name: MadeArm(right=(0.05, right), metrics=metrics) for name, right in ((COIN, coin), (LOST, lost))}
-    few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
-    given = {**MADE["recursion"].keys, "seeds": "1,2,3", "out": str(out)}
-    run_study(study, given, silent, run=Maker(MADE["recursion"], arms), draws=few)
-    return found[0]
-
-
-def test_a_control_that_ends_where_its_arm_does_with_every_seed_is_equivalent_to_it(tmp_path: Path) -> None:
-    same = results_of(tmp_path, coin=0.5, lost=0.5)
-    assert len(set(same.arms[LOST].per_item(RIGHT).means())) > 1, "its seeds differ"
-    assert equivalent(LOST, COIN, RIGHT, margin=0.001)(same) == Finding(True, "0.000, 0.000 to 0.000")
-    assert not not_lower(LOST, COIN, RIGHT, margin=0.05)(same).met, "seeds that are drawn apart"
-
-
-@pytest.mark.parametrize("lost", [0.3, 0.7])
-def test_a_control_that_ends_elsewhere_is_not(lost: float, tmp_path: Path) -> None:
-    apart = results_of(tmp_path, coin=0.5, lost=lost)
-    assert abs(apart.gap(LOST, COIN, RIGHT).value) > 0.1
-    assert not equivalent(LOST, COIN, RIGHT, margin=0.1)(apart).met
-    assert equivalent(LOST, COIN, RIGHT, margin=0.6)(apart).met
-
-
-def test_a_control_that_ends_a_little_above_its_arm_with_every_seed_is_seen_by_pairs(tmp_path: Path) -> None:
-    above = results_of(tmp_path, coin=0.5, lost=0.52)
-    apart = above.gap(LOST, COIN, RIGHT)
-    assert apart.low is not None
-    assert apart.low < 0.0 < apart.value
-    assert not not_higher(LOST, COIN, RIGHT)(above).met
-    assert not_higher(COIN, LOST, RIGHT)(above).met
-
-
-def test_an_arm_without_a_run_of_each_seed_has_no_pairs(tmp_path: Path) -> None:
-    found = results_of(tmp_path, coin=0.5, lost=0.5)
-    fewer = replace(found, arms={**found.arms, LOST: replace(found.arms[LOST], reads=found.arms[LOST].reads[1:])})
-    with pytest.raises(DataError, match="paired by their seeds"):
-        fewer.gap(LOST, COIN, RIGHT, paired=True)
-    assert fewer.gap(LOST, COIN, RIGHT).low is not None
