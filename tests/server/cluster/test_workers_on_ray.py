@@ -26,6 +26,7 @@ from tinsmith.server.cluster.launch import ClusterSettings
 from tinsmith.types.errors import ConfigError
 
 NAME = "tinsmith/nano"
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
 
 
 def _opened(state: Path, workers: int) -> Connection:
@@ -37,6 +38,14 @@ def _opened(state: Path, workers: int) -> Connection:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """A server with two workers."""
     connection = _opened(tmp_path_factory.mktemp("state"), 2)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A server without workers."""
+    connection = _opened(tmp_path_factory.mktemp("state"), 0)
     yield connection
     connection.close()
 
@@ -101,13 +110,9 @@ def _trained(connection: Connection, kill: bool) -> list[object]:
     return shown
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
-def test_a_killed_worker_changes_no_bit(shared: Connection, tmp_path: Path) -> None:
-    alone = _opened(tmp_path, 0)
-    try:
-        expected = _trained(alone, kill=False)
-    finally:
-        alone.close()
+@needs_ray
+def test_a_killed_worker_changes_no_bit(shared: Connection, alone: Connection) -> None:
+    expected = _trained(alone, kill=False)
     assert _trained(shared, kill=False) == expected
     assert _trained(shared, kill=True) == expected
     assert any(_lost(shared) for _ in range(5000)), "looked for as long as it may take"
@@ -118,8 +123,8 @@ def _weighted(logprobs: Any, weights: Any) -> Any:
     return -((logprobs.exp() + logprobs) * weights).sum(), {"custom/weight:mean": weights.sum()}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
-def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> None:
+@needs_ray
+def test_workers_compute_custom_losses(shared: Connection, alone: Connection) -> None:
     def trained(connection: Connection) -> list[object]:
         client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
         loss = connection.client.create_custom_loss(_weighted, {"logprobs": 1, "weights": 1}).result()
@@ -127,27 +132,19 @@ def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> No
         shown: list[object] = [output["logprobs"].data for output in result.loss_fn_outputs]
         return [*shown, client.optim_step(tinker.AdamParams(learning_rate=0.01)).result().metrics]
 
-    alone = _opened(tmp_path, 0)
-    try:
-        expected = trained(alone)
-    finally:
-        alone.close()
+    expected = trained(alone)
     assert trained(shared) == expected
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
-def test_figures_of_whole_distributions_are_those_of_one_process(shared: Connection, tmp_path: Path) -> None:
+@needs_ray
+def test_figures_of_whole_distributions_are_those_of_one_process(shared: Connection, alone: Connection) -> None:
     body = {"model": NAME, "sequences": [[5 + i, 6, 7, 8 + i] for i in range(6)]}
-    alone = _opened(tmp_path, 0)
-    try:
-        expected = ask(alone, "POST", "tinsmith/spread", body)
-    finally:
-        alone.close()
+    expected = ask(alone, "POST", "tinsmith/spread", body)
     assert expected is not None
     assert ask(shared, "POST", "tinsmith/spread", body) == expected
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@needs_ray
 def test_workers_are_counted(shared: Connection) -> None:
     told = httpx.get(f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}).text.splitlines()
     done = [line for line in told if line.startswith("tinsmith_worker_works_done_total{")]
@@ -155,14 +152,14 @@ def test_workers_are_counted(shared: Connection) -> None:
     assert any(line.startswith("tinsmith_workers ") for line in told)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@needs_ray
 def test_workers_are_as_nice_as_the_server(shared: Connection) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     workers = [worker.pid for worker in _workers(shared) if worker.alive]
     assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in workers} == {own}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@needs_ray
 def test_a_mistake_is_told_by_name(shared: Connection) -> None:
     client = shared.client.create_lora_training_client(NAME, rank=4, seed=3).result()
     tokens = types.ModelInput.from_ints([5, 6, 7])
@@ -192,7 +189,7 @@ def _ancestor(pid: int, wanted: int) -> bool:
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@needs_ray
 @pytest.mark.parametrize("part", PARTS)
 def test_a_server_whose_ray_is_dead_says_so_and_ends(part: str, tmp_path: Path) -> None:
     server = Running(tmp_path / "state", "--workers", "1")
@@ -271,7 +268,7 @@ def test_shards_that_do_not_share_the_workers_are_refused(workers: int, shards: 
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+@needs_ray
 def test_a_worker_of_two_processes_has_the_bits_of_one(tmp_path: Path) -> None:
     environment = {
         **os.environ,
