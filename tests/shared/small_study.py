@@ -20,7 +20,7 @@ from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.lab.settings import CommonSettings, RlSettings
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
 
@@ -48,6 +48,19 @@ RL = RlSettings(
     seed=1,
 )
 """Of a short run."""
+SFT = SftSettings(
+    steps=4,
+    learning_rate=5e-3,
+    lora_rank=4,
+    batch_size=8,
+    eval_every=0,
+    save_every=0,
+    eval_items=6,
+    test_items=6,
+    max_tokens=24,
+    seed=1,
+)
+"""Of a short supervised run."""
 
 
 def item(number: int) -> Item:
