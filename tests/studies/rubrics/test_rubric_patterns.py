@@ -1,0 +1,56 @@
+"""Patterns: what both engines take means what Python means by it, and no pattern takes long."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinsmith.lab.judge.rules.text_rules import Matches
+from tinsmith.types.errors import DataError
+
+ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\S", r"\.", r"[\]-]"])
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("|".join).map("({})".format),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{2,}", "{0}", "{0,1}"])).map(
+            lambda parts: f"({parts[0]}){parts[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(PATTERNS, st.booleans(), st.booleans(), st.text(alphabet="abcd1.-]\n", max_size=8))
+def test_it_finds_what_python_finds(pattern: str, at_start: bool, at_end: bool, text: str) -> None:
+    ours = "^" * at_start + f"({pattern})" + "$" * at_end
+    theirs = r"\A" * at_start + f"(?:{pattern})" + r"\Z" * at_end
+    assert Matches(ours).holds(text) == bool(re.search(theirs, text))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "(", ")", "a)", "*", "a{3,2}", "[", "[]", "[b-a]", r"\1", "(?=a)", "(?<!a)b", "\\", "((a{999}){999}){999}",
+     "(" * 999 + ")" * 999],
+)  # fmt: skip
+def test_what_is_no_pattern_or_cannot_be_linear_is_refused(pattern: str) -> None:
+    with pytest.raises(DataError) as caught:
+        Matches(pattern)
+    assert caught.value.field == "pattern"
+
+
+def test_ends_and_escapes() -> None:
+    assert Matches("^$").holds("")
+    assert not Matches("^$").holds("a")
+    assert Matches(r"\$$").holds("5$")
+    assert not Matches(r"\$").holds("5")
+    assert Matches(r"a\\$").holds("a\\")
+    assert Matches(r"a\nb").holds("a\nb")
+    assert not Matches("a$").holds("a\n")
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "a*a*a*a*a*b", "^(a?){40}a{40}$"])
+def test_what_would_take_python_for_ever_takes_no_time(pattern: str) -> None:
+    assert not Matches(pattern).holds("a" * 20_000 + "!")
