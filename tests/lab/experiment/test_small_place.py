@@ -1,26 +1,15 @@
-"""`at=small` and other models than the nano base: what their runs are told, their rates, and their forecasts."""
+"""`at=small`: what its runs are told, how long they are said to take, and what limits a look."""
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
-from tinsmith.lab.experiment.estimate import (
-    MEASURED_PARAMETERS,
-    START_SECONDS,
-    Lengths,
-    correction,
-    dry_run,
-    machine_pace,
-    remember,
-    run_seconds,
-)
+from tinsmith.lab.experiment.estimate import MEASURED_PARAMETERS, Lengths, dry_run, machine_pace, run_seconds
 from tinsmith.lab.experiment.experiment import Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
-from tinsmith.lab.experiment.materials import CARD, require_own_rates
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.runs.files import Kind
@@ -122,111 +111,3 @@ def test_rubrics_have_no_test_split_to_limit() -> None:
         plan_of("rlvr", {"test_items": "5"})
     assert make_plan(find("sft/lora"), {"test_items": "5"}).settings.test_items == 5
     assert plan_of("rlvr", {"at": "small"}).frame.kind is Kind.RLVR
-
-
-DEEP = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "vocab_size": 256,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": True,
-}
-
-
-@pytest.fixture
-def deep(tmp_path: Path) -> Path:
-    """A folder of a deep model of little width, as far as its config goes."""
-    folder = tmp_path / "deep"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(DEEP))
-    return folder
-
-
-def refused(name: str, **changes: str) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        require_own_rates(make_plan(find(name), changes))
-    return caught.value
-
-
-@pytest.mark.parametrize("name", ["ladder/exp4", "sft/lora"])
-def test_another_model_is_not_trained_at_the_nano_base_rate(name: str, deep: Path) -> None:
-    error = refused(name, model_name=str(deep))
-    assert error.field == "model_name"
-    assert "at=small" in (error.fix or "")
-    assert "learning_rate=" in (error.fix or "")
-    require_own_rates(make_plan(find(name), {"model_name": str(deep), "learning_rate": "1e-4"}))
-    require_own_rates(make_plan(find(name), {"model_name": str(deep), "at": "small"}))
-
-
-def test_supervised_steps_before_rl_have_a_rate_of_their_own(deep: Path) -> None:
-    given = {"model_name": str(deep), "learning_rate": "1e-4"}
-    error = refused("remedy/sft_then_rl", **given)
-    assert "sft_learning_rate=" in (error.fix or "")
-    given["sft_learning_rate"] = "1e-4"
-    require_own_rates(make_plan(find("remedy/sft_then_rl"), given))
-
-
-def test_a_kind_that_has_no_small_place_is_not_sent_there(deep: Path) -> None:
-    assert "at=small" not in (refused("joint/disruption_novelty", model_name=str(deep)).fix or "")
-
-
-def test_what_a_server_elsewhere_serves_is_another_model_too() -> None:
-    assert refused("ladder/exp4", base_url="http://127.0.0.1:9", model_name="x").value == "x"
-
-
-def test_a_nano_base_is_one_wherever_it_lies(deep: Path) -> None:
-    (deep / CARD).write_text("{}")
-    require_own_rates(make_plan(find("ladder/exp4"), {"model_name": str(deep)}))
-
-
-def test_where_nothing_is_trained_no_rate_is_asked_for(deep: Path) -> None:
-    require_own_rates(make_plan(find("control/zero_shot"), {"model_name": str(deep)}))
-
-
-def test_a_dry_run_refuses_it_too(deep: Path) -> None:
-    with pytest.raises(ConfigError):
-        dry_run(make_plan(find("ladder/exp4"), {"model_name": str(deep)}))
-
-
-@pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
-    return plan_of("crossroads", {})
-
-
-def test_a_forecast_is_corrected_by_what_the_last_run_took(plan: Plan) -> None:
-    assert correction(plan) == 1.0
-    remember(plan, START_SECONDS + 100.0, START_SECONDS + 300.0)
-    assert correction(plan) == 3.0
-    # The next forecast had that in it, and was twice too long.
-    remember(plan, START_SECONDS + 300.0, START_SECONDS + 150.0)
-    assert correction(plan) == 1.5
-
-
-def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(plan: Plan) -> None:
-    alone = plan_of("crossroads", {"threads": "1"})
-    assert correction(plan_of("rlvr", {"threads": "1", "at": "small"})) == 2.0
-    assert correction(alone) == pytest.approx(math.sqrt(2.0))
-    assert correction(plan_of("crossroads", {"threads": "4"})) == 1.0
-    remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
-    assert correction(alone) == pytest.approx(math.sqrt(0.5))
-    assert correction(plan) == 1.0
-
-
-def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:
-    remember(plan, None, 500.0)
-    remember(plan, 2 * START_SECONDS, 500.0)
-    assert correction(plan) == 1.0
-
-
-def test_a_correction_has_bounds_and_a_damaged_file_is_none(plan: Plan, tmp_path: Path) -> None:
-    remember(plan, START_SECONDS + 100.0, START_SECONDS + 1e6)
-    assert correction(plan) == 16.0
-    (tmp_path / "paces.json").write_text("[")
-    assert correction(plan) == 1.0

@@ -1,0 +1,46 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from tinsmith.cli.registered import plan_of
+from tinsmith.lab.experiment.estimate import START_SECONDS, correction, remember
+from tinsmith.lab.experiment.experiment import Plan
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
+    return plan_of("crossroads", {})
+
+
+def test_a_forecast_is_corrected_by_what_the_last_run_took(plan: Plan) -> None:
+    assert correction(plan) == 1.0
+    remember(plan, START_SECONDS + 100.0, START_SECONDS + 300.0)
+    assert correction(plan) == 3.0
+    # The next forecast had that in it, and was twice too long.
+    remember(plan, START_SECONDS + 300.0, START_SECONDS + 150.0)
+    assert correction(plan) == 1.5
+
+
+def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(plan: Plan) -> None:
+    alone = plan_of("crossroads", {"threads": "1"})
+    assert correction(plan_of("rlvr", {"threads": "1", "at": "small"})) == 2.0
+    assert correction(alone) == pytest.approx(math.sqrt(2.0))
+    assert correction(plan_of("crossroads", {"threads": "4"})) == 1.0
+    remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
+    assert correction(alone) == pytest.approx(math.sqrt(0.5))
+    assert correction(plan) == 1.0
+
+
+def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:
+    remember(plan, None, 500.0)
+    remember(plan, 2 * START_SECONDS, 500.0)
+    assert correction(plan) == 1.0
+
+
+def test_a_correction_has_bounds_and_a_damaged_file_is_none(plan: Plan, tmp_path: Path) -> None:
+    remember(plan, START_SECONDS + 100.0, START_SECONDS + 1e6)
+    assert correction(plan) == 16.0
+    (tmp_path / "paces.json").write_text("[")
+    assert correction(plan) == 1.0
