@@ -16,7 +16,7 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Study
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import backchain, barrier, countdown, house, lookup, patience, shell
+from tinsmith.studies import backchain, countdown, house, lookup, patience, shell
 from tinsmith.studies.prompt_search import task as handbook
 
 # Each arm of a study opens its task, and these items take longer than the rest of a made-up study.
@@ -25,19 +25,6 @@ for module, items in (
     *((backchain, "chains"), (shell, "other_worlds"), (handbook, "read_items")),
 ):
     setattr(module, items, cache(getattr(module, items)))
-
-_WRONG_MUTANTS: Final = barrier.wrong_mutants
-_KNOWN_MUTANTS: Final[dict[tuple[str, str, int, int], list[str]]] = {}
-
-
-def _wrong_mutants(item: barrier.Room, count: int, seed: int) -> list[str]:
-    asked = item["prompt"], item["saved"], count, seed
-    if asked not in _KNOWN_MUTANTS:
-        _KNOWN_MUTANTS[asked] = _WRONG_MUTANTS(item, count, seed)
-    return _KNOWN_MUTANTS[asked]
-
-
-barrier.wrong_mutants = _wrong_mutants
 
 
 def _confidence(rho: float, shuffled: float = 0.0) -> dict[str, Ends]:
