@@ -165,6 +165,14 @@ def pattern_counts(member: Codes, num_patterns: int, draws: int, rng: np.random.
         yield counted.reshape(size, num_patterns).astype(np.float64)
 
 
+def drawn_sums(times: FloatArray, values: FloatArray) -> FloatArray:
+    """Return `times` (R, P) . `values` (P, S), added up in the order of P: a library's depends on the processor."""
+    total = np.zeros((len(times), values.shape[1]))
+    for column, row in zip(times.T, values, strict=True):
+        total += column[:, None] * row
+    return total
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
     """Settings of an interval's draws."""

@@ -15,7 +15,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, generator, pattern_counts, resampled_seeds
+from tinsmith.stats.estimates import (
+    Bootstrap,
+    Difference,
+    Estimate,
+    Runs,
+    drawn_sums,
+    generator,
+    pattern_counts,
+    resampled_seeds,
+)
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.rates import FloatArray
 from tinsmith.stats.significance import flip_p
@@ -107,7 +116,7 @@ class MeanRuns:
                     sizes[at, seed] += 1.0
         rng = generator(bootstrap.seed, "clusters")
         drawn = pattern_counts(np.arange(len(names)), len(names), bootstrap.draws, rng)
-        means = np.concatenate([_over(times @ sums, times @ sizes) for times in drawn])
+        means = np.concatenate([_over(drawn_sums(times, sums), times @ sizes) for times in drawn])
         return resampled_seeds(means, seed=bootstrap.seed, system=system)
 
 
