@@ -33,8 +33,7 @@ from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Answer, Contract, Form, Outcome
 from tinsmith.lab.labels.task import Item
 from tinsmith.lab.strict_json import JsonObject, read_json
-from tinsmith.studies.debate.challenge import quoted_spans
-from tinsmith.studies.debate.stance import Stance
+from tinsmith.studies.debate.challenge import Stance, quoted_spans
 from tinsmith.types.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tinsmith.lab.user_task.task import Answered, Section
 from tinsmith.pages.measures import signed
-from tinsmith.studies.debate.stance import Arm, Arms, WrongLabel
+from tinsmith.studies.debate.challenge import Arm, Arms, WrongLabel
 from tinsmith.studies.debate.statistics import ALL, GROUPS, NAMING, Debated, Figure, by_group, groups
 
 Rows = Sequence[Mapping[str, object]]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tinsmith.stats.evaluation import STATED
 from tinsmith.stats.intervals import Interval, checked_level, wilson
-from tinsmith.studies.debate.stance import Arm
+from tinsmith.studies.debate.challenge import Arm
 from tinsmith.types.errors import DataError
 
 

@@ -17,12 +17,23 @@ from tinsmith.lab.labels.task import Item, items_of, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as Question
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Base, Model, Task, Turns, Value
-from tinsmith.studies.debate.challenge import Challenger, Script, arguable, load_script
-from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues, pieces_of
+from tinsmith.studies.debate.challenge import (
+    WORLD_CUES,
+    Arm,
+    Arms,
+    Challenger,
+    Cues,
+    Script,
+    Stance,
+    WrongLabel,
+    arguable,
+    learned_cues,
+    load_script,
+    pieces_of,
+)
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebateBaseRecipe, DebatesRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import TERMS, DebateReward, Exchange, debate_reward, reasons_of
 from tinsmith.studies.debate.sections import sections_of
-from tinsmith.studies.debate.stance import Arm, Arms, Stance, WrongLabel
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of

@@ -114,8 +114,7 @@ def _items(
     name: str, player: Player, side: str, env: Theirs, most: int, apart: Sequence[object]
 ) -> list[dict[str, Any]]:
     """Return an environment's tasks as items, none of which begins as one of those `apart`; the player keeps them."""
-    from tinsmith.studies.environments.play import Row
-    from tinsmith.studies.environments.refusals import require_served
+    from tinsmith.studies.environments.play import Row, require_served
     from tinsmith.studies.environments.source import own_values, tasks_of
 
     if not (most or env.taskset.bounded):

@@ -13,9 +13,8 @@ from typing import Any, Final
 from tinsmith.lab.experiment.key_text import one_of
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.instructions.answers import right_answer
+from tinsmith.studies.instructions.answers import can_be_followed, right_answer
 from tinsmith.studies.instructions.draws import Followed, Pools, Suite, a_few_words, draw, followed, pools
-from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "instructions"
