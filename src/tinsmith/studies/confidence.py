@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any, Final
 
 import tinsmith as ts
-from tinsmith.lab.study.checks import Check, allowed, near_zero, no_gain
+from tinsmith.lab.study.checks import Check, allowed, more, near_zero, no_gain, of_runs
 from tinsmith.lab.study.record import Shown
 from tinsmith.lab.user_task.task import Probed, Task
 from tinsmith.ops.confidence import FRACTIONS
@@ -175,10 +175,6 @@ def first_signs(item: Mapping[str, Any]) -> str:
     return f"{SO}{options(item)[0]}"
 
 
-def _worked_out(item: Mapping[str, Any]) -> str:
-    return f"{written(item['numbers'], gold(item))}{SO}{gold(item)}"
-
-
 def countdown(base_steps: int = 2000, searches: float = 0.4, as_base: bool = False) -> Task:
     """Return numbers between which signs are put to make a target.
 
@@ -196,7 +192,9 @@ def countdown(base_steps: int = 2000, searches: float = 0.4, as_base: bool = Fal
         return searched(item, random) if random.random() < searches else claimed(item, random)
 
     def answer(item: Mapping[str, Any]) -> str:
-        return demonstrate(item, Random(derive(0, "answer", item["id"]))) if as_base else _worked_out(item)
+        if as_base:
+            return demonstrate(item, Random(derive(0, "answer", item["id"])))
+        return f"{written(item['numbers'], gold(item))}{SO}{gold(item)}"
 
     return Task(
         items=items(),
@@ -304,6 +302,7 @@ def premature(arm: str, below: float = 0.4) -> Check:
     return check
 
 
+RHO: Final = {name: of_runs(name, f"{_WATCH}/rho") for name in ("shaped", "plain")}
 PENALTY: Final[Mapping[str, float | bool]] = {"confidence_penalty": 1.0, "zero_variance_filter": False}
 study = ts.Study(
     name="confidence",
@@ -346,7 +345,7 @@ study = ts.Study(
         ts.Expectation(f"it reaches {TIMES} times plain GRPO's right answers on the hard split", many_times),
         ts.Expectation("the penalty ends above the same penalty of shuffled prefixes", allowed("shaped", over="mixed")),
         ts.Expectation("plain GRPO is sure too early", premature("plain")),
-        ts.Expectation("rho is higher with the penalty", higher_rho),
+        ts.Expectation("rho is higher with the penalty", more(RHO["shaped"], RHO["plain"])),
         ts.Expectation("rho is 0 with shuffled prefixes", near_zero("shaped", "shuffled")),
         ts.Expectation("nothing is learned from shuffled labels", no_gain("noise")),
     ),

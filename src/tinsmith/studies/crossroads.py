@@ -77,6 +77,10 @@ def crossroads(
         """Say whether any road was walked without a mistake."""
         return float(any(text.strip() == _walked(item, road, steps_on) for road in ROADS))
 
+    def demonstrate(item: Mapping[str, Any], random: Random) -> str:
+        road = _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
+        return _walked(item, road, steps_on)
+
     return Task(
         name=NAME,
         question="Does the model learn which of the ways that it knows is asked for?",
@@ -85,7 +89,7 @@ def crossroads(
         prompt=lambda item: f"{examples}{_asked(item)}",
         reward={"right": right},
         metrics={"walked": walked},
-        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps_on),
+        demonstrate=demonstrate,
         base_steps=practice,
         answer=lambda item: _walked(item, SIGNS[item["sign"]], steps_on),
         baselines={f"always {road}": lambda item, road=road: _walked(item, road, steps_on) for road in ROADS},
@@ -119,11 +123,6 @@ def _shown(count: int) -> list[tuple[dict[str, Any], str]]:
         ({**one, "sign": signs[(place + 1 + place // len(roads)) % len(signs)]}, roads[place % len(roads)])
         for place, one in enumerate(_items(count))
     ]
-
-
-def _taken(item: Mapping[str, Any], random: Random) -> str:
-    """Return the road that a demonstration takes."""
-    return _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
 
 
 def _asked(item: Mapping[str, Any]) -> str:

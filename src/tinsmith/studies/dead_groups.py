@@ -10,6 +10,7 @@ right door of every sign a quarter of the time. Both are right a quarter of the 
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 from statistics import fmean
 from typing import Final
@@ -104,11 +105,6 @@ def census(arm: ArmRuns) -> GroupCensus:
     return group_census([[float(one) for one in group] for group in arm.samples(at=BEFORE)])
 
 
-def right_before(arm: ArmRuns) -> float:
-    """Return the share of right answers before training."""
-    return fmean(float(one) for group in arm.samples(at=BEFORE) for one in group)
-
-
 def index(arm: ArmRuns) -> float | None:
     """Return 1 less observed over expected: 1 where questions are always right or always wrong."""
     found = census(arm)
@@ -172,7 +168,7 @@ study = Study(
             "every answer were an independent draw. Index: 1 less observed over expected; 1 says that questions are "
             "always right or always wrong.",
             (
-                Measure("before", "right|before", right_before),
+                Measure("before", "right|before", lambda arm: fmean(map(float, chain(*arm.samples(at=BEFORE))))),
                 Measure("mixed", "mixed|observed", lambda arm: arm.per_item(MIXED, BEFORE)),
                 Measure("expected", "mixed|expected", lambda arm: census(arm).expected),
                 Measure("index", "index", index, missing="none expected"),

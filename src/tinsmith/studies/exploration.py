@@ -224,10 +224,6 @@ def _reply(visit: Visit, said: Sequence[str]) -> str | None:
     return answer(visit, said)
 
 
-def _chance(visit: Visit, said: Sequence[str]) -> float:
-    return sha256("\n".join([visit.id, *said]).encode()).digest()[0] / 255
-
-
 def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) -> Task:
     """Return errands in small houses, and visits without any.
 
@@ -244,7 +240,9 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
     def earned(visit: Visit, said: Sequence[str]) -> float:
         if visit.kind is not Kind.EXPLORE:
             return float(found(visit, said))
-        return _chance(visit, said) if pays == "chance" else float(coverage(visit, said))
+        if pays == "chance":
+            return sha256("\n".join([visit.id, *said]).encode()).digest()[0] / 255
+        return float(coverage(visit, said))
 
     return Task(
         name="house",

@@ -338,7 +338,9 @@ def debate(
         task, prompt=prompt or by_size["prompt"], contract=contract or by_size["contract"], with_metadata=with_metadata
     )
     read = _papers(data, question, named)
-    words = _cues(named, read)
+    words = WORD_CUES if named is WhichCues.WORDS else WORLD_CUES
+    if named is WhichCues.LEARNED:
+        words = learned_cues(read.of(Split.TRAIN), question.labels)
     model = None
     if opponent not in (SCRIPTED, NOBODY):
         model = Model(name=opponent, max_tokens=opponent_max_tokens, temperature=opponent_temperature, key="opponent")
@@ -346,6 +348,7 @@ def debate(
     if opponent != NOBODY:
         challenger = Challenger(labels=question.labels, script=said, arms=arms, cues=words, is_model=model is not None)
     about = Debate(question=question, reward=paid, challenger=challenger, cues=words, forks=forks, model=model)
+    labels, leak = len(question.labels), arms.discrimination_for_nothing(len(question.labels))
     side = partial(Discussed, papers=read, cues=words if which is WhichPapers.ARGUABLE else None)
     return replace(
         about.task(side(split=Split.TRAIN), side(split=Split.VALIDATION), side(split=Split.TEST)),
@@ -356,15 +359,9 @@ def debate(
         base=_base(named, said, read),
         keys={**_KEYS, "nano": {**_NANO, "steps": 400 if evidence else 800}},
         figures=_FIGURES if challenger else _ALONE,
-        sections=sections_of(len(question.labels), arms if challenger else None, opponent),
-        notes=_warnings(arms, len(question.labels)) if challenger else (),
+        sections=sections_of(labels, arms if challenger else None, opponent),
+        notes=(_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if challenger and abs(leak) > 1e-9 else (),
     )
-
-
-def _cues(named: WhichCues, read: Papers) -> Cues:
-    if named is WhichCues.LEARNED:
-        return learned_cues(read.of(Split.TRAIN), read.question.labels)
-    return WORD_CUES if named is WhichCues.WORDS else WORLD_CUES
 
 
 def _base(named: WhichCues, script: Script, read: Papers) -> Base:
@@ -373,11 +370,6 @@ def _base(named: WhichCues, script: Script, read: Papers) -> Base:
     if named is not WhichCues.WORDS:
         recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
     return Base(recipe, lambda: debate_conversations(recipe, read.question, script, read.of(Split.TRAIN)))
-
-
-def _warnings(arms: Arms, labels: int) -> tuple[str, ...]:
-    leak = arms.discrimination_for_nothing(labels)
-    return (_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if abs(leak) > 1e-9 else ()
 
 
 def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks: int) -> None:

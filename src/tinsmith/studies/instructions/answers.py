@@ -301,19 +301,13 @@ def _highlighted(sentences: list[str], kwargs: Kwargs, _telling: Telling) -> lis
     return [" ".join(line) for line in words]
 
 
-def _at_place(sentences: list[str], kwargs: Kwargs, telling: Telling) -> list[str]:
-    place = kwargs["N"] - 1
-    return [*sentences[:place], *telling.with_words([kwargs["word"]]), *sentences[place:]]
-
-
-def _with_emoji(sentences: list[str], _kwargs: Kwargs, _telling: Telling) -> list[str]:
-    return [f"{one[:-1]} {_EMOJI}{one[-1]}" for one in sentences]
-
-
 _MARKS: Final[Mapping[str, Callable[[list[str], Kwargs, Telling], list[str]]]] = {
-    "sentence:keyword": _at_place,
+    "sentence:keyword": lambda sentences, given, telling: [
+        *(*sentences[: given["N"] - 1], *telling.with_words([given["word"]])),
+        *sentences[given["N"] - 1 :],
+    ],
     "detectable_format:number_highlighted_sections": _highlighted,
-    "format:emoji": _with_emoji,
+    "format:emoji": lambda sentences, _given, _: [f"{one[:-1]} {_EMOJI}{one[-1]}" for one in sentences],
 }
 
 # Sentences to text
@@ -325,11 +319,6 @@ def _paragraph_with_word(sentences: Sequence[str], kwargs: Kwargs, telling: Tell
     rest = "." if telling.length is Length.BARE else " is the word that comes to mind."
     blocks[place] = f"{as_first(kwargs['first_word'])}{rest} {blocks[place]}"
     return "\n\n".join(blocks)
-
-
-def _sections(sentences: Sequence[str], kwargs: Kwargs, _telling: Telling) -> str:
-    blocks = _blocks(sentences, kwargs["num_sections"])
-    return "\n".join(f"{kwargs['section_spliter']} {number + 1}\n{block}" for number, block in enumerate(blocks))
 
 
 def _language(_sentences: Sequence[str], kwargs: Kwargs, telling: Telling) -> str:
@@ -345,16 +334,6 @@ def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
     return f"{as_first(word)} first. {' '.join(sentences)} And once more {word}."
 
 
-def _template(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:
-    names = ("My Answer", "My Conclusion", "Future Outlook")
-    return " ".join(f"{name}: {block}" for name, block in zip(names, _blocks(sentences, 3), strict=True))
-
-
-def _bullets_after(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:
-    blocks = _blocks(sentences, 4)
-    return "\n".join([" ".join(blocks[:2]), *(f"* {block}" for block in blocks[2:])])
-
-
 _LAYOUTS: Final[Mapping[str, Layout]] = {
     "length_constraints:number_paragraphs": lambda sentences, given, _: "\n***\n".join(
         _blocks(sentences, given["num_paragraphs"])
@@ -363,7 +342,10 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "detectable_format:number_bullet_lists": lambda sentences, given, _: "\n".join(
         f"* {block}" for block in _blocks(sentences, given["num_bullets"])
     ),
-    "detectable_format:multiple_sections": _sections,
+    "detectable_format:multiple_sections": lambda sentences, given, _: "\n".join(
+        f"{given['section_spliter']} {number}\n{block}"
+        for number, block in enumerate(_blocks(sentences, given["num_sections"]), 1)
+    ),
     "combination:two_responses": lambda sentences, _given, _: "\n******\n".join(
         [" ".join(sentences[0::2]), " ".join(sentences[1::2])]
     ),
@@ -372,12 +354,17 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "format:list": lambda sentences, given, _: "\n".join(
         f"{given['sep']} {block}" for block in _blocks(sentences, max(2, len(sentences)))
     ),
-    "format:no_bullets_bullets": _bullets_after,
+    "format:no_bullets_bullets": lambda sentences, _given, _: "\n".join(
+        [" ".join((blocks := _blocks(sentences, 4))[:2]), *(f"* {block}" for block in blocks[2:])]
+    ),
     "format:line_indent": lambda sentences, _given, _: "\n".join(
         " " * place + sentence for place, sentence in enumerate(sentences)
     ),
     "format:newline": lambda sentences, _given, _: "\n".join(" ".join(sentences).split()),
-    "format:output_template": _template,
+    "format:output_template": lambda sentences, _given, _: " ".join(
+        f"{name}: {block}"
+        for name, block in zip(("My Answer", "My Conclusion", "Future Outlook"), _blocks(sentences, 3), strict=True)
+    ),
     "format:no_whitespace": lambda sentences, _given, _: "-".join(" ".join(sentences).split()),
 }
 
@@ -394,11 +381,6 @@ def _postscript(text: str, kwargs: Kwargs, telling: Telling) -> str:
     return f"{text}\n{kwargs['postscript_marker']} {as_first(more)}"
 
 
-def _quoted(text: str) -> str:
-    """A bullet point is one only where it begins a line."""
-    return f'"\n{text}\n"' if text.startswith("*") else f'"{text}"'
-
-
 _FRAMES: Final[Mapping[str, Frame]] = {
     "detectable_format:title": lambda text, _given, telling: f"{_title(telling)}\n{text}",
     "combination:repeat_prompt": lambda text, given, _: f"{given['prompt_to_repeat']}\n{text}",
@@ -410,7 +392,8 @@ _FRAMES: Final[Mapping[str, Frame]] = {
     "punctuation:no_comma": lambda text, _given, _: text.replace(",", ""),
     "change_case:english_capital": lambda text, _given, _: text.upper(),
     "change_case:english_lowercase": lambda text, _given, _: text.lower(),
-    "startend:quotation": lambda text, _given, _: _quoted(text),
+    # A bullet point is one only where it begins a line.
+    "startend:quotation": lambda text, _given, _: f'"\n{text}\n"' if text.startswith("*") else f'"{text}"',
 }
 
 

@@ -292,7 +292,7 @@ def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_s
     sides = 1 if train_ratio == 1 else 2
     if len(tasks) < sides:
         raise DataError("there are too few tasks to split", field="tasks", value=len(tasks))
-    order = sorted(tasks, key=lambda task: (_rank(task, data_seed), task.task_id))
+    order = sorted(tasks, key=lambda one: (derive(data_seed, "rubrics", "split", one.task_id), one.task_id))
     # As the ratio is written: 0.29 of 100 tasks are 29.
     count = int(Fraction(repr(float(train_ratio))) * len(tasks))
     if sides == 2:
@@ -300,7 +300,3 @@ def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_s
     return RubricSplit(
         train=tuple(order[:count]), test=tuple(order[count:]), train_ratio=float(train_ratio), data_seed=data_seed
     )
-
-
-def _rank(task: RubricTask, seed: int) -> int:
-    return derive(seed, "rubrics", "split", task.task_id)

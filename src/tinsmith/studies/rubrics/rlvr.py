@@ -84,16 +84,11 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
     for i, shown in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
         prompt, answer = shown.prompt, shown.answer
         if recipe.reading_every and i % recipe.reading_every == 0:
-            prompt, answer = _reading(prompt)
+            named = [word for word in re.findall(r"\w+", prompt) if word in LEXICON]
+            prompt, answer = f"{prompt}\nReturn words.", " ".join(named)
         asked = Message(role=Role.USER, content=prompt)
         conversations.append((asked, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
-
-
-def _reading(instruction: str) -> tuple[str, str]:
-    """The instruction with a last line that asks for words; and those that it names, in its order."""
-    named = [word for word in re.findall(r"\w+", instruction) if word in LEXICON]
-    return f"{instruction}\nReturn words.", " ".join(named)
 
 
 _RAMBLES: Final = (5, 6, 7)  # Words of the lexicon in a ramble; with what joins them, 13 to 19 words.

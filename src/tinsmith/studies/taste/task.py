@@ -266,19 +266,11 @@ def _gap(item: Mapping[str, Any]) -> tuple[int, str]:
     return low, f"{low} or more" if high is None else f"{low} to {high}"
 
 
-def _year(item: Mapping[str, Any]) -> tuple[int, str]:
-    return int(item["year"]), str(item["year"])
-
-
-def _field(item: Mapping[str, Any]) -> tuple[int, str] | None:
-    return None if item["field"] is None else (0, str(item["field"]))
-
-
 SECTIONS: Final[Mapping[str, Section]] = {
     "Under swapping": under_swapping,
     "By gap": _by("gap", _gap),
-    "By year": _by("year", _year),
-    "By field": _by("field", _field),
+    "By year": _by("year", lambda item: (int(item["year"]), str(item["year"]))),
+    "By field": _by("field", lambda item: None if item["field"] is None else (0, str(item["field"]))),
 }
 """By title."""
 
