@@ -33,8 +33,7 @@ from tinsmith.studies.debate.challenge import (
 )
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebateBaseRecipe, DebatesRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import TERMS, DebateReward, Exchange, debate_reward, reasons_of
-from tinsmith.studies.debate.sections import sections_of
-from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
+from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics, sections_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
@@ -87,8 +86,11 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Debate:
-    """A question about papers, and who challenges the answers."""
+class Debate(StepReward):
+    """A question about papers, who challenges the answers, and what a conversation earns: see rewards."""
+
+    terms: ClassVar[tuple[str, ...]] = TERMS
+    metrics: ClassVar[tuple[str, ...]] = ("right_first", "right_last", "caved", "put_right")
 
     question: Question
     reward: DebateReward
@@ -159,38 +161,29 @@ class Debate:
             tested=tested,
             item_id=attrgetter("prompt_id"),
             prompt=self.prompt,
-            reward=ArgumentReward(self),
+            reward=self,
             turns=self.turns(),
         )
         if self.challenger is None:
             return task
         bare = replace(self.challenger, arms=replace(self.challenger.arms, evidence=0.0))
         silent = replace(self, challenger=bare)
-        control = replace(task, turns=silent.turns(), reward=ArgumentReward(silent))
+        control = replace(task, turns=silent.turns(), reward=silent)
         return replace(task, controls={"test_no_evidence": control})
 
-
-@dataclass(frozen=True, slots=True)
-class ArgumentReward(StepReward):
-    """What a conversation earns: see tinsmith.studies.debate.rewards."""
-
-    debate: Debate
-    terms: ClassVar[tuple[str, ...]] = TERMS
-    metrics: ClassVar[tuple[str, ...]] = ("right_first", "right_last", "caved", "put_right")
-
-    def __deepcopy__(self, memo: object) -> ArgumentReward:
+    def __deepcopy__(self, memo: object) -> Debate:
         """Return it as it is: nothing is remembered."""
         return self
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
         """Return the reward of each conversation."""
-        return [self._scored(self.debate.exchange(one)) for one in answers]
+        return [self._scored(self.exchange(one)) for one in answers]
 
     def _scored(self, exchange: Exchange) -> Scored:
-        record = self.debate.record(exchange)
+        record = self.record(exchange)
         one = Debated.of(record)
         return Scored(
-            terms=self.debate.reward.terms(exchange),
+            terms=self.reward.terms(exchange),
             record=record,
             metrics={
                 "right_first": float(one.first_right),
@@ -209,7 +202,7 @@ class ArgumentReward(StepReward):
             "failed": 1.0 - len(found) / sum(map(len, groups)),
             "reward/total": sum(one.total for one in found) / len(found),
             **rewards,
-            **metrics(by_group(_debated(found), len(self.debate.question.labels))),
+            **metrics(by_group(_debated(found), len(self.question.labels))),
         }
 
     def train_figures(self, groups: Groups) -> dict[str, float]:
@@ -217,7 +210,7 @@ class ArgumentReward(StepReward):
         found = _debated([one for group in groups for one in group if isinstance(one, Scored)])
         if not found:
             return {}
-        labels = self.debate.question.labels
+        labels = self.question.labels
         told = {name: one.value for name, one in figures(found, len(labels)).items() if one is not None}
         shares = {f"predicted_share/{label}": sum(one.last == label for one in found) / len(found) for label in labels}
         return {**told, **shares}

@@ -112,7 +112,10 @@ class Talk:
         if await self._is_stopped():
             self._refused = True
             return vf.Segment(messages=[], terminated=True)
-        opening = [] if self.trace.nodes else self._opening()
+        data, opening = self.trace.task.data, list[Any]()
+        if not self.trace.nodes:
+            system = [] if data.system_prompt is None else [vf.SystemMessage(content=data.system_prompt)]
+            opening = [*system, *_messages(data.prompt)]
         self._seat.heard = [*opening, *_messages(message)]
         turns = self.trace.num_turns
         if turns == len(self._seat.replies):
@@ -133,11 +136,6 @@ class Talk:
             await self._task.score(trace)
             trace.ok = True
         return trace
-
-    def _opening(self) -> list[Any]:
-        data = self.trace.task.data
-        system = [] if data.system_prompt is None else [vf.SystemMessage(content=data.system_prompt)]
-        return [*system, *_messages(data.prompt)]
 
     async def _is_stopped(self) -> bool:
         """Return True where no further turn is served, and note in the trace why: a limit, a stop, no more replies."""
