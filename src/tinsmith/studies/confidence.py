@@ -181,9 +181,6 @@ def countdown(base_steps: int = 2000, searches: float = 0.4, as_base: bool = Fal
     base_steps: How long the base was trained.
     searches: Share of the demonstrations that try signs until they are right; the others claim them first.
     as_base: Teach with sft_steps what a base was shown, for a model that read no demonstrations; else what is right.
-
-    Raises:
-        ConfigError: `searches` is no share.
     """
     if not 0.0 <= searches <= 1.0:
         raise ConfigError("this is a share", field="searches", value=searches, allowed="0 to 1")
@@ -282,14 +279,6 @@ def many_times(results: ts.Results) -> ts.Finding:
     value, interval = mean_over_seeds([a / b for a, b in zip(shaped, plain, strict=True)])
     ends = "" if interval is None else f", {interval.low:.2f} to {interval.high:.2f}"
     return ts.Finding(value >= TIMES, f"{value:.2f}{ends} times")
-
-
-def higher_rho(results: ts.Results) -> ts.Finding:
-    """Expect a higher rho with the penalty than without, by the interval of the seeds' differences."""
-    shaped, plain = (results.arms[name].per_run(f"{_WATCH}/rho") for name in ("shaped", "plain"))
-    gap, interval = mean_over_seeds([a - b for a, b in zip(shaped, plain, strict=True)])
-    above = interval is not None and interval.low > 0.0
-    return ts.Finding(above, f"{fmean(shaped):.2f}, without {fmean(plain):.2f}, difference {gap:+.2f} {interval or ''}")
 
 
 def premature(arm: str, below: float = 0.4) -> Check:

@@ -57,9 +57,6 @@ def crossroads(
     held_out_items: Items never trained on.
     practice: Steps in which the small base reads demonstrations; 0: as long as a base usually does.
     shown: Demonstrations that stand in the prompt, for a model that has read none: 0 to 8.
-
-    Raises:
-        ConfigError: a number is out of range.
     """
     _require("steps_on", steps_on, 2, 12)
     _require("shown", shown, 0, 8)

@@ -71,9 +71,6 @@ def sandbagger(fails: str = "always", base_steps: int = 1000, locked: bool = Fal
     fails: How the base was taught to fail: always (at the same signs), or by chance.
     base_steps: How long; after 300 steps it still drew a right door now and then, and RL made something of it.
     locked: Teach to fail with sft_steps too, for a model that read no demonstrations; else what is right.
-
-    Raises:
-        ConfigError: there is no such way to fail.
     """
     if fails not in FAILS:
         raise ConfigError("a base fails in one of two ways", field="fails", value=fails, allowed=", ".join(FAILS))

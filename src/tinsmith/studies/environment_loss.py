@@ -173,9 +173,6 @@ def shell(world: int = 0, facts: str = "true", explain: bool = False, base_steps
     facts: What the shell tells: true, or scrambled (a control: another world's at every look).
     explain: Put the commands into the prompt.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: there is no such world, or a shell cannot tell this.
     """
     if facts not in list(Facts):
         raise ConfigError("a shell cannot tell this", field="facts", value=facts, allowed=", ".join(Facts))

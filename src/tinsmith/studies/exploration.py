@@ -230,9 +230,6 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
     pays: What a visit without an errand earns: coverage, or chance (a control: fixed by what was done).
     explain: Put the actions into the prompt.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: a visit cannot earn this.
     """
     if pays not in PAYS:
         raise ConfigError("a visit cannot earn this", field="pays", value=pays, allowed=", ".join(PAYS))

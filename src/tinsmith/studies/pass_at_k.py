@@ -239,9 +239,6 @@ def lookup(
     pays: What is rewarded: answer (the right code), or coin (a control: chance, fixed by what was said).
     explain: Say in the prompt how to look up.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: this cannot be rewarded, or is no share.
     """
     if pays not in PAYS:
         raise ConfigError("this cannot be rewarded", field="pays", value=pays, allowed=", ".join(PAYS))

@@ -99,9 +99,6 @@ def errands(nodes: str = "3", adapters: str = "each", pays: str = "answer", base
     adapters: Whose they are: each (reply has an adapter of its own), or one (for all of them).
     pays: What is rewarded: answer (both words at the end), or coin (a control: chance, fixed by what was said).
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: this cannot be rewarded, or there are no such agents.
     """
     for key, value, allowed in (("pays", pays, PAYS), ("adapters", adapters, ("each", "one"))):
         if value not in allowed:

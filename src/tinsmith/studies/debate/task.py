@@ -316,10 +316,6 @@ def debate(
     forks: Second answers for each first one: adversarial/forked needs 2 or more.
     opponent_max_tokens: Most tokens in a challenge that a model writes.
     opponent_temperature: Temperature at which such a challenge is sampled.
-
-    Raises:
-        ConfigError: a value is not allowed, or two do not go together.
-        DataError: there is no slice in that folder.
     """  # noqa: E501  # a key's help is one line
     by_size = {"prompt": "brief", "contract": "two_key", "script": "brief"} if at == At.NANO else _LARGER
     said, paid = load_script(script or by_size["script"]), debate_reward(reward)

@@ -355,11 +355,7 @@ def _drawing_from(name: str) -> Generator[None, None, None]:
 
 
 def require_served(name: str, env: vf.Env[Any], first: AnyTask) -> None:
-    """Check an environment and its first task.
-
-    Raises:
-        ConfigError: it needs something that is not served here, which the message names.
-    """
+    """Check that an environment and its first task need nothing but what is served here."""
     needed = next(iter((*_needed_by(env, first), *_needed_by_hooks(first))), None)
     if needed is not None:
         what = f"this environment needs {needed}, which is not served here"

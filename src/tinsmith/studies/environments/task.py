@@ -53,9 +53,6 @@ def verifiers(
     held_out: Arguments of the held-out tasks that differ, as JSON, such as {"split": "test"}; empty: a fifth of all.
     held_out_items: Held-out tasks that are loaded with these; 0: all.
     max_turns: Replies after which a conversation ends, if the environment does not end it before.
-
-    Raises:
-        ConfigError: verifiers or the environment is not installed, or cannot be served.
     """
     name, version = environment, installed_version(NAME)
     from tinsmith.studies.environments.play import Player, turns_of

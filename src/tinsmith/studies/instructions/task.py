@@ -52,9 +52,6 @@ def instructions(
     draw_seed: The prompts and the split are drawn from it.
     strict: What following everything earns, as it stands.
     loose: What it earns where a first or last line, or asterisks, may be passed over.
-
-    Raises:
-        ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
     version = installed_version(_PACKAGE)
     new_kinds = one_of("held_out", HeldOut, held_out) is HeldOut.KINDS

@@ -188,9 +188,6 @@ def reasoning_gym(
     held_out_items: Items never trained on.
     train_seed: The items to train on are drawn from it.
     held_out_seed: The held-out items are.
-
-    Raises:
-        ConfigError: reasoning_gym is not installed, or has no such generator or setting, or too few items.
     """
     version = installed_version(_PACKAGE)
     parse = _parser(read)

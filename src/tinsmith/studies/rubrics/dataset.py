@@ -28,12 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonRecord:
-    """One object of a file, and where it begins."""
-
-    line: int
-    value: dict[str, object]
+JsonRecord = tuple[int, dict[str, object]]  # The line on which it begins, and its values.
 
 
 def decode(data: bytes, name: str) -> str:
@@ -54,7 +49,7 @@ def read_records(text: str, name: str) -> tuple[tuple[JsonRecord, ...], int]:
         counted = begin
         if not isinstance(value, dict):
             raise _damage(text, begin, name, "a record is an object in braces")
-        records.append(JsonRecord(line=line + 1, value=cast("dict[str, object]", value)))
+        records.append((line + 1, cast("dict[str, object]", value)))
         strings = _STRING.finditer(text, begin, end)
         control += sum(len(_CONTROL.findall(string[0])) for string in strings)
     return tuple(records), control
@@ -74,31 +69,31 @@ def checked_file(path: Path, endings: Sequence[str]) -> str:
 
 def gathered(
     records: Iterable[JsonRecord],
-    read: Callable[[dict[str, object]], tuple[str, T] | None],
+    read: Callable[[dict[str, object]], T | None],
     *,
     name: str,
     what: str,
     place: str = "line",
     fix: str,
 ) -> tuple[dict[str, T], int]:
-    """Return what `read` makes of records, by id in their order, and how many have no rubric."""
+    """Return what `read` makes of records, by `{what}_id` in their order, and how many have no rubric."""
     found: dict[str, T] = {}
     lines: dict[str, int] = {}
     without = 0
-    for record in records:
-        where = f"{name}, {place} {record.line}"
+    for line, record in records:
+        where = f"{name}, {place} {line}"
         try:
-            named = read(record.value)
+            value = read(record)
         except DataError as error:
             raise DataError(f"{where}: {error.what}", field=error.field, allowed=error.allowed) from None
-        if named is None:
+        if value is None:
             without += 1
             continue
-        key, value = named
+        key = str(getattr(value, f"{what}_id"))
         if key in found:
             why = f"{where}: this {what} is already at {place} {lines[key]}"
             raise DataError(why, field=f"{what}_id", value=key)
-        found[key], lines[key] = value, record.line
+        found[key], lines[key] = value, line
     if not found:
         raise DataError(f"{name}: no {what} with a rubric", fix=fix)
     return found, without
@@ -235,12 +230,8 @@ def read_text(data: bytes, name: str) -> RubricDataset:
 
 
 def _gathered(records: Iterable[JsonRecord], name: str, place: str, control_characters: int) -> RubricDataset:
-    def read(record: dict[str, object]) -> tuple[str, RubricTask] | None:
-        task = task_of(record)
-        return None if task is None else (task.task_id, task)
-
     fix = "give each record prompt and rubrics, or 'rubric - 1. criterion'"
-    found, without = gathered(records, read, name=name, what="task", place=place, fix=fix)
+    found, without = gathered(records, task_of, name=name, what="task", place=place, fix=fix)
     return RubricDataset(tasks=tuple(found.values()), control_characters=control_characters, without_rubrics=without)
 
 
@@ -259,10 +250,7 @@ def _rows(path: Path, ending: str) -> list[JsonRecord]:
         why = str(error).split("\n", 1)[0][:200]
         raise DataError(f"{path.name}: not a readable table: {why}") from None
     # The first row is 1; in a CSV file, that is the one below the heading.
-    return [
-        JsonRecord(line=number, value=cast("dict[str, object]", row))
-        for number, row in enumerate(table.iter_rows(named=True), 1)
-    ]
+    return list(enumerate(table.iter_rows(named=True), 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,10 +179,6 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
     data_path: A file of tasks with rubrics (JSON, JSONL, CSV, TSV, Parquet or Arrow); without it the built-in ones.
     train_ratio: Share of the tasks that are trained on; the others are held out; 0: 0.75, at=small 0.67, at=seed 0.9.
     data_seed: The random seed of that split.
-
-    Raises:
-        ConfigError: the share is not allowed.
-        DataError: the file cannot be read.
     """
     everyday = BuiltinTasks.EVERYDAY if at == "small" else BuiltinTasks.FEW_WORDS
     data = read_dataset(data_path) if data_path != Path() else builtin_dataset(everyday)

@@ -364,9 +364,6 @@ def taste(
     answers: The form of an answer: letter (A), or json ({"more_cited": "A"}).
     contract: What an answer earns that is in its form and says no more, right or wrong.
     evaluate: What is evaluated: validation (the last training years) or test. Neither is trained on.
-
-    Raises:
-        ConfigError: there is no corpus in that folder, or a value is not allowed.
     """
     chosen = {key: one_of(key, _CHOICES[key], str(value)) for key, value in pairs.items() if key in _CHOICES}
     settings = PairSettings(**cast("dict[str, Any]", {**pairs, **chosen}))

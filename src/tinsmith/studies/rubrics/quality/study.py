@@ -272,8 +272,8 @@ class Drawn:
 
 def drawn(file: Path | None, limit: int | None, seed: int, chat: ChatSettings | None, prices: PriceTable) -> Drawn:
     """Draw the pairs that are judged."""
-    source = builtin_pairs() if file is None else read_pairs(file)
-    pairs = drawn_pairs(source.pairs, limit, seed=seed)
+    every, without_rubrics = builtin_pairs() if file is None else read_pairs(file)
+    pairs = drawn_pairs(every, limit, seed=seed)
     settings: dict[str, object] = {"judge_model": RULES, "seed": seed, "limit": limit}
     if chat is None:
         require_rules(pairs)
@@ -288,7 +288,7 @@ def drawn(file: Path | None, limit: int | None, seed: int, chat: ChatSettings | 
         "source": BUILTIN_PAIRS if file is None else file.name,
         "fingerprint": sha256_of(pairs),
         "pairs": len(pairs),
-        "without_rubrics": source.without_rubrics,
+        "without_rubrics": without_rubrics,
     }
     return Drawn(
         data=data,
