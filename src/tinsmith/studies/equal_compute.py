@@ -138,11 +138,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
     searched: Searched
     spent: Spent
 
-    @property
-    def lines(self) -> Document:
-        """The text before every paper; none where the prompt stays as it is."""
-        return self.searched.found
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsked:
@@ -297,8 +292,8 @@ class Materials:
             )
             found = search_prompt(asked, stage.say)
             self.searches.setdefault(name, []).append((asked, found))
-            if found.lines:
-                lines[seed] = "\n".join(found.lines)
+            if found.searched.found:  # None where the prompt stays as it is.
+                lines[seed] = "\n".join(found.searched.found)
         return {"prompt_lines": lines}
 
     def every_search(self) -> list[tuple[str, SearchAsked, FoundPrompt]]:

@@ -266,12 +266,8 @@ class Discussed:
         every = self.papers.of(self.split)
         kept = every if self.cues is None else arguable(every, self.cues)
         if not kept:
-            raise DataError(
-                "a split has no paper with words for its label",
-                field="cues",
-                value=self.split.value,
-                fix="cues=learned for real papers, or papers=all",
-            )
+            what, fix = "a split has no paper with words for its label", "cues=learned for real papers, or papers=all"
+            raise DataError(what, field="cues", value=self.split.value, fix=fix)
         return iter(kept)
 
 
@@ -363,20 +359,12 @@ def _base(named: WhichCues, script: Script, read: Papers) -> Base:
 
 def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks: int) -> None:
     if opponent not in (SCRIPTED, NOBODY) and not script.asks_models:
-        raise ConfigError(
-            "this script has no words to ask a model with",
-            field="script",
-            value=script.name,
-            allowed="plain",
-            fix="script=plain, or opponent=scripted",
-        )
+        what, fix = "this script has no words to ask a model with", "script=plain, or opponent=scripted"
+        raise ConfigError(what, field="script", value=script.name, allowed="plain", fix=fix)
     if forks < 1 or reward.by_turn != (forks > 1):
-        raise ConfigError(
-            "turn-by-turn credit needs forks, and forks are used for nothing else",
-            field="forks",
-            value=forks,
-            allowed="2 or more with reward=adversarial/forked, 1 with another",
-        )
+        what = "turn-by-turn credit needs forks, and forks are used for nothing else"
+        allowed = "2 or more with reward=adversarial/forked, 1 with another"
+        raise ConfigError(what, field="forks", value=forks, allowed=allowed)
     if reward.by_turn and opponent == NOBODY:
         raise ConfigError("without a challenge there is no second turn", field="opponent", value=opponent)
 

@@ -420,12 +420,8 @@ def _answer(content: str) -> str:
             text = _attempted(item, Length(attempt // _ATTEMPTS), random)
             if text is not None:
                 return text
-    raise DataError(
-        f"no answer could be built by rule to {', '.join(item['kinds'])}; train by example on "
-        f"suite={Suite.IFEVAL.value}",
-        field="item",
-        value=item["prompt"],
-    )
+    what = f"no answer could be built by rule to {', '.join(item['kinds'])}"
+    raise DataError(f"{what}; train by example on suite={Suite.IFEVAL.value}", field="item", value=item["prompt"])
 
 
 def _attempted(item: Mapping[str, Any], length: Length, random: Random) -> str | None:

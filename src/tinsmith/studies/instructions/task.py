@@ -57,12 +57,8 @@ def instructions(
     new_kinds = one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
     sides = pools(one_of("suite", Suite, suite), draw_seed, new_kinds=new_kinds)
     if not 1 <= fewest <= most:
-        raise ConfigError(
-            "a prompt has at least one instruction, and no more than the most",
-            field="fewest",
-            value=fewest,
-            allowed=f"1 to {most}",
-        )
+        what = "a prompt has at least one instruction, and no more than the most"
+        raise ConfigError(what, field="fewest", value=fewest, allowed=f"1 to {most}")
     drawn = [
         _drawn(pool, Random(f"{draw_seed} {side}"), key, count, fewest, most)
         for pool, side, key, count in zip(
@@ -103,12 +99,8 @@ def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most:
             found.setdefault(one["prompt"], one)
         if len(found) == count:
             return list(found.values())
-    raise ConfigError(
-        "there are no more different prompts" if count > 0 else "there has to be a prompt",
-        field=key,
-        value=count,
-        allowed=f"1 to {len(found)}" if found else "1 or more",
-    )
+    what = "there are no more different prompts" if count > 0 else "there has to be a prompt"
+    raise ConfigError(what, field=key, value=count, allowed=f"1 to {len(found)}" if found else "1 or more")
 
 
 def _checked(item: Mapping[str, Any], text: str) -> Followed:

@@ -283,12 +283,11 @@ CARD: Final = "card.json"
 def require_corpus(data: str) -> Path:
     """Return the folder of a corpus; nothing heavy is imported for a mistake."""
     if not data or not (Path(data) / CARD).is_file():
-        raise ConfigError(
+        what, fix = (
             f"pairs are made of a corpus, a folder with {CARD}",
-            field="data",
-            value=data,
-            fix="tinsmith data build --source ... --out DIR, then data=DIR",
+            "tinsmith data build --source ... --out DIR, then data=DIR",
         )
+        raise ConfigError(what, field="data", value=data, fix=fix)
     return Path(data)
 
 
@@ -334,12 +333,8 @@ class _Asked:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         pairs = self.drawn.sides[self.side]
         if not pairs:
-            raise ConfigError(
-                "there is no pair to evaluate on this side",
-                field="evaluate",
-                value=self.side.value,
-                fix=f"{self.side.value}_pairs above 0, or more years to train on",
-            )
+            what, fix = "there is no pair to evaluate on this side", "pairs above 0, or more years to train on"
+            raise ConfigError(what, field="evaluate", value=self.side.value, fix=f"{self.side.value}_{fix}")
         return items_of(pairs, self.drawn.settings.text)
 
 
@@ -370,16 +365,11 @@ def taste(
     form = one_of("answers", Answers, answers)
     evaluated = one_of("evaluate", Side, evaluate)
     if evaluated is Side.TRAIN:
-        raise ConfigError(
-            "what is trained on is not evaluated",
-            field="evaluate",
-            value=evaluated.value,
-            allowed=f"{Side.VALIDATION.value}, {Side.TEST.value}",
-        )
+        what, allowed = "what is trained on is not evaluated", f"{Side.VALIDATION.value}, {Side.TEST.value}"
+        raise ConfigError(what, field="evaluate", value=evaluated.value, allowed=allowed)
     if not 0 <= contract < 1:
-        raise ConfigError(
-            "a form cannot earn as much as a right answer", field="contract", value=contract, allowed="0 to below 1"
-        )
+        what = "a form cannot earn as much as a right answer"
+        raise ConfigError(what, field="contract", value=contract, allowed="0 to below 1")
     identity = {"scikit-learn": installed_version("scikit-learn")}
     if data:
         identity["corpus"] = file_sha256(require_corpus(data) / CARD)
