@@ -182,12 +182,7 @@ _MOST_CACHED: Final = 256
 """Scored conversations that are remembered: each of a task's functions wants the same one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One task, and the environment that it is played in."""
-
-    env: vf.Env[Any]
-    task: AnyTask
+Row = tuple["vf.Env[Any]", AnyTask]  # One task, and the environment that it is played in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +243,7 @@ class Player:
         if isinstance(worth, Raised):
             if isinstance(worth.error, TaskError):
                 raise worth.error
-            task = self.rows[name].task
+            _, task = self.rows[name]
             found = [one.__name__ for one in task.hooks("reward")], [one.__name__ for one in task.hooks("metric")]
         else:
             found = list(worth.rewards), list(worth.metrics)
@@ -305,15 +300,16 @@ async def _worth(row: Row, replies: Sequence[str]) -> Worth:
 
 async def _play(row: Row, seat: Seat) -> AnyTrace:
     """Play an episode to its end; return the trace of its one conversation."""
+    env, task = row
     made: Any = seat.made
-    agents: vf.Agents[Any] = vf.Agents(row.env.config, made)
-    await row.env.setup(agents)
-    await row.env.run(row.task, agents)
+    agents: vf.Agents[Any] = vf.Agents(env.config, made)
+    await env.setup(agents)
+    await env.run(task, agents)
     if seat.talk is None:
         raise TaskError("it asks no model")
-    episode: vf.Episode[Any, Any, Any] = vf.Episode(env=vf.EnvInfo(id=row.env.config.env_id), task=trace_task(row.task))
+    episode: vf.Episode[Any, Any, Any] = vf.Episode(env=vf.EnvInfo(id=env.config.env_id), task=trace_task(task))
     episode.traces.append(seat.talk.trace)
-    await row.env.finalize(row.task, episode)
+    await env.finalize(task, episode)
     return seat.talk.trace
 
 

@@ -111,7 +111,7 @@ def _items(
     name: str, player: Player, side: str, env: Theirs, most: int, apart: Sequence[object]
 ) -> list[dict[str, Any]]:
     """Return an environment's tasks as items, none of which begins as one of those `apart`; the player keeps them."""
-    from tinsmith.studies.environments.play import Row, require_served
+    from tinsmith.studies.environments.play import require_served
     from tinsmith.studies.environments.source import own_values, tasks_of
 
     if not (most or env.taskset.bounded):
@@ -124,7 +124,7 @@ def _items(
         if most and len(items) == most:
             break
         key = f"{side}-{number}"
-        player.rows[key] = Row(env=env, task=task)
+        player.rows[key] = env, task
         prompt = attempt(player.opening, key)
         if isinstance(prompt, Raised):
             raise ConfigError(f"its task {number} cannot be played: {prompt}", field=NAME, value=name)
