@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 
 from tinsmith.data.corpus import Corpus
-from tinsmith.studies.taste.baselines import Baseline, Fitted
-from tinsmith.studies.taste.pairs import draw_pairs
+from tinsmith.studies.taste.pairs import Length, PairSettings, Side, Text, draw_pairs
 from tinsmith.studies.taste.probe import accuracy
-from tinsmith.studies.taste.settings import Length, PairSettings, Side, Text
+from tinsmith.studies.taste.task import Baseline, Fitted
 
 
 def main(folder: Path) -> None:

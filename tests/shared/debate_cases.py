@@ -8,10 +8,8 @@ from tinsmith.lab.labels.contracts import FOUR_KEY, Confidence
 from tinsmith.lab.labels.task import Item, Paper, make_task
 from tinsmith.lab.user_task.dialogue import Dialogue, converse
 from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.debate.challenge import Challenger, Script, load_script
-from tinsmith.studies.debate.cues import WORLD_CUES
+from tinsmith.studies.debate.challenge import WORLD_CUES, Arm, Arms, Challenger, Script, Stance, load_script
 from tinsmith.studies.debate.rewards import Exchange, debate_reward, reasons_of
-from tinsmith.studies.debate.stance import Arm, Arms, Stance
 from tinsmith.studies.debate.task import Debate
 
 D, C, N = FOUR_KEY.labels

@@ -16,13 +16,13 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Study
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import backchain, countdown, house, lookup, patience, shell
+from tinsmith.studies import backchain, confidence, environment_loss, exploration, pass_at_k, patience
 from tinsmith.studies.prompt_search import task as handbook
 
 # Each arm of a study opens its task, and these items take longer than the rest of a made-up study.
 for module, items in (
-    *((countdown, "read_items"), (house, "visits"), (lookup, "questions"), (patience, "searches_for")),
-    *((backchain, "chains"), (shell, "other_worlds"), (handbook, "read_items")),
+    *((confidence, "read_items"), (exploration, "visits"), (pass_at_k, "questions"), (patience, "searches_for")),
+    *((backchain, "chains"), (environment_loss, "other_worlds"), (handbook, "read_items")),
 ):
     setattr(module, items, cache(getattr(module, items)))
 

@@ -20,8 +20,7 @@ from tinsmith.lab.user_task.items import UserItem, split_items
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.challenge import Challenger, load_script
-from tinsmith.studies.debate.cues import Cue, Cues
+from tinsmith.studies.debate.challenge import Challenger, Cue, Cues, load_script
 from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.task import Debate

@@ -95,18 +95,18 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
         ),
         "lookup": TaskEntry(
             question="Does the model learn to look up what it is asked, in one step or in two?",
-            where="lookup:lookup",
+            where="pass_at_k:lookup",
             presets=_BY_ANSWERS,
         ),
         "searches": TaskEntry(
             question="Does a model search as long as those who showed it how?", where="patience:searches"
         ),
         "shell": TaskEntry(
-            question="Does the model learn where files are, from what a shell answers?", where="shell:shell"
+            question="Does the model learn where files are, from what a shell answers?", where="environment_loss:shell"
         ),
         "house": TaskEntry(
             question="Does the model find keys in houses that it has not seen, and look around in them?",
-            where="house:house",
+            where="exploration:house",
             presets={"explore": {"interleave": "5:1"}},
         ),
         "rlvr": TaskEntry(
@@ -155,7 +155,7 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
         ),
         "countdown": TaskEntry(
             question="Which signs between the numbers make the target, and when does the model know?",
-            where="countdown:countdown",
+            where="confidence:countdown",
             presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
         ),
         "rooms": TaskEntry(

@@ -119,9 +119,6 @@ def tones(steer: str = "myopic", every: int = 5, gamma: float = 0.1, base_steps:
     every: Steps between fits.
     gamma: Weight of the practical penalty.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: there is no such way to steer.
     """
     if steer not in STEERS:
         raise ConfigError("nothing is paid so", field="steer", value=steer, allowed=", ".join(STEERS))

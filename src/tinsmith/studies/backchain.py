@@ -130,9 +130,6 @@ def backchained(
     labels: Answers that are rewarded: observed, believed (without a call), or shuffled (another task's: a control).
     explain: Describe the tools in the prompt.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: there are no such labels.
     """
     if labels not in LABELS:
         raise ConfigError("there are no such labels", field="labels", value=labels, allowed=", ".join(LABELS))

@@ -57,9 +57,6 @@ def crossroads(
     held_out_items: Items never trained on.
     practice: Steps in which the small base reads demonstrations; 0: as long as a base usually does.
     shown: Demonstrations that stand in the prompt, for a model that has read none: 0 to 8.
-
-    Raises:
-        ConfigError: a number is out of range.
     """
     _require("steps_on", steps_on, 2, 12)
     _require("shown", shown, 0, 8)
@@ -77,6 +74,10 @@ def crossroads(
         """Say whether any road was walked without a mistake."""
         return float(any(text.strip() == _walked(item, road, steps_on) for road in ROADS))
 
+    def demonstrate(item: Mapping[str, Any], random: Random) -> str:
+        road = _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
+        return _walked(item, road, steps_on)
+
     return Task(
         name=NAME,
         question="Does the model learn which of the ways that it knows is asked for?",
@@ -85,7 +86,7 @@ def crossroads(
         prompt=lambda item: f"{examples}{_asked(item)}",
         reward={"right": right},
         metrics={"walked": walked},
-        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps_on),
+        demonstrate=demonstrate,
         base_steps=practice,
         answer=lambda item: _walked(item, SIGNS[item["sign"]], steps_on),
         baselines={f"always {road}": lambda item, road=road: _walked(item, road, steps_on) for road in ROADS},
@@ -119,11 +120,6 @@ def _shown(count: int) -> list[tuple[dict[str, Any], str]]:
         ({**one, "sign": signs[(place + 1 + place // len(roads)) % len(signs)]}, roads[place % len(roads)])
         for place, one in enumerate(_items(count))
     ]
-
-
-def _taken(item: Mapping[str, Any], random: Random) -> str:
-    """Return the road that a demonstration takes."""
-    return _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
 
 
 def _asked(item: Mapping[str, Any]) -> str:

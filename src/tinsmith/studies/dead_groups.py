@@ -10,6 +10,7 @@ right door of every sign a quarter of the time. Both are right a quarter of the 
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 from statistics import fmean
 from typing import Final
@@ -70,9 +71,6 @@ def sandbagger(fails: str = "always", base_steps: int = 1000, locked: bool = Fal
     fails: How the base was taught to fail: always (at the same signs), or by chance.
     base_steps: How long; after 300 steps it still drew a right door now and then, and RL made something of it.
     locked: Teach to fail with sft_steps too, for a model that read no demonstrations; else what is right.
-
-    Raises:
-        ConfigError: there is no such way to fail.
     """
     if fails not in FAILS:
         raise ConfigError("a base fails in one of two ways", field="fails", value=fails, allowed=", ".join(FAILS))
@@ -102,11 +100,6 @@ def sandbagger(fails: str = "always", base_steps: int = 1000, locked: bool = Fal
 def census(arm: ArmRuns) -> GroupCensus:
     """Return how many groups before training hold both kinds of answer, beside 1 - p^G - (1 - p)^G."""
     return group_census([[float(one) for one in group] for group in arm.samples(at=BEFORE)])
-
-
-def right_before(arm: ArmRuns) -> float:
-    """Return the share of right answers before training."""
-    return fmean(float(one) for group in arm.samples(at=BEFORE) for one in group)
 
 
 def index(arm: ArmRuns) -> float | None:
@@ -172,7 +165,7 @@ study = Study(
             "every answer were an independent draw. Index: 1 less observed over expected; 1 says that questions are "
             "always right or always wrong.",
             (
-                Measure("before", "right|before", right_before),
+                Measure("before", "right|before", lambda arm: fmean(map(float, chain(*arm.samples(at=BEFORE))))),
                 Measure("mixed", "mixed|observed", lambda arm: arm.per_item(MIXED, BEFORE)),
                 Measure("expected", "mixed|expected", lambda arm: census(arm).expected),
                 Measure("index", "index", index, missing="none expected"),

@@ -139,11 +139,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
     searched: Searched
     spent: Spent
 
-    @property
-    def lines(self) -> Document:
-        """The text before every paper; none where the prompt stays as it is."""
-        return self.searched.found
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsked:
@@ -178,7 +173,8 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
     bank = bank_of(task)
     search = msgspec.structs.replace(asked.settings, seed=derive(plan.settings.seed, "search"))
     data = data_of(plan, asked.source)
-    base = _base_of(asked.cell)
+    served = RunFolder(asked.cell.folder).read_json(MANIFEST).get("identity") or {}
+    base = sha256_of(cast("Mapping[str, object]", served).get("model"))  # as the run's server said of its model
     wanted = (search, asked.samples, asked.shuffled, base, str(data.data["sha256"]), bank)
     began = time.perf_counter()
 
@@ -209,12 +205,6 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
         return FoundPrompt(searched=searched, spent=ledger.spent)
 
     return made_once(asked.file, wanted, FoundPrompt, make)
-
-
-def _base_of(cell: Cell) -> str:
-    """Return the SHA-256 of what the run's server said of its model."""
-    identity = RunFolder(cell.folder).read_json(MANIFEST).get("identity") or {}
-    return sha256_of(cast("Mapping[str, object]", identity).get("model"))
 
 
 SEARCHES: Final = "searches"  # The folder of the prompts that were found, in the study's own.
@@ -303,8 +293,8 @@ class Materials:
             )
             found = search_prompt(asked, stage.say)
             self.searches.setdefault(name, []).append((asked, found))
-            if found.lines:
-                lines[seed] = "\n".join(found.lines)
+            if found.searched.found:  # None where the prompt stays as it is.
+                lines[seed] = "\n".join(found.searched.found)
         return {"prompt_lines": lines}
 
     def every_search(self) -> list[tuple[str, SearchAsked, FoundPrompt]]:

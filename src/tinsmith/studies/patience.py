@@ -14,21 +14,8 @@ from random import Random
 from statistics import correlation, fmean
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.study.checks import higher, lower, not_lower, within
-from tinsmith.lab.study.measures import ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.lab.user_task.task import Examples, Task, of_conversation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -161,88 +148,90 @@ def is_deep(item: str) -> bool:
     return int(item.split("-")[1]) >= DEEP
 
 
-RIGHT_DEEP = PerItem("deep", f"right, shelf {DEEP} or deeper", where=is_deep)
-RIGHT_NEAR = PerItem("near", "right, nearer", where=lambda item: not is_deep(item))
-LOOKS = PerItem("looks", "looks", "metric/looks")
+RIGHT_DEEP = ts.PerItem("deep", f"right, shelf {DEEP} or deeper", where=is_deep)
+RIGHT_NEAR = ts.PerItem("near", "right, nearer", where=lambda item: not is_deep(item))
+LOOKS = ts.PerItem("looks", "looks", "metric/looks")
 
 
-def calls_shown(arm: ArmRuns) -> list[int]:
+def calls_shown(arm: ts.ArmRuns) -> list[int]:
     """Return the numbers of looks of the demonstrations that an arm is trained on."""
     return [one.calls for one in arm.reads[0].task.examples if not one.left_out]
 
 
-def tokens(arm: ArmRuns) -> float:
+def tokens(arm: ts.ArmRuns) -> float:
     """Return the mean number of tokens that a run learns in all its steps."""
     return sum(arm.in_training("train/learned_tokens")) / len(arm.reads)
 
 
-def tracked(results: Results) -> Finding:
+def tracked(results: ts.Results) -> ts.Finding:
     """Expect that looks made correlate with looks shown, over seeds and the arms that are chosen by length alone."""
     arms = [results.arms[name] for name in (SHORT, ALL, LONG)]
     pairs = [(fmean(calls_shown(arm)), made) for arm in arms for made in arm.per_run("eval/metric/looks")]
     varies = all(len(set(some)) > 1 for some in zip(*pairs, strict=True))
     r = correlation(*zip(*pairs, strict=True)) if varies else 0.0
-    return Finding(r > 0.9, f"r = {r:.3f}, {len(pairs)} runs of {len(arms)} arms")
+    return ts.Finding(r > 0.9, f"r = {r:.3f}, {len(pairs)} runs of {len(arms)} arms")
 
 
-def alike(results: Results) -> Finding:
+def alike(results: ts.Results) -> ts.Finding:
     """Expect that no arm learned more than 5 % more tokens than another."""
     counts = [tokens(arm) for arm in results.arms.values()]
-    return Finding(max(counts) <= 1.05 * min(counts), f"{min(counts):,.0f} to {max(counts):,.0f} tokens a run")
+    return ts.Finding(max(counts) <= 1.05 * min(counts), f"{min(counts):,.0f} to {max(counts):,.0f} tokens a run")
 
 
-study = Study(
+study = ts.Study(
     name="patience",
     title="Imitation inherits the patience of its demonstrations",
     question="Does a model search as long as its demonstrations do, and does it then find what is far away?",
     task=searches,
     # As many tokens a step: demonstrations have 2.5, 3.7, 5.7, 4.5, 5.7 and 2.7 replies.
     arms=(
-        Arm(SHORT, "2 looks or fewer", most_calls=2, batch_size=20),
-        Arm(ALL, "all", batch_size=13),
-        Arm(LONG, "4 looks or more", fewest_calls=4, batch_size=8),
-        Arm(FOUND, "all that found", found=True, batch_size=10),
-        Arm(CIRCLES, "4 looks or more, in circles", fewest_calls=4, in_circles=True, batch_size=8),
-        Arm(AGAIN, "as the base was shown", as_base=True, batch_size=18),
+        ts.Arm(SHORT, "2 looks or fewer", most_calls=2, batch_size=20),
+        ts.Arm(ALL, "all", batch_size=13),
+        ts.Arm(LONG, "4 looks or more", fewest_calls=4, batch_size=8),
+        ts.Arm(FOUND, "all that found", found=True, batch_size=10),
+        ts.Arm(CIRCLES, "4 looks or more, in circles", fewest_calls=4, in_circles=True, batch_size=8),
+        ts.Arm(AGAIN, "as the base was shown", as_base=True, batch_size=18),
     ),
     keys={"kind": "task_sft", "save_every": 0, "eval_every": 1_000, "eval_samples": 2, "watch_forgetting": False},
     sizes={
-        "smallest": Size("learning_rate=0.002 steps=4 held_out_things=6", seeds=[1]),
-        "nano": Size(learning_rate=2e-3, steps=40, held_out_things=36),
-        "small": Size("learning_rate=0.0003 steps=20 held_out_things=12 max_tokens=8 explain=true", seeds=[1]),
+        "smallest": ts.Size("learning_rate=0.002 steps=4 held_out_things=6", seeds=[1]),
+        "nano": ts.Size(learning_rate=2e-3, steps=40, held_out_things=36),
+        "small": ts.Size("learning_rate=0.0003 steps=20 held_out_things=12 max_tokens=8 explain=true", seeds=[1]),
     },
     score=RIGHT_DEEP,
     scores=(RIGHT_NEAR,),
     control=AGAIN,
     control_label="the same method on demonstrations such as the base was shown",
-    claims=(Beats(LONG, ALL), Learned(LONG, AGAIN)),
+    claims=(ts.Beats(LONG, ALL), ts.Learned(LONG, AGAIN)),
     source="arXiv:2605.04036 (of a model of 30 billion parameters, without ablations)",
     expectations=(
-        Expectation("looks made correlate with looks shown, r above 0.9", tracked),
-        Expectation("long ones find 1.3 times as much that lies deep as all", higher(LONG, ALL, RIGHT_DEEP, times=1.3)),
-        Expectation("short ones find less of it than all", lower(SHORT, ALL, RIGHT_DEEP)),
-        Expectation("long ones find no less of the rest (by 0.1)", not_lower(LONG, SHORT, RIGHT_NEAR, margin=0.1)),
-        Expectation("those that found, of any length, find more of what lies deep", higher(FOUND, LONG, RIGHT_DEEP)),
-        Expectation("walks in a circle change what is found there by less than 0.1", within(CIRCLES, 0.1)),
-        Expectation("the base's own demonstrations change it by less than 0.15", within(AGAIN, 0.15)),
-        Expectation("all arms learn as many tokens (within 5 %)", alike),
+        ts.Expectation("looks made correlate with looks shown, r above 0.9", tracked),
+        ts.Expectation(
+            "long ones find 1.3 times as much that lies deep as all", higher(LONG, ALL, RIGHT_DEEP, times=1.3)
+        ),
+        ts.Expectation("short ones find less of it than all", lower(SHORT, ALL, RIGHT_DEEP)),
+        ts.Expectation("long ones find no less of the rest (by 0.1)", not_lower(LONG, SHORT, RIGHT_NEAR, margin=0.1)),
+        ts.Expectation("those that found, of any length, find more of what lies deep", higher(FOUND, LONG, RIGHT_DEEP)),
+        ts.Expectation("walks in a circle change what is found there by less than 0.1", within(CIRCLES, 0.1)),
+        ts.Expectation("the base's own demonstrations change it by less than 0.15", within(AGAIN, 0.15)),
+        ts.Expectation("all arms learn as many tokens (within 5 %)", alike),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Demonstrations",
             "Searches that each arm is trained on, duplicates counted once. Tokens: learned in a run.",
             (
-                Measure("kept", "demonstrations", lambda arm: len(calls_shown(arm)), ",.0f"),
-                Measure("shown", "looks shown", lambda arm: fmean(calls_shown(arm)), ".2f"),
-                Measure("tokens", "tokens", tokens, ",.0f"),
+                ts.Measure("kept", "demonstrations", lambda arm: len(calls_shown(arm)), ",.0f"),
+                ts.Measure("shown", "looks shown", lambda arm: fmean(calls_shown(arm)), ".2f"),
+                ts.Measure("tokens", "tokens", tokens, ",.0f"),
             ),
         ),
-        Table(
+        ts.Table(
             "Students",
             f"Things that were never trained on, on each of {SHELVES} shelves as many. Looks: of a search.",
             (LOOKS, RIGHT_DEEP, RIGHT_NEAR),
         ),
     ),
-    pictures=(BeforeAfter((RIGHT_DEEP, RIGHT_NEAR, LOOKS)),),
+    pictures=(ts.BeforeAfter((RIGHT_DEEP, RIGHT_NEAR, LOOKS)),),
     notes=("Every demonstration that gives up ends in a wrong answer; a filter by length keeps some of them.",),
 )

@@ -15,8 +15,8 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.step_reward import Scored
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.studies.debate.challenge import Arm, Stance
 from tinsmith.studies.debate.rewards import DEBATE_REWARDS, Exchange
-from tinsmith.studies.debate.stance import Arm, Stance
 
 PAGE = (Path(__file__).parents[3] / "docs" / "adversarial.md").read_text(encoding="utf-8")
 TALK, COOKBOOK = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

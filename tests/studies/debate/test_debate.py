@@ -9,7 +9,7 @@ import pytest
 
 from tinsmith.stats.evaluation import Calibration
 from tinsmith.stats.intervals import Interval, wilson
-from tinsmith.studies.debate.stance import Arm
+from tinsmith.studies.debate.challenge import Arm
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics, paired_difference, share_difference
 from tinsmith.types.errors import ConfigError, DataError
 

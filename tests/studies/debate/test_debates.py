@@ -9,8 +9,7 @@ from debate_cases import TASK, C, D, N, answer, debate_task, item, only, scripte
 
 from tinsmith.lab.user_task.dialogue import Earned, converse, earned
 from tinsmith.lab.user_task.task import Ask, Model
-from tinsmith.studies.debate.challenge import load_script
-from tinsmith.studies.debate.stance import Arm
+from tinsmith.studies.debate.challenge import Arm, load_script
 from tinsmith.studies.debate.task import debate
 from tinsmith.types.errors import ConfigError, InputError
 

@@ -5,9 +5,19 @@ import math
 import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
-from tinsmith.studies.debate.challenge import Script, arguable, check_challenge, load_script
-from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, learned_cues, pieces_of
-from tinsmith.studies.debate.stance import Arm, Stance
+from tinsmith.studies.debate.challenge import (
+    WORLD_CUES,
+    Arm,
+    Cue,
+    Cues,
+    Script,
+    Stance,
+    arguable,
+    check_challenge,
+    learned_cues,
+    load_script,
+    pieces_of,
+)
 from tinsmith.types.errors import ConfigError, DataError
 
 TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)

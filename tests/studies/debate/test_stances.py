@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from debate_cases import TASK, C, D, N, item, items
 
-from tinsmith.studies.debate.stance import Arm, Arms, Stance, WrongLabel
+from tinsmith.studies.debate.challenge import Arm, Arms, Stance, WrongLabel
 from tinsmith.types.errors import ConfigError
 
 MANY = items(3000)

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from tinsmith.studies.instructions.answers import NOT_BUILT, right_answer
+from tinsmith.studies.instructions.answers import NOT_BUILT, can_be_followed, right_answer, topic_of
 from tinsmith.studies.instructions.draws import Pools, Suite, draw, followed, kinds_of, pools
-from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.studies.instructions.task import instructions
-from tinsmith.studies.instructions.telling import topic_of
 from tinsmith.types.errors import DataError
 
 Item = dict[str, Any]

@@ -7,17 +7,17 @@ import pytest
 from fake_policies import END, TablePolicy
 
 from tinsmith.lab.service.asked_policy import AskedPolicy
-from tinsmith.studies.microscope.policies import (
+from tinsmith.studies.microscope.looking import (
     Corrected,
     Decoding,
     Fate,
     Line,
     Pair,
+    Place,
     Rule,
     Writing,
     control_places,
     corrected,
-    fate_of,
 )
 
 PROMPT = (6, 6)
@@ -95,4 +95,4 @@ def test_a_tokens_fate_is_its_rank_in_the_first(second: TablePolicy, fate: Fate)
     wished = second.spreads([text])[0].argmax[1:]
     ranks = BASE.spreads([text], [[token or 0 for token in wished]])[0].rank
     assert ranks[-1] is not None
-    assert fate_of(ranks[-1]) is fate
+    assert Place(token=2, text="", rank=ranks[-1], entropy=0.0, instead="").fate is fate

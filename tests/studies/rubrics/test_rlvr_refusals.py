@@ -147,7 +147,7 @@ def test_ordering_a_rule_judge_about_gains_nothing() -> None:
     letters = order.replace("I", "Q").replace("Y", "Q")
     neutral = "".join("q" if each.islower() else each for each in letters)
     gained: list[float] = []
-    for one in builtin_pairs().pairs:
+    for one in builtin_pairs()[0]:
         judge = RuleJudge(one.task.criteria)
         for form in ("{0}", "{1} {0}", "{0} {1}", "{1}\n{0}", "{0}\n{1}"):
             ordered, quiet = (

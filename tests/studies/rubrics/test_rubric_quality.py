@@ -13,8 +13,7 @@ from pages_of import report_of
 from scipy.stats import binomtest
 
 from tinsmith.lab.measurement import asked, keys_of
-from tinsmith.studies.rubrics.quality.measuring import QUESTION
-from tinsmith.studies.rubrics.quality.study import rubric_quality
+from tinsmith.studies.rubrics.quality.study import QUESTION, rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 

@@ -10,7 +10,6 @@ import pytest
 from tinsmith.lab.judge.rules.text_rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.quality.answers import judged_by_rules
 from tinsmith.studies.rubrics.rlvr import weight_lines
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError, InputError
@@ -110,10 +109,7 @@ def test_rules_judge_responses_with_a_penalty_that_lowers_the_score() -> None:
     ]
     made = task_of({"prompt": "p", "rubrics": rubrics})
     assert made is not None
-    good, sorry, long = judged_by_rules(made, ("A bird.", "Sorry, a bird.", "word " * 21))
-    assert (good.score, sorry.score, long.score) == (1.0, 0.0, 0.0)
-    assert [[one.passed for one in reading.verdicts] for reading in (good, sorry, long)] == [
-        [True, False],
-        [True, True],
-        [False, False],
-    ]
+    judge = RuleJudge(made.criteria)
+    judged = [judge.held(response) for response in ("A bird.", "Sorry, a bird.", "word " * 21)]
+    assert judged == [[True, False], [True, True], [False, False]]
+    assert [made.score(held) for held in judged] == [1.0, 0.0, 0.0]

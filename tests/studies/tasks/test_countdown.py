@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tinsmith.studies.countdown import (
+from tinsmith.studies.confidence import (
     EASY,
     HARD,
     SO,

@@ -12,7 +12,7 @@ from tinsmith.lab.user_task.items import split_items
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
-from tinsmith.studies.house import (
+from tinsmith.studies.exploration import (
     DOORS,
     HELD_OUT,
     MOST_REPLIES,

@@ -13,9 +13,8 @@ from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.paper import Paper
-from tinsmith.studies.taste.baselines import Baseline, Fitted, favours_a
-from tinsmith.studies.taste.pairs import KNOWN, Pair, Sides, draw_pairs, rated_papers
-from tinsmith.studies.taste.settings import Match, PairSettings, Side, Text
+from tinsmith.studies.taste.pairs import KNOWN, Match, Pair, PairSettings, Side, Sides, Text, draw_pairs, rated_papers
+from tinsmith.studies.taste.task import Baseline, Fitted, favours_a
 
 
 @pytest.fixture(scope="module")

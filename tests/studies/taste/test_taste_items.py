@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from taste_corpora import world, write
 
-from tinsmith.studies.taste.pairs import draw_pairs
-from tinsmith.studies.taste.settings import Answers, PairSettings, Preference, Side, Text
+from tinsmith.studies.taste.pairs import Answers, PairSettings, Preference, Side, Text, draw_pairs
 from tinsmith.studies.taste.task import Reply, items_of, prompt_of, read_reply, written
 
 

@@ -8,8 +8,19 @@ import pytest
 from taste_corpora import Cited, world, write
 
 from tinsmith.data.corpus import Corpus
-from tinsmith.studies.taste.pairs import LENGTH_SHARE, Pair, Sides, draw_pairs, split_years
-from tinsmith.studies.taste.settings import Length, Match, PairSettings, Preference, Side, Text
+from tinsmith.studies.taste.pairs import (
+    LENGTH_SHARE,
+    Length,
+    Match,
+    Pair,
+    PairSettings,
+    Preference,
+    Side,
+    Sides,
+    Text,
+    draw_pairs,
+    split_years,
+)
 from tinsmith.types.errors import ConfigError, DataError
 
 Build = Callable[..., Corpus]

@@ -15,10 +15,9 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.steps import TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.select import select
-from tinsmith.studies.taste.baselines import Baseline
-from tinsmith.studies.taste.pairs import Sides, draw_pairs
+from tinsmith.studies.taste.pairs import PairSettings, Side, Sides, draw_pairs
 from tinsmith.studies.taste.probe import PROBE, RESULT, accuracy, probe, probed
-from tinsmith.studies.taste.settings import PairSettings, Side
+from tinsmith.studies.taste.task import Baseline
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import DataError
 

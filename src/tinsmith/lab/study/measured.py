@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar, cast
 
-from tinsmith.lab.measurement import Measure
+from tinsmith.lab.measurement import Measure, Measurement
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
 from tinsmith.lab.study.files import made_once
@@ -88,6 +88,59 @@ class MeasuredStudy:
     axis: str = "step"  # Of the curves.
     tuning_seed: int = 0  # Seed on which settings were chosen; none of those that are reported.
     notes: Sequence[str] = ()
+
+
+class Amounts(Protocol):
+    """Settings of one size, as a dataclass; all but the minutes decide an outcome."""
+
+    @property
+    def items(self) -> int:
+        """Held-out items of each outcome."""
+        ...
+
+    @property
+    def minutes(self) -> float:
+        """Of one outcome, for the forecast."""
+        ...
+
+
+A = TypeVar("A", bound=Amounts)
+
+
+def measurement_of(
+    study: MeasuredStudy, sizes: Mapping[MeasuredSize, A], trained: Callable[[str, int, A], Outcome]
+) -> Measurement:
+    """Return the measurement of a study whose arms are trained with a seed and the amounts of a size."""
+
+    def measurement(
+        *,
+        size: MeasuredSize = MeasuredSize.NANO,
+        seeds: tuple[int, ...] = SEEDS,
+        out: Path = Path(f"runs/{study.name}"),
+        dry_run: bool = False,
+    ) -> Measure:
+        """Return what trains every arm with every seed, and compares them.
+
+        Args:
+            size: How long each arm is trained.
+            seeds: Of weights and batches; that by which settings were chosen is not reported.
+            out: The folder that it is written to; the same command goes on in it.
+            dry_run: Only say how many arms it is.
+        """
+        amounts = sizes[size]
+        deciding = {key: value for key, value in asdict(cast("Any", amounts)).items() if key != "minutes"}
+        return compare_arms(
+            study,
+            lambda arm, seed: trained(arm, seed, amounts),
+            out=out,
+            seeds=seeds,
+            settings={"size": size.value, **deciding},
+            num_items=amounts.items,
+            minutes=amounts.minutes,
+            dry_run=dry_run,
+        )
+
+    return measurement
 
 
 def compare_arms(

@@ -18,26 +18,12 @@ from math import fsum
 from random import Random
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.engine.checkpoint_files import ADAPTER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs.files import STATE
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.study.checks import difference, higher, within
-from tinsmith.lab.study.measures import ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-    over_steps,
-)
 from tinsmith.lab.user_task.task import Task, Turns, of_conversation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -113,9 +99,6 @@ def errands(nodes: str = "3", adapters: str = "each", pays: str = "answer", base
     adapters: Whose they are: each (reply has an adapter of its own), or one (for all of them).
     pays: What is rewarded: answer (both words at the end), or coin (a control: chance, fixed by what was said).
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: this cannot be rewarded, or there are no such agents.
     """
     for key, value, allowed in (("pays", pays, PAYS), ("adapters", adapters, ("each", "one"))):
         if value not in allowed:
@@ -140,12 +123,12 @@ def errands(nodes: str = "3", adapters: str = "each", pays: str = "answer", base
 
 
 ONE, SHARED, THREE, SCRATCH, GROWN, COIN = "one", "shared", "three", "seven", "grown", "coin"
-RIGHT = PerItem("right", "right", "metric/right")
+RIGHT = ts.PerItem("right", "right", "metric/right")
 REPLIES: Final = "eval/replies"
 MARGIN: Final = 0.05
 
 
-def parameters(arm: ArmRuns) -> int | None:
+def parameters(arm: ts.ArmRuns) -> int | None:
     """Return the number of trained parameters of all adapters at a run's end; None: they are not there."""
     found = {_parameters(one.run) for one in arm.reads}
     return found.pop() if len(found) == 1 else None
@@ -159,82 +142,82 @@ def _parameters(run: Run) -> int | None:
     return sum(tensor.numel() for each in folders for tensor in read(each).tensors(ADAPTER).values())
 
 
-def sampled(arm: ArmRuns) -> float:
+def sampled(arm: ts.ArmRuns) -> float:
     """Return how many replies a run samples in training."""
     group, batch = arm.setting("group_size", 8), arm.setting("groups_per_batch", 8)
     return group * batch * fsum(arm.in_training("train/replies")) / len(arm.reads)
 
 
-def equal(results: Results) -> Finding:
+def equal(results: ts.Results) -> ts.Finding:
     """Expect as many trained parameters in every arm."""
     counts = {parameters(arm) for arm in results.arms.values()}
     shown = " or ".join(sorted("not known" if one is None else f"{one:,}" for one in counts))
-    return Finding(len(counts) == 1 and None not in counts, f"{shown} parameters")
+    return ts.Finding(len(counts) == 1 and None not in counts, f"{shown} parameters")
 
 
-def no_more_from_scratch(results: Results) -> Finding:
+def no_more_from_scratch(results: ts.Results) -> ts.Finding:
     """Expect that seven agents that begin together are not above one, but for a margin."""
     gap = results.gap(SCRATCH, ONE, RIGHT)
-    return Finding(gap.high is not None and gap.high <= MARGIN, difference(gap))
+    return ts.Finding(gap.high is not None and gap.high <= MARGIN, difference(gap))
 
 
-study = Study(
+study = ts.Study(
     name="coupled_agents",
     title="A budget of adapters over several agents",
     question="Do several agents with small adapters do more than one agent with as many weights, if they are grown?",
     task=errands,
     # Adapters of ranks 21, 7 and 3: one, three and seven of them have as many weights.
     arms=(
-        Arm(ONE, "1 agent, 1 reply", nodes="1", lora_rank=21),
-        Arm(SHARED, "1 agent, 3 replies", nodes="3", adapters="one", lora_rank=21),
-        Arm(THREE, "3 agents", nodes="3", lora_rank=7),
-        Arm(SCRATCH, "7 agents from scratch", nodes="7", lora_rank=3),
-        Arm(GROWN, "3, then 5, then 7 agents", nodes={"smallest": "3,5@1,7@2", "nano": "3,5@14,7@28"}, lora_rank=3),
-        Arm(COIN, "3 agents, paid by chance", nodes="3", lora_rank=7, pays="coin"),
+        ts.Arm(ONE, "1 agent, 1 reply", nodes="1", lora_rank=21),
+        ts.Arm(SHARED, "1 agent, 3 replies", nodes="3", adapters="one", lora_rank=21),
+        ts.Arm(THREE, "3 agents", nodes="3", lora_rank=7),
+        ts.Arm(SCRATCH, "7 agents from scratch", nodes="7", lora_rank=3),
+        ts.Arm(GROWN, "3, then 5, then 7 agents", nodes={"smallest": "3,5@1,7@2", "nano": "3,5@14,7@28"}, lora_rank=3),
+        ts.Arm(COIN, "3 agents, paid by chance", nodes="3", lora_rank=7, pays="coin"),
     ),
     keys={"save_every": 0},
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             "learning_rate=0.002 steps=4 group_size=4 groups_per_batch=2 eval_every=4 eval_samples=1 base_steps=100 "
             "eval_items=9",
             seeds=[1],
         ),
-        "nano": Size(learning_rate=2e-3, steps=40, group_size=8, groups_per_batch=4, eval_every=20, eval_samples=2),
+        "nano": ts.Size(learning_rate=2e-3, steps=40, group_size=8, groups_per_batch=4, eval_every=20, eval_samples=2),
     },
     score=RIGHT,
     control=COIN,
     control_label="the same method paid by chance",
     claims=(
-        *(Beats(name, ONE) for name in (THREE, SCRATCH, GROWN)),
-        Beats(THREE, SHARED),
-        Beats(GROWN, SCRATCH),
-        Learned(THREE, COIN),
-        Learned(GROWN, COIN),
+        *(ts.Beats(name, ONE) for name in (THREE, SCRATCH, GROWN)),
+        ts.Beats(THREE, SHARED),
+        ts.Beats(GROWN, SCRATCH),
+        ts.Learned(THREE, COIN),
+        ts.Learned(GROWN, COIN),
     ),
     source="arXiv:2605.16757",
     expectations=(
-        Expectation("all arms train as many parameters", equal),
-        Expectation("three agents end above one", higher(THREE, ONE, RIGHT)),
-        Expectation("three agents end above one that writes as many replies", higher(THREE, SHARED, RIGHT)),
-        Expectation("seven that begin together end no higher than one (but for 5 points)", no_more_from_scratch),
-        Expectation("seven that are grown end above seven that begin together", higher(GROWN, SCRATCH, RIGHT)),
-        Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
+        ts.Expectation("all arms train as many parameters", equal),
+        ts.Expectation("three agents end above one", higher(THREE, ONE, RIGHT)),
+        ts.Expectation("three agents end above one that writes as many replies", higher(THREE, SHARED, RIGHT)),
+        ts.Expectation("seven that begin together end no higher than one (but for 5 points)", no_more_from_scratch),
+        ts.Expectation("seven that are grown end above seven that begin together", higher(GROWN, SCRATCH, RIGHT)),
+        ts.Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Weights and compute",
             "Parameters: of all adapters at the end, counted in the saved files; grown ones have fewer before. "
             "Replies: of a conversation at the end, and all that a run samples in training.",
             (
-                Measure("parameters", "trained|parameters", parameters, "d"),
-                Measure("replies", "replies|an answer", lambda arm: list(arm.per_run(REPLIES)), ".1f"),
-                Measure("sampled", "replies|in training", sampled, "d"),
+                ts.Measure("parameters", "trained|parameters", parameters, "d"),
+                ts.Measure("replies", "replies|an answer", lambda arm: list(arm.per_run(REPLIES)), ".1f"),
+                ts.Measure("sampled", "replies|in training", sampled, "d"),
             ),
             note="More agents take more replies at equal weights: one agent with three replies has as many of both as "
             "three agents.",
         ),
     ),
-    pictures=(BeforeAfter(), over_steps("eval/metric/right", "right")),
+    pictures=(ts.BeforeAfter(), ts.over_steps("eval/metric/right", "right")),
     notes=(
         "Whoever writes one reply has to write both words at once, which the base was never shown: what one agent "
         "lacks here is a reply, and not weights.",

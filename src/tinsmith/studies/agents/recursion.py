@@ -133,9 +133,6 @@ def relay(
     lost: A drawn word comes back in place of the last one that was answered: a control, where delegation says nothing.
     items_each: Items to train on, of each length.
     base_steps: Steps that the small base is trained.
-
-    Raises:
-        ConfigError: this cannot be rewarded.
     """
     for key, value, allowed in (("bonus", bonus, tuple(BONUSES)), ("pays", pays, PAYS)):
         if value not in allowed:

@@ -1,24 +1,300 @@
-"""B, who challenges a prediction: what it argues for, in the words of a prompt file, and what it may not say."""
+"""B, who challenges a prediction: what it argues for, which words it quotes, in a prompt file's words; and its limits.
+
+Arm and wrong label come from the seed and the paper's id; neither looks at whether the first answer is right. That
+alone does not keep the arm hidden, because the model sees its own answer beside the label it hears. With a truthful
+share t, a misleading share m and K labels, the rule "change to whatever B says" has, where B names a label,
+P(changed | wrong) - P(changed | right) equal to
+
+    (t - m / (K - 1)) / (t + m)   where the wrong label is any wrong one, drawn evenly (WrongLabel.ANY),
+    t / (t + m)                   where it is never the label that was answered (WrongLabel.OTHER).
+
+With OTHER a B that agrees can only be the truthful one, so a model that reads nothing discriminates by that: no control
+without evidence could fail. With ANY and m = (K - 1) t the label B names is independent of the gold label, and what is
+left has to come from the words that are quoted. That is the default.
+
+A text is cut into sentences and these into pieces of at most PIECE words, the first from the sentence's first word on.
+A piece's support for a label is the weight of the label's cues in it, minus the largest of the other labels'. Whoever
+argues for the gold label quotes the piece with the most support, if any has some. Everyone else quotes a piece without
+support, from the same place in its sentence, so that neither place nor capital letter tells one from the other: words
+that say nothing, or something else.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
+from tinsmith.data.labels import Disruption
+from tinsmith.data.sources.world.cues import CUES
+from tinsmith.data.sources.world.spec import Cause
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.prompt_files import read_sections
 from tinsmith.lab.labels.task import Item, Paper, check_text
 from tinsmith.lab.user_task.task import Ask
+from tinsmith.ops.exact import Float64Array, log
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
-from tinsmith.studies.debate.stance import Arm, Arms, Stance
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive, random_bits
+
+
+class Arm(StrEnum):
+    """Aim of a challenger, drawn before it is known whether the prediction is right: the gold label, a wrong one, none.
+
+    In the null arm it asks whether the prediction is sure.
+    """
+
+    TRUTHFUL = "truthful"
+    MISLEADING = "misleading"
+    NULL = "null"
+
+
+class WrongLabel(StrEnum):
+    """Wrong label that a misleading challenger argues for: any, which may be the answered one, or one not answered."""
+
+    ANY = "any"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """Aim of one challenge: its label (None in the null arm), and whether it quotes words of the paper.
+
+    `grounded` says if these words speak for the label; None where nothing is quoted or nobody knows.
+    """
+
+    arm: Arm
+    label: str | None
+    with_evidence: bool
+    grounded: bool | None = None
+
+    @property
+    def gives_a_reason(self) -> bool:
+        """True if it quotes words that speak for the label, as far as anybody knows."""
+        return self.with_evidence and self.grounded is not False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """The shares of the arms, and of the challenges with a label those that quote words."""
+
+    truthful: float = 0.25
+    misleading: float = 0.5
+    null: float = 0.25
+    evidence: float = 1.0
+    wrong: WrongLabel = WrongLabel.ANY
+
+    def __post_init__(self) -> None:
+        shares = (self.truthful, self.misleading, self.null)
+        if not all(0.0 <= share <= 1.0 for share in (*shares, self.evidence)):
+            raise ConfigError("a share must be from 0 to 1", field="arms", value=(*shares, self.evidence))
+        if abs(math.fsum(shares) - 1.0) > 1e-9:
+            raise ConfigError("the shares of the arms must sum to 1", field="truthful, misleading, null", value=shares)
+
+    def discrimination_for_nothing(self, num_labels: int) -> float:
+        """Return the J, where a label is named, of changing to it; see the module. 0 with the defaults and 3 labels."""
+        named = self.truthful + self.misleading
+        if named == 0.0:
+            return 0.0
+        if self.wrong is WrongLabel.OTHER and num_labels > 2:
+            return self.truthful / named
+        return (self.truthful - self.misleading / (num_labels - 1)) / named
+
+    def draw(self, item: Item, labels: Sequence[str], answered: str | None, seed: int) -> Stance:
+        """Return the stance about an item; `answered` (None: no valid answer) matters only with OTHER."""
+        bits = [int(b) for b in random_bits(derive(seed, "stance", item.paper.id), 3)]
+        where = _unit(bits[0])
+        if where >= self.truthful + self.misleading:
+            return Stance(arm=Arm.NULL, label=None, with_evidence=False)
+        with_evidence = _unit(bits[1]) < self.evidence
+        if where < self.truthful:
+            return Stance(arm=Arm.TRUTHFUL, label=item.gold, with_evidence=with_evidence)
+        wrong = [label for label in labels if label != item.gold]
+        if self.wrong is WrongLabel.OTHER:
+            wrong = [label for label in wrong if label != answered] or wrong
+        label = wrong[bits[2] % len(wrong)]
+        return Stance(arm=Arm.MISLEADING, label=label, with_evidence=with_evidence)
+
+
+def _unit(bits: int) -> float:
+    return (bits >> 11) * 2.0**-53
+
+
+class Draws:
+    """Draws from one seed, one after the other; at most 32."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = iter(random_bits(seed, 32))
+
+    def below(self, share: float) -> bool:
+        """Say yes with a probability."""
+        return _unit(int(next(self._bits))) < share
+
+    def one(self, choices: Sequence[str]) -> str:
+        """Return one of them."""
+        return choices[int(next(self._bits)) % len(choices)]
+
+    def order(self, sentences: Sequence[str]) -> list[str]:
+        """Return them in another order."""
+        keys = [int(next(self._bits)) for _ in sentences]
+        return [sentences[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+PIECE: Final = 8  # Words of the longest quotation; no cue of the synthetic worlds is longer.
+_SHORTEST: Final = 3  # A sentence's last piece of fewer words is not quoted.
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """Words that follow one another, in small letters, and how strongly they speak for their label."""
+
+    words: tuple[str, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Words of a paper, as they stand there."""
+
+    text: str
+    place: int  # The piece's place in its sentence, from 0 on.
+
+
+@dataclass(frozen=True, slots=True)
+class Cues:
+    """The cues of every label."""
+
+    by_label: Mapping[str, tuple[Cue, ...]]
+    _by_first_word: Mapping[str, tuple[tuple[str, Cue], ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[str, list[tuple[str, Cue]]] = {}
+        for label, cues in self.by_label.items():
+            for cue in cues:
+                if not 1 <= len(cue.words) <= PIECE:
+                    raise ConfigError(
+                        "a cue has words", field=f"cues.{label}", value=" ".join(cue.words), allowed=f"1 to {PIECE}"
+                    )
+                found.setdefault(cue.words[0], []).append((label, cue))
+        index = {word: tuple(cues) for word, cues in found.items()}
+        object.__setattr__(self, "_by_first_word", MappingProxyType(index))
+
+    def support(self, piece: str) -> dict[str, float]:
+        """Return each label's support in a piece: the weight of its cues minus the largest other one."""
+        words = [plain_word(word) for word in piece.split()]
+        weight = dict.fromkeys(self.by_label, 0.0)
+        for i, word in enumerate(words):
+            for label, cue in self._by_first_word.get(word, ()):
+                if tuple(words[i : i + len(cue.words)]) == cue.words:
+                    weight[label] += cue.weight
+        return {
+            label: own - max((other for name, other in weight.items() if name != label), default=0.0)
+            for label, own in weight.items()
+        }
+
+    def speaking(self, pieces: Sequence[Quote], label: str) -> Quote | None:
+        """Return the piece with the most support for a label, the first of several; None where none has any."""
+        best, most = None, 0.0
+        for piece in pieces:
+            if (support := self.support(piece.text).get(label, 0.0)) > most:
+                best, most = piece, support
+        return best
+
+    def speaks_for(self, pieces: Sequence[Quote]) -> int:
+        """Return how many labels some piece speaks for."""
+        supports = [self.support(piece.text) for piece in pieces]
+        return sum(any(support[label] > 0.0 for support in supports) for label in self.by_label)
+
+    def silent(self, pieces: Sequence[Quote], label: str, seed: int) -> Quote | None:
+        """Return a piece without support for a label, from where a piece with support would stand."""
+        candidates, places = list[Quote](), list[tuple[float, int]]()
+        for i, piece in enumerate(pieces):
+            support = self.support(piece.text)
+            if support.get(label, 0.0) <= 0.0:
+                candidates.append(piece)
+            places.append((max(support.values(), default=0.0), -i))
+        if not candidates:
+            return None
+        most, at = max(places)
+        place = pieces[-at].place if most > 0.0 else 0
+        alike = [piece for piece in candidates if piece.place == place] or candidates
+        return alike[int(random_bits(seed, 1)[0]) % len(alike)]
+
+
+def plain_word(word: str) -> str:
+    """Return a word in small letters, without the marks around it."""
+    return word.strip(string.punctuation).casefold()
+
+
+def pieces_of(text: str) -> list[Quote]:
+    """Return what can be quoted of a text; a piece with a double quote in it cannot."""
+    found: list[Quote] = []
+    for sentence in _SENTENCE.split(text.strip()):
+        words = sentence.split()
+        for place, start in enumerate(range(0, len(words), PIECE)):
+            piece = words[start : start + PIECE]
+            quoted = " ".join(piece).rstrip(".,;:!? ")
+            if (len(piece) >= _SHORTEST or start == 0) and quoted and '"' not in quoted:
+                found.append(Quote(quoted, place))
+    return found
+
+
+_CAUSES: Final = {
+    Disruption.DISRUPTIVE: Cause.PIONEER,
+    Disruption.CONSOLIDATING: Cause.DEVELOPER,
+    Disruption.NEUTRAL: Cause.ROUTINE,
+}
+WORLD_CUES: Final = Cues(
+    MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in _CAUSES.items()})
+)
+"""Those that are planted in the synthetic worlds' abstracts."""
+_LETTERS: Final = 4  # Shorter words are not counted: they are mostly grammar.
+
+
+def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int = 60, least: int = 5) -> Cues:
+    """Return the `per_label` words that papers of each label use more often than the others, with a positive weight.
+
+    A word's weight for a label is the difference of its smoothed log-odds, log((d + 1/2) / (n - d + 1/2)), between
+    the papers of that label and the rest; d of n papers use it. It speaks of association, not of causes.
+    Source: Monroe, Colaresi, Quinn, Political Analysis 16 (2008), sec. 3.3, with a flat prior.
+
+    The items are training papers only: what it learns from a test paper's label it would quote back. A label has at
+    most `per_label` words; those of fewer than `least` papers are left out.
+    """
+    used: dict[str, Counter[str]] = {label: Counter() for label in labels}
+    papers = Counter(item.gold for item in items)
+    for item in items:
+        words = {plain_word(word) for word in item.paper.abstract.split()}
+        used[item.gold].update(word for word in words if len(word) >= _LETTERS and word.isalpha())
+    total = sum(used.values(), Counter[str]())
+    vocabulary = sorted(word for word, count in total.items() if count >= least)
+    found: dict[str, tuple[Cue, ...]] = {}
+    for label in labels:
+        n, rest = papers[label], len(items) - papers[label]
+        if n == 0 or rest == 0:
+            raise DataError("cues need papers of every label", field="gold", value=label)
+        inside = np.array([used[label][word] for word in vocabulary], dtype=np.float64)
+        outside = np.array([total[word] for word in vocabulary], dtype=np.float64) - inside
+        weights: list[float] = (_log_odds(inside, n) - _log_odds(outside, rest)).tolist()
+        ranked = sorted(zip(weights, vocabulary, strict=True), key=lambda one: (-one[0], one[1]))
+        found[label] = tuple(Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0)
+    return Cues(MappingProxyType(found))
+
+
+def _log_odds(count: Float64Array, n: int) -> Float64Array:
+    return log((count + 0.5) / (n - count + 0.5))
+
 
 SCRIPTS: Final = ("brief", "plain")
 """Every script by its name: a few words for a model from scratch, whole sentences for a large one."""
@@ -91,7 +367,7 @@ def load_script(name: str) -> Script:
 class Challenger:
     """Someone who challenges, never trained. Equal papers, first answers and seeds give equal challenges.
 
-    It quotes by the rule of tinsmith.studies.debate.cues, or has a frozen model write what it is to argue for.
+    It quotes by the rule of tinsmith.studies.debate.challenge, or has a frozen model write what it is to argue for.
     """
 
     labels: tuple[str, ...]

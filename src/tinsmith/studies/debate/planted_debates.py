@@ -30,9 +30,7 @@ from tinsmith.lab.base_recipe import BaseRecipe, Conversation, reading
 from tinsmith.lab.labels.contracts import Confidence, Subject
 from tinsmith.lab.labels.task import Item, Paper, Task, messages
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.challenge import Script, quoted_spans
-from tinsmith.studies.debate.cues import Cue, Cues, pieces_of
-from tinsmith.studies.debate.stance import Arm, Draws, Stance
+from tinsmith.studies.debate.challenge import Arm, Cue, Cues, Draws, Script, Stance, pieces_of, quoted_spans
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION

@@ -33,8 +33,7 @@ from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Answer, Contract, Form, Outcome
 from tinsmith.lab.labels.task import Item
 from tinsmith.lab.strict_json import JsonObject, read_json
-from tinsmith.studies.debate.challenge import quoted_spans
-from tinsmith.studies.debate.stance import Stance
+from tinsmith.studies.debate.challenge import Stance, quoted_spans
 from tinsmith.types.errors import ConfigError
 
 
@@ -226,11 +225,6 @@ class DebateReward:
         return dict(zip(TERMS, (1.0 if exchange.last_right and not broken else -1.0, *shaping), strict=True))
 
 
-def the_seeds(exchange: Exchange) -> tuple[float, float]:
-    """Return the source notes' shaping: reasons count in a wrong answer too, and nobody asks why one is right."""
-    return REASONING * at_first_sight(exchange), ADAPTATION if exchange.last_right else 0.0
-
-
 def gated(exchange: Exchange) -> tuple[float, float]:
     """Return verified reasons of a right answer, and whether the challenge was answered as its words deserve."""
     right = exchange.last_right
@@ -239,7 +233,10 @@ def gated(exchange: Exchange) -> tuple[float, float]:
 
 
 _REWARDS: Final = (
-    DebateReward(name="adversarial/seed", shaping=the_seeds),
+    DebateReward(
+        name="adversarial/seed",  # reasons count in a wrong answer too, and nobody asks why one is right
+        shaping=lambda one: (REASONING * at_first_sight(one), ADAPTATION if one.last_right else 0.0),
+    ),
     DebateReward(name="adversarial/gated", shaping=gated),
     DebateReward(name="adversarial/forked", shaping=gated, by_turn=True),
 )

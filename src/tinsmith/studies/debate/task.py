@@ -17,13 +17,23 @@ from tinsmith.lab.labels.task import Item, items_of, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as Question
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Base, Model, Task, Turns, Value
-from tinsmith.studies.debate.challenge import Challenger, Script, arguable, load_script
-from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues, pieces_of
+from tinsmith.studies.debate.challenge import (
+    WORLD_CUES,
+    Arm,
+    Arms,
+    Challenger,
+    Cues,
+    Script,
+    Stance,
+    WrongLabel,
+    arguable,
+    learned_cues,
+    load_script,
+    pieces_of,
+)
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebateBaseRecipe, DebatesRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import TERMS, DebateReward, Exchange, debate_reward, reasons_of
-from tinsmith.studies.debate.sections import sections_of
-from tinsmith.studies.debate.stance import Arm, Arms, Stance, WrongLabel
-from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
+from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics, sections_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
@@ -76,8 +86,11 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Debate:
-    """A question about papers, and who challenges the answers."""
+class Debate(StepReward):
+    """A question about papers, who challenges the answers, and what a conversation earns: see rewards."""
+
+    terms: ClassVar[tuple[str, ...]] = TERMS
+    metrics: ClassVar[tuple[str, ...]] = ("right_first", "right_last", "caved", "put_right")
 
     question: Question
     reward: DebateReward
@@ -148,38 +161,29 @@ class Debate:
             tested=tested,
             item_id=attrgetter("prompt_id"),
             prompt=self.prompt,
-            reward=ArgumentReward(self),
+            reward=self,
             turns=self.turns(),
         )
         if self.challenger is None:
             return task
         bare = replace(self.challenger, arms=replace(self.challenger.arms, evidence=0.0))
         silent = replace(self, challenger=bare)
-        control = replace(task, turns=silent.turns(), reward=ArgumentReward(silent))
+        control = replace(task, turns=silent.turns(), reward=silent)
         return replace(task, controls={"test_no_evidence": control})
 
-
-@dataclass(frozen=True, slots=True)
-class ArgumentReward(StepReward):
-    """What a conversation earns: see tinsmith.studies.debate.rewards."""
-
-    debate: Debate
-    terms: ClassVar[tuple[str, ...]] = TERMS
-    metrics: ClassVar[tuple[str, ...]] = ("right_first", "right_last", "caved", "put_right")
-
-    def __deepcopy__(self, memo: object) -> ArgumentReward:
+    def __deepcopy__(self, memo: object) -> Debate:
         """Return it as it is: nothing is remembered."""
         return self
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
         """Return the reward of each conversation."""
-        return [self._scored(self.debate.exchange(one)) for one in answers]
+        return [self._scored(self.exchange(one)) for one in answers]
 
     def _scored(self, exchange: Exchange) -> Scored:
-        record = self.debate.record(exchange)
+        record = self.record(exchange)
         one = Debated.of(record)
         return Scored(
-            terms=self.debate.reward.terms(exchange),
+            terms=self.reward.terms(exchange),
             record=record,
             metrics={
                 "right_first": float(one.first_right),
@@ -198,7 +202,7 @@ class ArgumentReward(StepReward):
             "failed": 1.0 - len(found) / sum(map(len, groups)),
             "reward/total": sum(one.total for one in found) / len(found),
             **rewards,
-            **metrics(by_group(_debated(found), len(self.debate.question.labels))),
+            **metrics(by_group(_debated(found), len(self.question.labels))),
         }
 
     def train_figures(self, groups: Groups) -> dict[str, float]:
@@ -206,7 +210,7 @@ class ArgumentReward(StepReward):
         found = _debated([one for group in groups for one in group if isinstance(one, Scored)])
         if not found:
             return {}
-        labels = self.debate.question.labels
+        labels = self.question.labels
         told = {name: one.value for name, one in figures(found, len(labels)).items() if one is not None}
         shares = {f"predicted_share/{label}": sum(one.last == label for one in found) / len(found) for label in labels}
         return {**told, **shares}
@@ -262,12 +266,8 @@ class Discussed:
         every = self.papers.of(self.split)
         kept = every if self.cues is None else arguable(every, self.cues)
         if not kept:
-            raise DataError(
-                "a split has no paper with words for its label",
-                field="cues",
-                value=self.split.value,
-                fix="cues=learned for real papers, or papers=all",
-            )
+            what, fix = "a split has no paper with words for its label", "cues=learned for real papers, or papers=all"
+            raise DataError(what, field="cues", value=self.split.value, fix=fix)
         return iter(kept)
 
 
@@ -312,10 +312,6 @@ def debate(
     forks: Second answers for each first one: adversarial/forked needs 2 or more.
     opponent_max_tokens: Most tokens in a challenge that a model writes.
     opponent_temperature: Temperature at which such a challenge is sampled.
-
-    Raises:
-        ConfigError: a value is not allowed, or two do not go together.
-        DataError: there is no slice in that folder.
     """  # noqa: E501  # a key's help is one line
     by_size = {"prompt": "brief", "contract": "two_key", "script": "brief"} if at == At.NANO else _LARGER
     said, paid = load_script(script or by_size["script"]), debate_reward(reward)
@@ -327,7 +323,9 @@ def debate(
         task, prompt=prompt or by_size["prompt"], contract=contract or by_size["contract"], with_metadata=with_metadata
     )
     read = _papers(data, question, named)
-    words = _cues(named, read)
+    words = WORD_CUES if named is WhichCues.WORDS else WORLD_CUES
+    if named is WhichCues.LEARNED:
+        words = learned_cues(read.of(Split.TRAIN), question.labels)
     model = None
     if opponent not in (SCRIPTED, NOBODY):
         model = Model(name=opponent, max_tokens=opponent_max_tokens, temperature=opponent_temperature, key="opponent")
@@ -335,6 +333,7 @@ def debate(
     if opponent != NOBODY:
         challenger = Challenger(labels=question.labels, script=said, arms=arms, cues=words, is_model=model is not None)
     about = Debate(question=question, reward=paid, challenger=challenger, cues=words, forks=forks, model=model)
+    labels, leak = len(question.labels), arms.discrimination_for_nothing(len(question.labels))
     side = partial(Discussed, papers=read, cues=words if which is WhichPapers.ARGUABLE else None)
     return replace(
         about.task(side(split=Split.TRAIN), side(split=Split.VALIDATION), side(split=Split.TEST)),
@@ -345,15 +344,9 @@ def debate(
         base=_base(named, said, read),
         keys={**_KEYS, "nano": {**_NANO, "steps": 400 if evidence else 800}},
         figures=_FIGURES if challenger else _ALONE,
-        sections=sections_of(len(question.labels), arms if challenger else None, opponent),
-        notes=_warnings(arms, len(question.labels)) if challenger else (),
+        sections=sections_of(labels, arms if challenger else None, opponent),
+        notes=(_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if challenger and abs(leak) > 1e-9 else (),
     )
-
-
-def _cues(named: WhichCues, read: Papers) -> Cues:
-    if named is WhichCues.LEARNED:
-        return learned_cues(read.of(Split.TRAIN), read.question.labels)
-    return WORD_CUES if named is WhichCues.WORDS else WORLD_CUES
 
 
 def _base(named: WhichCues, script: Script, read: Papers) -> Base:
@@ -364,27 +357,14 @@ def _base(named: WhichCues, script: Script, read: Papers) -> Base:
     return Base(recipe, lambda: debate_conversations(recipe, read.question, script, read.of(Split.TRAIN)))
 
 
-def _warnings(arms: Arms, labels: int) -> tuple[str, ...]:
-    leak = arms.discrimination_for_nothing(labels)
-    return (_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if abs(leak) > 1e-9 else ()
-
-
 def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks: int) -> None:
     if opponent not in (SCRIPTED, NOBODY) and not script.asks_models:
-        raise ConfigError(
-            "this script has no words to ask a model with",
-            field="script",
-            value=script.name,
-            allowed="plain",
-            fix="script=plain, or opponent=scripted",
-        )
+        what, fix = "this script has no words to ask a model with", "script=plain, or opponent=scripted"
+        raise ConfigError(what, field="script", value=script.name, allowed="plain", fix=fix)
     if forks < 1 or reward.by_turn != (forks > 1):
-        raise ConfigError(
-            "turn-by-turn credit needs forks, and forks are used for nothing else",
-            field="forks",
-            value=forks,
-            allowed="2 or more with reward=adversarial/forked, 1 with another",
-        )
+        what = "turn-by-turn credit needs forks, and forks are used for nothing else"
+        allowed = "2 or more with reward=adversarial/forked, 1 with another"
+        raise ConfigError(what, field="forks", value=forks, allowed=allowed)
     if reward.by_turn and opponent == NOBODY:
         raise ConfigError("without a challenge there is no second turn", field="opponent", value=opponent)
 

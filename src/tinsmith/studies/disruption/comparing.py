@@ -176,12 +176,9 @@ def compare(
     named = {name: [given] if isinstance(given, PaperClassifier) else list(given) for name, given in models.items()}
     asked = {model.fitted_task().name for members in named.values() for model in members}
     if len(asked) != 1 or not all(named.values()):
-        raise ConfigError(
-            "only models of the same task can be compared",
-            field="models",
-            value=", ".join(sorted(asked)),
-            allowed="one or more fitted models of the same task under each name",
-        )
+        what = "only models of the same task can be compared"
+        allowed = "one or more fitted models of the same task under each name"
+        raise ConfigError(what, field="models", value=", ".join(sorted(asked)), allowed=allowed)
     task = next(iter(named.values()))[0].fitted_task()
     items = labelled(papers, y, task)
     ids, golds = [item.paper.id for item in items], [item.gold for item in items]

@@ -254,7 +254,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
         assert done.finished is not None, "no parameter stops it before its end"
-        self._forget()
+        if hasattr(self, "_release"):
+            self._release()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         self._policy = Policy(
             task=task_asked(plan),
             sampler_path=done.finished.sampler_path,
@@ -288,8 +291,9 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         With `logit_offset` they hold the offsets that were chosen on validation.
         """
         policy = self._fitted()
-        labels = list(policy.task.labels)
-        logprobs = policy.label_logprobs(unlabelled(papers, policy.task)) + self._offsets(labels)
+        labels, last = list(policy.task.labels), self.history_[-1]
+        offsets = np.array([last.get(f"offset/{label}", 0.0) for label in labels], dtype=np.float64)
+        logprobs = policy.label_logprobs(unlabelled(papers, policy.task)) + offsets
         return label_probabilities(logprobs)[:, [labels.index(str(one)) for one in self.classes_]]
 
     def answers(self, papers: Sequence[AnyPaper], *, temperature: float = 0.0, seed: int = 0) -> list[Answer]:
@@ -362,19 +366,9 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             bases[asked] = Path(materials.models[materials.model_name])
         return materials
 
-    def _offsets(self, labels: list[str]) -> Floats:
-        last = self.history_[-1]
-        return np.array([last.get(f"offset/{label}", 0.0) for label in labels], dtype=np.float64)
-
     def _fitted(self) -> Policy:
         check_is_fitted(self)
         return self._policy
-
-    def _forget(self) -> None:
-        if hasattr(self, "_release"):
-            self._release()
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
 
     def tell(self, message: str) -> None:
         """Print a line where progress is shown."""

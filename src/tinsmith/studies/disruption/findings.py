@@ -301,20 +301,13 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
 
 def lost_table(lost: Sequence[LostClass]) -> list[Listing]:
     """Return the table of lost classes with what the two witnesses say; none where none was lost."""
-    heads = (
-        "Class",
-        "recall",
-        "share",
-        "informative groups",
-        "Optimum of the reward",
-        "Exact gradient",
-        "So it was lost",
-    )
+    figures = ("recall", "share", "informative groups")
+    heads = ("Class", *figures, "Optimum of the reward", "Exact gradient", "So it was lost")
     rows: list[Row] = []
     for one in lost:
         shares = (one.recall, one.share, one.informative)
-        figures = (None if share is None else Measure(share) for share in shares)
-        rows.append([one.arm, one.label, *figures, one.optimum, one.exact, one.conclusion])
+        measured = (None if share is None else Measure(share) for share in shares)
+        rows.append([one.arm, one.label, *measured, one.optimum, one.exact, one.conclusion])
     return listing("Lost classes", _CAPTION, heads, rows, "Arm")
 
 

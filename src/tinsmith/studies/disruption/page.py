@@ -37,7 +37,7 @@ from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
+from tinsmith.pages.document import Block, Browser, Document, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.drawing import class_slot
 from tinsmith.pages.measures import Measure, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
@@ -312,11 +312,18 @@ def label_document(run: Run) -> Document:
     prefixes = {name: f"{name.capitalize()}: " if two else "" for name in members}
     lines = [f"{prefixes[name]}{line}" for name, one in found.items() for line in sentences(one.record)]
     first, rows = next(iter(members.values())), both_rows(members) if two else []
+    asked = run.config.task
+    task = "both labels" if run.config.kind is Kind.JOINT else asked.name
     heads = ("n", "both right", "if independent", "difference", *(f"accuracy|{name}" for name in members))
     return run_document(
         run,
         kind="Report of one run",
-        facts=_facts(run),
+        facts=(
+            ("Reward", run.config.reward_name or "none"),
+            ("Model", run.config.model_name or "not stated"),
+            ("Task", f"{task}, prompt {asked.prompt}, contract {asked.contract}"),
+            ("Papers", papers_words(run)),
+        ),
         story=lines,
         notes=(),
         claims="; ".join(f"{prefixes[name]}{claims_words(one.record)}" for name, one in found.items()),
@@ -399,17 +406,6 @@ def _written(one: RolloutRecord) -> str:
     if one.failure:
         return cut(f"{one.failure.where}: {one.failure.what}", _LONGEST)
     return cut(one.text, _LONGEST) or "(empty text)"
-
-
-def _facts(run: Run) -> Pairs:
-    config = run.config
-    task = "both labels" if config.kind is Kind.JOINT else config.task.name
-    return (
-        ("Reward", config.reward_name or "none"),
-        ("Model", config.model_name or "not stated"),
-        ("Task", f"{task}, prompt {config.task.prompt}, contract {config.task.contract}"),
-        ("Papers", papers_words(run)),
-    )
 
 
 def _rewards(run: Run) -> Drawn:

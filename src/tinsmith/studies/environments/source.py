@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ValidationError
@@ -18,9 +18,9 @@ from pydantic_core import PydanticSerializationError, to_json
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Value
-from tinsmith.studies.environments.seat import AnyTask
 from tinsmith.types.errors import ConfigError
 
+AnyTask: TypeAlias = "vf.Task[Any, Any, Any]"
 FIELD: Final = "verifiers"
 _PLAIN: Final = (str, int, float, bool)
 _ALLOWED: Final = "the name of an installed package that exports a vf.Taskset in __all__"

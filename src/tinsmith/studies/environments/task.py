@@ -53,9 +53,6 @@ def verifiers(
     held_out: Arguments of the held-out tasks that differ, as JSON, such as {"split": "test"}; empty: a fifth of all.
     held_out_items: Held-out tasks that are loaded with these; 0: all.
     max_turns: Replies after which a conversation ends, if the environment does not end it before.
-
-    Raises:
-        ConfigError: verifiers or the environment is not installed, or cannot be served.
     """
     name, version = environment, installed_version(NAME)
     from tinsmith.studies.environments.play import Player, turns_of
@@ -114,8 +111,7 @@ def _items(
     name: str, player: Player, side: str, env: Theirs, most: int, apart: Sequence[object]
 ) -> list[dict[str, Any]]:
     """Return an environment's tasks as items, none of which begins as one of those `apart`; the player keeps them."""
-    from tinsmith.studies.environments.play import Row
-    from tinsmith.studies.environments.refusals import require_served
+    from tinsmith.studies.environments.play import require_served
     from tinsmith.studies.environments.source import own_values, tasks_of
 
     if not (most or env.taskset.bounded):
@@ -128,7 +124,7 @@ def _items(
         if most and len(items) == most:
             break
         key = f"{side}-{number}"
-        player.rows[key] = Row(env=env, task=task)
+        player.rows[key] = env, task
         prompt = attempt(player.opening, key)
         if isinstance(prompt, Raised):
             raise ConfigError(f"its task {number} cannot be played: {prompt}", field=NAME, value=name)

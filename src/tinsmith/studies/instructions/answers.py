@@ -1,18 +1,238 @@
-"""A right answer to an item: built by rule, checked by the checkers, the same in every process."""
+"""A right answer to an item: built by rule of sentences about its topic and those demanded, and checked.
+
+It is the same in every process, and stays within what instructions forbid.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, lru_cache
 from random import Random
 from typing import Any, Final
 
 from tinsmith.studies.instructions.draws import Kwargs, Suite, data, followed
-from tinsmith.studies.instructions.limits import Rule, rules_of, within_limits
-from tinsmith.studies.instructions.telling import Length, Telling, as_first, demanded, letters, topic_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Sentences of an instruction, with `{topic}` where it is named."""
+
+    names: tuple[str, ...]  # Names of the topic: first the request's own, then single things that it is about.
+    openings: tuple[str, ...]
+    facts: tuple[str, ...]
+    languages: Mapping[str, str]  # Its name in other languages.
+
+
+@cache
+def topic_of(request: str) -> Topic:
+    """Return what can be said about a request that was drawn."""
+    return _topics()[request]
+
+
+@cache
+def _topics() -> dict[str, Topic]:
+    forms = data("prompts.json")["requests"]
+    openings = data("sentences.json")["openings"]
+    return {
+        form.format(topic=name): Topic(
+            names=(name, *said["short"]), openings=tuple(begun), facts=tuple(said["facts"]), languages=said["in"]
+        )
+        for form, begun in zip(forms, openings, strict=True)
+        for name, said in data("topics.json").items()
+    }
+
+
+class Length(IntEnum):
+    """How much an answer says; less where the limits of its instructions are narrow."""
+
+    FULL = 0
+    SHORT = 1
+    BARE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What one attempt at an answer draws from."""
+
+    topic: Topic
+    name: str  # What the topic is called in it.
+    length: Length
+    random: Random
+
+    def said(self, sentence: str) -> str:
+        """Return a sentence with the topic named in it."""
+        return sentence.replace("{topic}", self.name)
+
+    def about(self, count: int) -> list[str]:
+        """Return so many sentences that an answer to the request may begin with."""
+        if self.length is Length.FULL:
+            return [self.said(one) for one in self.random.sample(self.topic.openings, count)]
+        if self.length is Length.SHORT:
+            return [self.said(one) for one in ("Think of {topic}.", "I like {topic}.")[:count]]
+        return [f"{as_first(name)}." for name in (self.name, *self.topic.names)[:count]]
+
+    def more(self) -> list[str]:
+        """Return sentences to go on with, facts first."""
+        facts, rest = list(self.topic.facts), list(data("sentences.json")["more"])
+        self.random.shuffle(facts)
+        self.random.shuffle(rest)
+        return [self.said(one) for one in (*facts, *rest)]
+
+    def with_words(self, words: Sequence[str]) -> list[str]:
+        """Return sentences that have these words; one that comes again comes so often."""
+        stored = data("sentences.json")
+        if self.length is Length.BARE:
+            return [f"{as_first(' '.join(words))}."]
+        phrases = [stored["phrases"].get(word, word) for word in words]
+        if self.length is Length.SHORT or len(words) > len(stored["with_word"]):
+            return [f"{as_first(' and '.join(phrases))}."]
+        forms = self.random.sample(stored["with_word"], len(words))
+        return [form.replace("{phrase}", phrase) for form, phrase in zip(forms, phrases, strict=True)]
+
+    def with_letter(self, letter: str, times: int) -> str:
+        """Return a sentence that has a letter often."""
+        sentence = str(data("sentences.json")["with_letter"][letter])
+        if self.length is not Length.BARE:
+            return sentence
+        kept: list[str] = []
+        for word in sorted(sentence.lower().strip(".").split(), key=lambda one: -one.count(letter)):
+            if "".join(kept).count(letter) < times:
+                kept.append(word)
+        return f"{as_first(' '.join(kept))}."
+
+
+def as_first(text: str) -> str:
+    """Return a text with its first letter a capital."""
+    return text[:1].upper() + text[1:]
+
+
+_NAMES: Final = ("Emma", "Noah", "Olivia", "Daniel")
+_MULTIPLE: Final = (1, 2, 3, 5, 7)  # How often each of five keywords is asked for.
+
+
+def demanded(kind: str, kwargs: Kwargs, telling: Telling) -> list[str]:
+    """Return the sentences that an instruction demands; none: it demands no sentence."""
+    at_most = "less than" in (kwargs.get("relation"), kwargs.get("let_relation"))
+    return [] if at_most or kind not in _SENTENCES else _SENTENCES[kind](kwargs, telling)
+
+
+def _placeholders(kwargs: Kwargs, telling: Telling) -> list[str]:
+    count: int = kwargs["num_placeholders"]
+    if telling.length is Length.BARE:
+        return [f"{' '.join(['[name]', '[address]', '[date]'][:count])}."]
+    return [data("sentences.json")["placeholders"][count - 1]]
+
+
+def _five(kwargs: Kwargs, telling: Telling) -> list[str]:
+    words = [kwargs[f"keyword{place + 1}"] for place in range(len(_MULTIPLE))]
+    return telling.with_words([word for word, times in zip(words, _MULTIPLE, strict=True) for _ in range(times)])
+
+
+_SENTENCES: Final[Mapping[str, Callable[[Kwargs, Telling], list[str]]]] = {
+    "keywords:existence": lambda given, telling: telling.with_words(given["keywords"]),
+    "keywords:frequency": lambda given, telling: telling.with_words([given["keyword"]] * given["frequency"]),
+    "detectable_content:number_placeholders": _placeholders,
+    "count:conjunctions": lambda _given, _telling: ["It is slow and quiet but never dull or cold for those who care."],
+    "count:person_names": lambda given, _telling: [f"I learned it from {' and '.join(_NAMES[: given['N']])}."],
+    "count:numbers": lambda given, _telling: [
+        f"Do it {' or '.join(str(number + 2) for number in range(given['N']))} times."
+    ],
+    "count:pronouns": lambda _given, _telling: ["You and I know that we love it as they do."],
+    "count:punctuation": lambda _given, _telling: ["Why not?! Look; one thing is sure: it is good, is it not? Yes!"],
+    "count:keywords_multiple": _five,
+    "format:parentheses": lambda _given, _telling: ["There is a lot to say (and [more {and yet (more [and so on])}])."],
+    "format:quotes": lambda _given, _telling: [
+        'One old man told us "my father always said \'hear the word "patience" and keep it\'".'
+    ],
+}
+
+
+def letters(rules: Sequence[tuple[str, dict[str, Any]]], telling: Telling) -> list[str]:
+    """Return sentences for the letters that are to come often, should the others not have them."""
+    return [
+        telling.with_letter(given["letter"], given["let_frequency"])
+        for kind, given in rules
+        if kind == "keywords:letter_frequency" and given["let_relation"] == "at least"
+    ]
+
+
+Rule = tuple[str, Kwargs]  # A kind of instruction with its arguments.
+
+_FORBID: Final = frozenset(
+    {
+        "keywords:forbidden_words",
+        "punctuation:no_comma",
+        "words:repeats",
+        "words:no_consecutive",
+        "words:last_first",
+        "sentence:increment",
+    }
+)
+"""Those that a text which breaks them still breaks when more is added."""
+_RELATIONS: Final = ("relation", "let_relation")
+
+_DEMANDS: Final[Mapping[str, Callable[[Kwargs], Sequence[str]]]] = {
+    "keywords:existence": lambda given: given["keywords"],
+    "keywords:frequency": lambda given: [given["keyword"]] * given["frequency"],
+    "length_constraints:nth_paragraph_first_word": lambda given: [given["first_word"]],
+    "detectable_content:number_placeholders": lambda given: ["[x]"] * given["num_placeholders"],
+    "detectable_content:postscript": lambda given: [given["postscript_marker"]],
+    "detectable_format:multiple_sections": lambda given: [
+        f"{given['section_spliter']} {number + 1}" for number in range(given["num_sections"])
+    ],
+    "combination:repeat_prompt": lambda given: [given["prompt_to_repeat"]],
+    "startend:end_checker": lambda given: [given["end_phrase"]],
+}
+"""What has to stand in an answer word for word."""
+
+
+def rules_of(item: Mapping[str, Any]) -> list[Rule]:
+    """Return an item's instructions."""
+    return list(zip(item["kinds"], item["kwargs"], strict=True))
+
+
+def within_limits(rules: Sequence[Rule], text: str) -> bool:
+    """Say whether a text has nothing that forbids it to become an answer by adding to it."""
+    limits = [limit for rule in rules if (limit := _limit(*rule)) is not None]
+    if not limits or not text.strip():
+        return True
+    kinds, kwargs = zip(*limits, strict=True)
+    return all(followed("", kinds, kwargs, text).strict)
+
+
+def can_be_followed(item: Mapping[str, Any]) -> bool:
+    """Say whether an answer can follow all of an item's instructions, and name its topic."""
+    rules, given = rules_of(item), dict(rules_of(item))
+    demanded = [
+        text for kind, kwargs in rules if kind in _DEMANDS and not _at_most(kwargs) for text in _DEMANDS[kind](kwargs)
+    ]
+    section = given.get("detectable_format:multiple_sections", {}).get("section_spliter", "")
+    if section and "change_case:english_lowercase" in given:
+        return False  # the word that begins a section has capitals
+    if not section.isupper() and section and "change_case:english_capital" in given:
+        return False
+    first = given.get("length_constraints:nth_paragraph_first_word", {}).get("nth_paragraph")
+    if first == 1 and "combination:repeat_prompt" in given:
+        return False  # both want to come first
+    names = topic_of(item["request"]).names
+    return any(within_limits(rules, " ".join([*demanded, name])) for name in names)
+
+
+def _limit(kind: str, kwargs: Kwargs) -> Rule | None:
+    """Return the part of an instruction that forbids; None: it only demands."""
+    if kind == "count:word_count_range":
+        return kind, {**kwargs, "min_words": 0}
+    return (kind, kwargs) if kind in _FORBID or _at_most(kwargs) else None
+
+
+def _at_most(kwargs: Kwargs) -> bool:
+    return any(kwargs.get(name) == "less than" for name in _RELATIONS)
+
 
 _FILL: Final = ("Next.", "Then.", "Rest.", "Also.")
 """For parts that have no sentence; no letter in them is ever limited."""
@@ -81,19 +301,13 @@ def _highlighted(sentences: list[str], kwargs: Kwargs, _telling: Telling) -> lis
     return [" ".join(line) for line in words]
 
 
-def _at_place(sentences: list[str], kwargs: Kwargs, telling: Telling) -> list[str]:
-    place = kwargs["N"] - 1
-    return [*sentences[:place], *telling.with_words([kwargs["word"]]), *sentences[place:]]
-
-
-def _with_emoji(sentences: list[str], _kwargs: Kwargs, _telling: Telling) -> list[str]:
-    return [f"{one[:-1]} {_EMOJI}{one[-1]}" for one in sentences]
-
-
 _MARKS: Final[Mapping[str, Callable[[list[str], Kwargs, Telling], list[str]]]] = {
-    "sentence:keyword": _at_place,
+    "sentence:keyword": lambda sentences, given, telling: [
+        *(*sentences[: given["N"] - 1], *telling.with_words([given["word"]])),
+        *sentences[given["N"] - 1 :],
+    ],
     "detectable_format:number_highlighted_sections": _highlighted,
-    "format:emoji": _with_emoji,
+    "format:emoji": lambda sentences, _given, _: [f"{one[:-1]} {_EMOJI}{one[-1]}" for one in sentences],
 }
 
 # Sentences to text
@@ -105,11 +319,6 @@ def _paragraph_with_word(sentences: Sequence[str], kwargs: Kwargs, telling: Tell
     rest = "." if telling.length is Length.BARE else " is the word that comes to mind."
     blocks[place] = f"{as_first(kwargs['first_word'])}{rest} {blocks[place]}"
     return "\n\n".join(blocks)
-
-
-def _sections(sentences: Sequence[str], kwargs: Kwargs, _telling: Telling) -> str:
-    blocks = _blocks(sentences, kwargs["num_sections"])
-    return "\n".join(f"{kwargs['section_spliter']} {number + 1}\n{block}" for number, block in enumerate(blocks))
 
 
 def _language(_sentences: Sequence[str], kwargs: Kwargs, telling: Telling) -> str:
@@ -125,16 +334,6 @@ def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
     return f"{as_first(word)} first. {' '.join(sentences)} And once more {word}."
 
 
-def _template(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:
-    names = ("My Answer", "My Conclusion", "Future Outlook")
-    return " ".join(f"{name}: {block}" for name, block in zip(names, _blocks(sentences, 3), strict=True))
-
-
-def _bullets_after(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:
-    blocks = _blocks(sentences, 4)
-    return "\n".join([" ".join(blocks[:2]), *(f"* {block}" for block in blocks[2:])])
-
-
 _LAYOUTS: Final[Mapping[str, Layout]] = {
     "length_constraints:number_paragraphs": lambda sentences, given, _: "\n***\n".join(
         _blocks(sentences, given["num_paragraphs"])
@@ -143,7 +342,10 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "detectable_format:number_bullet_lists": lambda sentences, given, _: "\n".join(
         f"* {block}" for block in _blocks(sentences, given["num_bullets"])
     ),
-    "detectable_format:multiple_sections": _sections,
+    "detectable_format:multiple_sections": lambda sentences, given, _: "\n".join(
+        f"{given['section_spliter']} {number}\n{block}"
+        for number, block in enumerate(_blocks(sentences, given["num_sections"]), 1)
+    ),
     "combination:two_responses": lambda sentences, _given, _: "\n******\n".join(
         [" ".join(sentences[0::2]), " ".join(sentences[1::2])]
     ),
@@ -152,12 +354,17 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "format:list": lambda sentences, given, _: "\n".join(
         f"{given['sep']} {block}" for block in _blocks(sentences, max(2, len(sentences)))
     ),
-    "format:no_bullets_bullets": _bullets_after,
+    "format:no_bullets_bullets": lambda sentences, _given, _: "\n".join(
+        [" ".join((blocks := _blocks(sentences, 4))[:2]), *(f"* {block}" for block in blocks[2:])]
+    ),
     "format:line_indent": lambda sentences, _given, _: "\n".join(
         " " * place + sentence for place, sentence in enumerate(sentences)
     ),
     "format:newline": lambda sentences, _given, _: "\n".join(" ".join(sentences).split()),
-    "format:output_template": _template,
+    "format:output_template": lambda sentences, _given, _: " ".join(
+        f"{name}: {block}"
+        for name, block in zip(("My Answer", "My Conclusion", "Future Outlook"), _blocks(sentences, 3), strict=True)
+    ),
     "format:no_whitespace": lambda sentences, _given, _: "-".join(" ".join(sentences).split()),
 }
 
@@ -174,11 +381,6 @@ def _postscript(text: str, kwargs: Kwargs, telling: Telling) -> str:
     return f"{text}\n{kwargs['postscript_marker']} {as_first(more)}"
 
 
-def _quoted(text: str) -> str:
-    """A bullet point is one only where it begins a line."""
-    return f'"\n{text}\n"' if text.startswith("*") else f'"{text}"'
-
-
 _FRAMES: Final[Mapping[str, Frame]] = {
     "detectable_format:title": lambda text, _given, telling: f"{_title(telling)}\n{text}",
     "combination:repeat_prompt": lambda text, given, _: f"{given['prompt_to_repeat']}\n{text}",
@@ -190,7 +392,8 @@ _FRAMES: Final[Mapping[str, Frame]] = {
     "punctuation:no_comma": lambda text, _given, _: text.replace(",", ""),
     "change_case:english_capital": lambda text, _given, _: text.upper(),
     "change_case:english_lowercase": lambda text, _given, _: text.lower(),
-    "startend:quotation": lambda text, _given, _: _quoted(text),
+    # A bullet point is one only where it begins a line.
+    "startend:quotation": lambda text, _given, _: f'"\n{text}\n"' if text.startswith("*") else f'"{text}"',
 }
 
 
@@ -217,12 +420,8 @@ def _answer(content: str) -> str:
             text = _attempted(item, Length(attempt // _ATTEMPTS), random)
             if text is not None:
                 return text
-    raise DataError(
-        f"no answer could be built by rule to {', '.join(item['kinds'])}; train by example on "
-        f"suite={Suite.IFEVAL.value}",
-        field="item",
-        value=item["prompt"],
-    )
+    what = f"no answer could be built by rule to {', '.join(item['kinds'])}"
+    raise DataError(f"{what}; train by example on suite={Suite.IFEVAL.value}", field="item", value=item["prompt"])
 
 
 def _attempted(item: Mapping[str, Any], length: Length, random: Random) -> str | None:

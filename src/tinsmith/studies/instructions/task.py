@@ -13,9 +13,8 @@ from typing import Any, Final
 from tinsmith.lab.experiment.key_text import one_of
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.instructions.answers import right_answer
+from tinsmith.studies.instructions.answers import can_be_followed, right_answer
 from tinsmith.studies.instructions.draws import Followed, Pools, Suite, a_few_words, draw, followed, pools
-from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "instructions"
@@ -53,20 +52,13 @@ def instructions(
     draw_seed: The prompts and the split are drawn from it.
     strict: What following everything earns, as it stands.
     loose: What it earns where a first or last line, or asterisks, may be passed over.
-
-    Raises:
-        ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
     version = installed_version(_PACKAGE)
     new_kinds = one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
     sides = pools(one_of("suite", Suite, suite), draw_seed, new_kinds=new_kinds)
     if not 1 <= fewest <= most:
-        raise ConfigError(
-            "a prompt has at least one instruction, and no more than the most",
-            field="fewest",
-            value=fewest,
-            allowed=f"1 to {most}",
-        )
+        what = "a prompt has at least one instruction, and no more than the most"
+        raise ConfigError(what, field="fewest", value=fewest, allowed=f"1 to {most}")
     drawn = [
         _drawn(pool, Random(f"{draw_seed} {side}"), key, count, fewest, most)
         for pool, side, key, count in zip(
@@ -107,12 +99,8 @@ def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most:
             found.setdefault(one["prompt"], one)
         if len(found) == count:
             return list(found.values())
-    raise ConfigError(
-        "there are no more different prompts" if count > 0 else "there has to be a prompt",
-        field=key,
-        value=count,
-        allowed=f"1 to {len(found)}" if found else "1 or more",
-    )
+    what = "there are no more different prompts" if count > 0 else "there has to be a prompt"
+    raise ConfigError(what, field=key, value=count, allowed=f"1 to {len(found)}" if found else "1 or more")
 
 
 def _checked(item: Mapping[str, Any], text: str) -> Followed:

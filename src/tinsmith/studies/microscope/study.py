@@ -35,8 +35,7 @@ from tinsmith.pages.measures import from_estimate, told, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
-from tinsmith.studies.microscope.looking import Look, Looked, Side, looked_at
-from tinsmith.studies.microscope.policies import Decoding, Fate, ItemLook, Rule, Writer
+from tinsmith.studies.microscope.looking import Decoding, Fate, ItemLook, Look, Looked, Rule, Side, Writer, looked_at
 from tinsmith.types.errors import ConfigError
 
 GRPO, FIRST, SECOND = "grpo", "first", "second"

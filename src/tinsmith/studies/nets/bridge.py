@@ -11,14 +11,12 @@ from the loss on answers alone. Plain torch in fp32: outside the promise of bits
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cache, partial
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study import measured
-from tinsmith.lab.study.measured import SEEDS, MeasuredSize, MeasuredStudy, Outcome, compare_arms
+from tinsmith.lab.study.measured import MeasuredSize, MeasuredStudy, Outcome
 from tinsmith.lab.study.record import Column
 from tinsmith.types.seeds import derive
 
@@ -95,34 +93,6 @@ STUDY: Final = MeasuredStudy(
         "Plain torch in fp32 on one thread: these figures repeat on one machine, and are outside the promise of bits.",
     ),
 )
-
-
-def bridge(
-    *,
-    size: MeasuredSize = MeasuredSize.NANO,
-    seeds: tuple[int, ...] = SEEDS,
-    out: Path = Path("runs/bridge"),
-    dry_run: bool = False,
-) -> Measure:
-    """Return what trains a bridge between two frozen models, and compares it with each of them and with controls.
-
-    Args:
-        size: How long models and bridge are trained.
-        seeds: Of weights and batches; 101 chose the settings.
-        out: The folder that it is written to; the same command goes on in it.
-        dry_run: Only say how many arms it is.
-    """
-    amounts = SIZES[size]
-    return compare_arms(
-        STUDY,
-        partial(trained, amounts=amounts),
-        out=out,
-        seeds=seeds,
-        settings={"size": size.value, **{key: value for key, value in asdict(amounts).items() if key != "minutes"}},
-        num_items=amounts.items,
-        minutes=amounts.minutes,
-        dry_run=dry_run,
-    )
 
 
 def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -> Tensor:
@@ -218,7 +188,7 @@ def learned(arm: str, seed: int, amounts: Amounts) -> nn.ModuleDict:
     return parts
 
 
-def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
+def trained(arm: str, seed: int, amounts: Amounts) -> Outcome:
     """Return the figures of one arm."""
     import torch
 
@@ -248,3 +218,6 @@ def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
         updates=amounts.bridge_steps if count and arm != "closed" else 0,
         weights_sha256=sha256_of_weights(net),
     )
+
+
+bridge: Final = measured.measurement_of(STUDY, SIZES, trained)

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from tinsmith.lab.measurement import Measure
-from tinsmith.lab.study.measured import SEEDS, MeasuredSize, MeasuredStudy, Outcome, above, around, compare_arms
+from tinsmith.lab.study.measured import MeasuredSize, MeasuredStudy, Outcome, above, around, measurement_of
 from tinsmith.lab.study.record import Column
 from tinsmith.types.seeds import derive
 
@@ -112,34 +109,6 @@ STUDY: Final = MeasuredStudy(
 )
 
 
-def prompt_masked_pretraining(
-    *,
-    size: MeasuredSize = MeasuredSize.NANO,
-    seeds: tuple[int, ...] = SEEDS,
-    out: Path = Path("runs/prompt_masked_pretraining"),
-    dry_run: bool = False,
-) -> Measure:
-    """Return what trains small nets at equal FLOPs, and compares masks, losses and recurrence.
-
-    Args:
-        size: How long each net is trained.
-        seeds: Of weights and batches; 101 chose the settings.
-        out: The folder that it is written to; the same command goes on in it.
-        dry_run: Only say how many nets it is.
-    """
-    amounts = SIZES[size]
-    return compare_arms(
-        STUDY,
-        partial(trained, amounts=amounts),
-        out=out,
-        seeds=seeds,
-        settings={"size": size.value, **{key: value for key, value in asdict(amounts).items() if key != "minutes"}},
-        num_items=amounts.items,
-        minutes=amounts.minutes,
-        dry_run=dry_run,
-    )
-
-
 def texts(count: int, seed: int, *, held_out: bool) -> Tensor:
     """Return texts (count, tokens + 1): a map, start, hops, the sign that asks, and where that leads."""
     import torch
@@ -198,7 +167,7 @@ def recur(net: nn.ModuleDict, tokens: Tensor, mask: Tensor, recorded: int = APPL
     return ends.leave(slow)
 
 
-def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
+def trained(arm: str, seed: int, amounts: Amounts) -> Outcome:
     """Return the figures of one net after its training."""
     import torch
     from torch import nn
@@ -248,3 +217,6 @@ def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
         updates=descent.steps,
         weights_sha256=sha256_of_weights(net),
     )
+
+
+prompt_masked_pretraining: Final = measurement_of(STUDY, SIZES, trained)

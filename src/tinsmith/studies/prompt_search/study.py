@@ -54,7 +54,6 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.stats.gate.claims import CheckName, Verdict
 from tinsmith.stats.gate.claims import Finding as Check
-from tinsmith.stats.mean_runs import ByItem
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -229,7 +228,7 @@ def with_arms(study: ts.Study, asked: Asked, *, search: SearchOn = searched_on) 
             label,
             {"proposer": proposer, **keys},
             on=OnRuns(folder="searches", name=name, arm=of, before=WRITTEN, make=partial(search, settings)),
-            values=_earned,
+            values=lambda found, at, greedy: found.earned(at_start=at == ts.BEFORE, greedy=greedy),
         )
         for name, (of, label) in SEARCHES.items()
     ]
@@ -239,10 +238,6 @@ def with_arms(study: ts.Study, asked: Asked, *, search: SearchOn = searched_on) 
 def _unit(task: str, item: str) -> str:
     """Return what is drawn together: all questions about a sign of the handbook."""
     return item.split("-")[0] if task == handbook.NAME else item
-
-
-def _earned(found: Found, at: int, greedy: bool) -> ByItem:
-    return found.earned(at_start=at == ts.BEFORE, greedy=greedy)
 
 
 def rewarded(arm: ts.ArmRuns) -> int:

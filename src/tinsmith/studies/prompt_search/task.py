@@ -125,13 +125,8 @@ def read_items() -> list[dict[str, Any]]:
     return found
 
 
-def demonstrate(item: Mapping[str, Any], random: Random) -> str:
-    """Do as the handbook says; where it says nothing, or two things, do any of them."""
-    return done_under(item["lines"], item["sign"], random)
-
-
 def done_under(lines: Sequence[str], sign: str, random: Random) -> str:
-    """Return an answer that follows a handbook."""
+    """Return an answer that follows a handbook; where it says nothing, or two things, any of them."""
     kind = kind_of(sign)
     named = [way for way in WAYS[kind] if line_of(kind, way) in lines]
     way = random.choice(named or list(WAYS[kind]))
@@ -161,7 +156,7 @@ def handbook(base_steps: int = BASE_STEPS) -> Task:
         prompt=lambda item: asked(item.get("lines", WRITTEN), item),
         reward=right,
         metrics={"sorted_rightly": sorted_rightly},
-        demonstrate=demonstrate,
+        demonstrate=lambda item, random: done_under(item["lines"], item["sign"], random),
         base_items=read_items(),
         base_steps=base_steps,
         answer=answer,

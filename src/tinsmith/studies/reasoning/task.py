@@ -188,9 +188,6 @@ def reasoning_gym(
     held_out_items: Items never trained on.
     train_seed: The items to train on are drawn from it.
     held_out_seed: The held-out items are.
-
-    Raises:
-        ConfigError: reasoning_gym is not installed, or has no such generator or setting, or too few items.
     """
     version = installed_version(_PACKAGE)
     parse = _parser(read)
@@ -234,12 +231,7 @@ def reasoning_gym(
 def _parser(how: str) -> Callable[[str], str | None] | None:
     """Return what reads a reply; None: all of it is scored."""
     if how not in list(Reading):
-        raise ConfigError(
-            "there is no such way to read a reply",
-            field="read",
-            value=how,
-            allowed=", ".join(one.value for one in Reading),
-        )
+        raise ConfigError("there is no such way to read a reply", field="read", value=how, allowed=", ".join(Reading))
     return {Reading.TEXT: None, Reading.NUMBER: _last_number, Reading.TAG: _tagged}[Reading(how)]
 
 
@@ -290,9 +282,8 @@ def _items(
             return found
     if found and side == "train":
         return found
-    raise ConfigError(
+    what, fix = (
         f"{name} has {len(found)} different items at these settings",
-        field=key,
-        value=count,
-        fix="ask for fewer, or for harder ones (config.*)",
+        "ask for fewer, or for harder ones (config.*)",
     )
+    raise ConfigError(what, field=key, value=count, fix=fix)

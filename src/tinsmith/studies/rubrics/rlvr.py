@@ -84,16 +84,11 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
     for i, shown in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
         prompt, answer = shown.prompt, shown.answer
         if recipe.reading_every and i % recipe.reading_every == 0:
-            prompt, answer = _reading(prompt)
+            named = [word for word in re.findall(r"\w+", prompt) if word in LEXICON]
+            prompt, answer = f"{prompt}\nReturn words.", " ".join(named)
         asked = Message(role=Role.USER, content=prompt)
         conversations.append((asked, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
-
-
-def _reading(instruction: str) -> tuple[str, str]:
-    """The instruction with a last line that asks for words; and those that it names, in its order."""
-    named = [word for word in re.findall(r"\w+", instruction) if word in LEXICON]
-    return f"{instruction}\nReturn words.", " ".join(named)
 
 
 _RAMBLES: Final = (5, 6, 7)  # Words of the lexicon in a ramble; with what joins them, 13 to 19 words.
@@ -184,10 +179,6 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
     data_path: A file of tasks with rubrics (JSON, JSONL, CSV, TSV, Parquet or Arrow); without it the built-in ones.
     train_ratio: Share of the tasks that are trained on; the others are held out; 0: 0.75, at=small 0.67, at=seed 0.9.
     data_seed: The random seed of that split.
-
-    Raises:
-        ConfigError: the share is not allowed.
-        DataError: the file cannot be read.
     """
     everyday = BuiltinTasks.EVERYDAY if at == "small" else BuiltinTasks.FEW_WORDS
     data = read_dataset(data_path) if data_path != Path() else builtin_dataset(everyday)

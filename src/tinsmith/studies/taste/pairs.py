@@ -10,18 +10,112 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.studies.taste.settings import Length, Match, PairSettings, Preference, Side, Text
+from tinsmith.lab.measurement import at_least
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
     from tinsmith.data.corpus import Corpus
+
+
+class Match(StrEnum):
+    """What the two papers of a pair have in common."""
+
+    MONTH = "month"
+    YEAR_FIELD = "year_field"
+
+
+class Text(StrEnum):
+    """What is shown of a paper."""
+
+    TITLE = "title"
+    ABSTRACT = "abstract"
+
+
+class Length(StrEnum):
+    """Whether the two papers of a pair have texts of the same length."""
+
+    ANY = "any"
+    MATCHED = "matched"
+
+
+class Preference(StrEnum):
+    """What decides which paper is the right answer."""
+
+    CITED = "cited"
+    SHUFFLED = "shuffled"
+
+
+class Answers(StrEnum):
+    """The form of an answer."""
+
+    LETTER = "letter"
+    JSON = "json"
+
+
+class Side(StrEnum):
+    """The parts of the split by time."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings:
+    """Which pairs are made of a corpus, and how they are split by time."""
+
+    match: Match = Match.MONTH
+    """Common to a pair: month, or year_field."""
+    window: int = 3
+    """Calendar years after publication whose citations count."""
+    thirds: bool = True
+    """The upper against the lower third of a matched group."""
+    gap: int = 3
+    """Least difference of citations."""
+    text: Text = Text.TITLE
+    """Shown text: title, or abstract (title and abstract)."""
+    train_before: int = 0
+    """Training ends before this year; 0: test_from."""
+    test_from: int = 0
+    """The test begins; 0: two years before its end."""
+    test_before: int = 0
+    """The test ends; 0: where windows are still closed."""
+    pairs: int = 10_000
+    """Most pairs to train on; each is asked in both orders."""
+    validation_pairs: int = 200
+    """Most of the last stretch of training."""
+    test_pairs: int = 2_000
+    """Most pairs of the later years."""
+    draw_seed: int = 0
+    """Seed of who meets whom, and which comes first."""
+    length: Length = Length.ANY
+    """matched: both texts of a pair are equally long; or any."""
+    preference: Preference = Preference.CITED
+    """shuffled: the right answer is drawn; or cited."""
+
+    def __post_init__(self) -> None:
+        at_least(1, window=self.window, gap=self.gap, pairs=self.pairs, test_pairs=self.test_pairs)
+        at_least(0, validation_pairs=self.validation_pairs)
+        for key, later in (("train_before", "test_from"), ("test_from", "test_before")):
+            first, second = getattr(self, key), getattr(self, later)
+            if min(first, second) < 0 or (
+                first and second and (first > second or (first == second and key == "test_from"))
+            ):
+                what = "the years are not in order: training, then the test"
+                raise ConfigError(what, field=key, value=first, allowed=f"0, or a year not after {later} = {second}")
+
+
+LETTERS: Final = ("A", "B")
+"""The first paper, and the second."""
+
 
 KNOWN: Final = (
     "references",

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.study.files import write_json
-from tinsmith.studies.taste.settings import PairSettings, Side
-from tinsmith.studies.taste.task import CARD, require_corpus
+from tinsmith.studies.taste.pairs import PairSettings, Side, Sides, draw_pairs
+from tinsmith.studies.taste.task import CARD, Baseline, Fitted, favours_a, fit_difference, require_corpus
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from tinsmith.lab.hidden_states import HiddenStates
-    from tinsmith.studies.taste.pairs import Sides
 
 PROBE: Final = "taste/probe"
 RESULT: Final = "probe.json"
@@ -67,7 +66,6 @@ def probe(
     def measure(say: Say) -> Path:
         from tinsmith.data.corpus import Corpus
         from tinsmith.models.published.sources import find_model
-        from tinsmith.studies.taste.pairs import draw_pairs
 
         find_model(model)
         corpus = Corpus.open(folder)
@@ -84,7 +82,6 @@ def probe(
 
 def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dict[str, object]:
     from tinsmith.lab.hidden_states import hidden_states
-    from tinsmith.studies.taste.baselines import Baseline, Fitted
 
     papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
     states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
@@ -113,8 +110,6 @@ def probed(states: HiddenStates, sides: Sides) -> tuple[list[Figures], Figures, 
     The states are those of the papers of the pairs, a before b, by side in the order of `Side`. `validation` is the
     share of validation pairs that a way is right about; of equally good ways the first is chosen: the lowest layer.
     """
-    from tinsmith.studies.taste.baselines import favours_a, fit_difference
-
     bounds = np.cumsum([0, *(len(sides[side]) for side in Side)])
     rows = {side: slice(*bounds[i : i + 2].tolist()) for i, side in enumerate(Side)}
     choices: list[Figures] = []

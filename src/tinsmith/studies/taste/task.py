@@ -1,27 +1,144 @@
-"""`tinsmith run taste data=CORPUS`: which of two papers is cited more, as a task; items, replies, page sections."""
+"""`tinsmith run taste data=CORPUS`: which of two papers is cited more, as a task; items, replies, page sections.
+
+Baselines are rules and linear models, without a language model. All are antisymmetric: they score each paper of a pair,
+or the difference of the two, so that the order in which a pair is asked changes nothing. Where scores are equal, a draw
+by the papers' names decides, in both orders alike.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property, partial
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tinsmith.lab.experiment.key_text import one_of
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.lab.experiment.experiment import words_of
+from tinsmith.lab.experiment.key_text import OwnKey, one_of
+from tinsmith.lab.user_task.calls import with_keys
 from tinsmith.lab.user_task.functions import installed_version
-from tinsmith.lab.user_task.task import Answered, Section, Task
-from tinsmith.studies.taste.pairs import Pair
-from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, Text, pair_settings
+from tinsmith.lab.user_task.task import Answered, Section, Task, Value
+from tinsmith.studies.taste.pairs import LETTERS, Answers, Pair, PairSettings, Side, Sides, Text, draw_pairs
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
-    from tinsmith.studies.taste.baselines import Baseline, Fitted
-    from tinsmith.studies.taste.pairs import Pair, Sides
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+
+Floats = NDArray[np.float64]
+_FEATURES: Final = 50_000
+_FEW: Final = 100
+"""Below so many texts, words of one text count too."""
+
+
+class Baseline(StrEnum):
+    """The baselines, by the names that a page shows."""
+
+    LONGER = "the longer one"
+    METADATA = "metadata"
+    TFIDF = "TF-IDF"
+
+
+def favours_a(pairs: Sequence[Pair], scores: Floats) -> NDArray[np.bool_]:
+    """Return, for scores of a minus b, whether a is named; equal scores are decided by the papers' names."""
+    drawn = [
+        derive(0, "equal", pair.a.id) < derive(0, "equal", pair.b.id) if score == 0 else score > 0
+        for pair, score in zip(pairs, scores.tolist(), strict=True)
+    ]
+    return np.array(drawn, np.bool_)
+
+
+class Fitted:
+    """The baselines of one set of training pairs, each fitted when it is first asked."""
+
+    def __init__(self, train: Callable[[], Sequence[Pair]], text: Text) -> None:
+        self._train_of = train
+        self._text = text
+
+    def scores(self, baseline: Baseline, pairs: Sequence[Pair]) -> Floats:
+        """Return (pairs,) scores: above 0 where a is taken to be cited more; the other order gives the negative."""
+        match baseline:
+            case Baseline.LONGER:
+                first, second = (np.array([len(one) for one in texts], np.float64) for texts in self._texts(pairs))
+                return first - second
+            case Baseline.METADATA:
+                model, scale = self._metadata_model
+                return _known(pairs) / scale @ model.coef_[0]
+            case Baseline.TFIDF:
+                if self._tfidf_model is None:
+                    return np.zeros(len(pairs))
+                vectorizer, model = self._tfidf_model
+                return self._difference(vectorizer, pairs) @ model.coef_[0]
+
+    def right(self, baseline: Baseline, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
+        """Return (pairs,) whether it names the right paper; in both orders it names the same."""
+        gold = np.array([pair.a_right for pair in pairs], np.bool_)
+        return favours_a(pairs, self.scores(baseline, pairs)) == gold
+
+    @cached_property
+    def _train(self) -> Sequence[Pair]:
+        return self._train_of()
+
+    def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        return [pair.a.shown(self._text) for pair in pairs], [pair.b.shown(self._text) for pair in pairs]
+
+    @cached_property
+    def _metadata_model(self) -> tuple[LogisticRegression, Floats]:
+        difference = _known(self._train)
+        scale = np.sqrt((difference**2).mean(axis=0))
+        scale[scale == 0] = 1.0
+        return fit_difference(difference / scale, self._train), scale
+
+    @cached_property
+    def _tfidf_model(self) -> tuple[TfidfVectorizer, LogisticRegression] | None:
+        """The words and their weights; None where the texts have no words in common."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        texts = sum(self._texts(self._train), list[str]())
+        vectorizer = TfidfVectorizer(
+            sublinear_tf=True,
+            ngram_range=(1, 2),
+            min_df=2 if len(texts) >= _FEW else 1,
+            max_features=_FEATURES,
+            dtype=np.float64,
+        )
+        try:
+            vectorizer.fit(texts)
+        except ValueError:  # no word of two letters, or none that two texts have
+            return None
+        return vectorizer, fit_difference(self._difference(vectorizer, self._train), self._train)
+
+    def _difference(self, vectorizer: TfidfVectorizer, pairs: Sequence[Pair]) -> Floats:
+        import scipy.sparse as sp
+
+        first, second = (sp.csr_matrix(vectorizer.transform(texts)) for texts in self._texts(pairs))
+        return first - second
+
+
+def fit_difference(difference: Floats, pairs: Sequence[Pair], strength: float = 1.0) -> LogisticRegression:
+    """Fit a logistic regression without intercept on (pairs, features) differences, each pair in both orders."""
+    import scipy.sparse as sp
+    from sklearn.linear_model import LogisticRegression
+
+    gold = np.array([pair.a_right for pair in pairs], np.int64)
+    both = (
+        sp.vstack([difference, -difference]) if sp.issparse(difference) else np.concatenate([difference, -difference])
+    )
+    model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000, random_state=0)
+    return model.fit(both, np.concatenate([gold, 1 - gold]))
+
+
+def _known(pairs: Sequence[Pair]) -> Floats:
+    return np.array([np.subtract(pair.a.known, pair.b.known) for pair in pairs], np.float64)
 
 
 JSON_KEY: Final = "more_cited"
@@ -149,19 +266,11 @@ def _gap(item: Mapping[str, Any]) -> tuple[int, str]:
     return low, f"{low} or more" if high is None else f"{low} to {high}"
 
 
-def _year(item: Mapping[str, Any]) -> tuple[int, str]:
-    return int(item["year"]), str(item["year"])
-
-
-def _field(item: Mapping[str, Any]) -> tuple[int, str] | None:
-    return None if item["field"] is None else (0, str(item["field"]))
-
-
 SECTIONS: Final[Mapping[str, Section]] = {
     "Under swapping": under_swapping,
     "By gap": _by("gap", _gap),
-    "By year": _by("year", _year),
-    "By field": _by("field", _field),
+    "By year": _by("year", lambda item: (int(item["year"]), str(item["year"]))),
+    "By field": _by("field", lambda item: None if item["field"] is None else (0, str(item["field"]))),
 }
 """By title."""
 
@@ -169,18 +278,16 @@ SECTIONS: Final[Mapping[str, Section]] = {
 NAME: Final = "taste"
 QUESTION: Final = "Does the model learn which of two papers is cited more?"
 CARD: Final = "card.json"
-_BASELINES: Final = ("the longer one", "metadata", "TF-IDF")
 
 
 def require_corpus(data: str) -> Path:
     """Return the folder of a corpus; nothing heavy is imported for a mistake."""
     if not data or not (Path(data) / CARD).is_file():
-        raise ConfigError(
+        what, fix = (
             f"pairs are made of a corpus, a folder with {CARD}",
-            field="data",
-            value=data,
-            fix="tinsmith data build --source ... --out DIR, then data=DIR",
+            "tinsmith data build --source ... --out DIR, then data=DIR",
         )
+        raise ConfigError(what, field="data", value=data, fix=fix)
     return Path(data)
 
 
@@ -196,7 +303,6 @@ class DrawnPairs:
         """The pairs by side."""
         folder = require_corpus(self._data)
         from tinsmith.data.corpus import Corpus
-        from tinsmith.studies.taste.pairs import draw_pairs
 
         return draw_pairs(Corpus.open(folder), self.settings)
 
@@ -208,100 +314,62 @@ class DrawnPairs:
     @cached_property
     def fitted(self) -> Fitted:
         """The baselines, fitted on the training pairs."""
-        from tinsmith.studies.taste.baselines import Fitted
-
         return Fitted(lambda: self.sides[Side.TRAIN], self.settings.text)
 
-    def named(self, baseline: Baseline, item: Item) -> str:
-        """Return the letter that a baseline says of an item."""
-        from tinsmith.studies.taste.baselines import favours_a
-
+    def said(self, baseline: Baseline, form: Answers, item: Item) -> str:
+        """Return what a baseline answers to an item."""
         pair = self.by_id[item["pair"]]
         a = bool(favours_a([pair], self.fitted.scores(baseline, [pair]))[0])
-        return LETTERS[0] if a == (item["order"] == "ab") else LETTERS[1]
+        return written(LETTERS[0] if a == (item["order"] == "ab") else LETTERS[1], form)
 
 
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """The items of one side, read when they are gone through."""
 
-    def __init__(self, drawn: DrawnPairs, side: Side) -> None:
-        self._drawn = drawn
-        self._side = side
+    drawn: DrawnPairs
+    side: Side
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        pairs = self._drawn.sides[self._side]
+        pairs = self.drawn.sides[self.side]
         if not pairs:
-            raise ConfigError(
-                "there is no pair to evaluate on this side",
-                field="evaluate",
-                value=self._side.value,
-                fix=f"{self._side.value}_pairs above 0, or more years to train on",
-            )
-        return items_of(pairs, self._drawn.settings.text)
+            what, fix = "there is no pair to evaluate on this side", "pairs above 0, or more years to train on"
+            raise ConfigError(what, field="evaluate", value=self.side.value, fix=f"{self.side.value}_{fix}")
+        return items_of(pairs, self.drawn.settings.text)
 
 
+_USUAL: Final[Mapping[str, Any]] = asdict(PairSettings())
+_CHOICES: Final = {key: type(value) for key, value in _USUAL.items() if isinstance(value, StrEnum)}
+
+
+def _pair_keys(_: Mapping[str, str]) -> list[OwnKey]:
+    """Return the settings of pairs as keys; choices are told as texts."""
+    words = words_of(PairSettings)
+    plain = {key: str(value) if key in _CHOICES else value for key, value in _USUAL.items()}
+    return [OwnKey(name=key, kind=type(value), default=value, words=words[key]) for key, value in plain.items()]
+
+
+@with_keys(_pair_keys)
 def taste(
-    data: str = "",
-    match: str = "month",
-    window: int = 3,
-    thirds: bool = True,
-    gap: int = 3,
-    text: str = "title",
-    train_before: int = 0,
-    test_from: int = 0,
-    test_before: int = 0,
-    pairs: int = 10_000,
-    validation_pairs: int = 200,
-    test_pairs: int = 2_000,
-    draw_seed: int = 0,
-    length: str = "any",
-    preference: str = "cited",
-    answers: str = "letter",
-    contract: float = 0.1,
-    evaluate: str = "validation",
+    data: str = "", answers: str = "letter", contract: float = 0.1, evaluate: str = "validation", **pairs: Value
 ) -> Task:
     """Return pairs of a corpus's papers: which of the two is cited more?
 
     data: The corpus: a folder of tinsmith data build.
-    match: What a pair has in common: month, or year_field.
-    window: Calendar years after publication whose citations count.
-    thirds: The upper against the lower third of a matched group.
-    gap: Least difference of citations.
-    text: What is shown: title, or abstract (title and abstract).
-    train_before: Training ends before this year; 0: test_from.
-    test_from: The test begins; 0: two years before its end.
-    test_before: The test ends; 0: where windows are still closed.
-    pairs: Most pairs to train on; each is asked in both orders.
-    validation_pairs: Most of the last stretch of training.
-    test_pairs: Most pairs of the later years.
-    draw_seed: Who meets whom, and which comes first, is drawn from it.
-    length: matched: both texts of a pair are equally long; or any.
-    preference: shuffled: the right answer is drawn; or cited.
     answers: The form of an answer: letter (A), or json ({"more_cited": "A"}).
     contract: What an answer earns that is in its form and says no more, right or wrong.
     evaluate: What is evaluated: validation (the last training years) or test. Neither is trained on.
-
-    Raises:
-        ConfigError: there is no corpus in that folder, or a value is not allowed.
     """
-    settings = pair_settings(
-        match=match, window=window, thirds=thirds, gap=gap, text=text, length=length, preference=preference,
-        train_before=train_before, test_from=test_from, test_before=test_before, draw_seed=draw_seed,
-        pairs=pairs, validation_pairs=validation_pairs, test_pairs=test_pairs,
-    )  # fmt: skip
+    chosen = {key: one_of(key, _CHOICES[key], str(value)) for key, value in pairs.items() if key in _CHOICES}
+    settings = PairSettings(**cast("dict[str, Any]", {**pairs, **chosen}))
     form = one_of("answers", Answers, answers)
     evaluated = one_of("evaluate", Side, evaluate)
     if evaluated is Side.TRAIN:
-        raise ConfigError(
-            "what is trained on is not evaluated",
-            field="evaluate",
-            value=evaluated.value,
-            allowed=f"{Side.VALIDATION.value}, {Side.TEST.value}",
-        )
+        what, allowed = "what is trained on is not evaluated", f"{Side.VALIDATION.value}, {Side.TEST.value}"
+        raise ConfigError(what, field="evaluate", value=evaluated.value, allowed=allowed)
     if not 0 <= contract < 1:
-        raise ConfigError(
-            "a form cannot earn as much as a right answer", field="contract", value=contract, allowed="0 to below 1"
-        )
+        what = "a form cannot earn as much as a right answer"
+        raise ConfigError(what, field="contract", value=contract, allowed="0 to below 1")
     identity = {"scikit-learn": installed_version("scikit-learn")}
     if data:
         identity["corpus"] = file_sha256(require_corpus(data) / CARD)
@@ -313,22 +381,6 @@ def _task(drawn: DrawnPairs, form: Answers, contract: float, evaluated: Side, id
     def right(item: Item, reply: Reply | None) -> bool:
         return reply is not None and reply.letter == item["answer"]
 
-    def in_form(item: Item, reply: Reply | None) -> float:
-        del item
-        return contract if reply is not None and reply.in_form else 0.0
-
-    def first(item: Item, reply: Reply | None) -> bool:
-        del item
-        return reply is not None and reply.letter == LETTERS[0]
-
-    def valid(item: Item, reply: Reply | None) -> bool:
-        del item
-        return reply is not None
-
-    def shown(item: Item, random: Random) -> str:
-        del item
-        return written(random.choice(LETTERS), form)
-
     most = drawn.settings.test_pairs if evaluated is Side.TEST else drawn.settings.validation_pairs
     return Task(
         name=NAME,
@@ -338,23 +390,16 @@ def _task(drawn: DrawnPairs, form: Answers, contract: float, evaluated: Side, id
         held_out=_Asked(drawn, evaluated),
         prompt=lambda item: prompt_of(item, form),
         parse=lambda reply: read_reply(reply, form),
-        reward={"right": right, "contract": in_form},
-        metrics={RIGHT: right, VALID: valid, FIRST: first},
-        demonstrate=shown,
+        reward={"right": right, "contract": lambda _, reply: contract if reply is not None and reply.in_form else 0.0},
+        metrics={
+            RIGHT: right,
+            VALID: lambda _, reply: reply is not None,
+            FIRST: lambda _, reply: reply is not None and reply.letter == LETTERS[0],
+        },
+        demonstrate=lambda _, random: written(random.choice(LETTERS), form),
         unit=lambda item: item["pair"],
         answer=lambda item: written(item["answer"], form),
-        baselines={name: _baseline(drawn, name, form) for name in _BASELINES},
+        baselines={one.value: partial(drawn.said, one, form) for one in Baseline},
         sections=SECTIONS,
         keys={"max_tokens": 4 if form is Answers.LETTER else 24, "eval_items": max(1, 2 * most)},
     )
-
-
-def _baseline(drawn: DrawnPairs, name: str, answers: Answers) -> Callable[[Item], str]:
-    """Return a baseline as a function of an item."""
-
-    def said(item: Item) -> str:
-        from tinsmith.studies.taste.baselines import Baseline
-
-        return written(drawn.named(Baseline(name), item), answers)
-
-    return said

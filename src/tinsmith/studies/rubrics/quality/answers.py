@@ -25,7 +25,7 @@ from tinsmith.lab.judge.prompting import (
     rating_question,
     tokens_in,
 )
-from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent, Verdict
+from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent
 from tinsmith.lab.judge.rules.text_rules import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.studies.rubrics.quality.statistics import (
@@ -37,22 +37,6 @@ from tinsmith.studies.rubrics.quality.statistics import (
 )
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError, LostError
-
-
-class Reading(NamedTuple):
-    """A judged response: its score in [0, 1], and the verdicts that the score follows from."""
-
-    score: float
-    verdicts: tuple[Verdict, ...]
-
-
-def judged_by_rules(task: RubricTask, responses: Sequence[str]) -> tuple[Reading, ...]:
-    """Judge responses by the task's rules, in their order."""
-    judge = RuleJudge(task.criteria)
-    judged = (judge.judge(response) for response in responses)
-    # A negative weight lowers what others gave.
-    return tuple(Reading(task.score([one.passed for one in verdicts]), verdicts) for verdicts in judged)
-
 
 Reply = Answered[Preference] | JudgeFailure
 
@@ -140,7 +124,8 @@ def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
 
 def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
     """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
-    one, other = (reading.score for reading in judged_by_rules(rubric, (first, second)))
+    judge = RuleJudge(rubric.criteria)
+    one, other = (rubric.score(judge.held(response)) for response in (first, second))
     if one == other:
         return surface_choice(prompt, first, second)._replace(scores=(one, other))
     return RuleChoice(one > other, Ground.RUBRIC, (one, other))
@@ -212,7 +197,7 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
             continue
         chosen, rejected = next(places), next(places)
         if isinstance(chosen, Answered) and isinstance(rejected, Answered):
-            verdicts += _verdicts(pair, chosen.value, rejected.value)
+            verdicts += _verdicts(pair, *([each.passed for each in one.value] for one in (chosen, rejected)))
         else:
             unrated += 1
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
@@ -272,10 +257,9 @@ def _all_rules(pair: PreferencePair) -> bool:
 
 
 def _rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
-    chosen, rejected = judged_by_rules(pair.task, (pair.chosen, pair.rejected))
-    return _verdicts(pair, chosen.verdicts, rejected.verdicts)
+    judge = RuleJudge(pair.task.criteria)
+    return _verdicts(pair, judge.held(pair.chosen), judge.held(pair.rejected))
 
 
-def _verdicts(pair: PreferencePair, chosen: Sequence[Verdict], rejected: Sequence[Verdict]) -> list[CriterionVerdicts]:
-    both = zip(pair.task.criteria, chosen, rejected, strict=True)
-    return [(criterion, one.passed, other.passed) for criterion, one, other in both]
+def _verdicts(pair: PreferencePair, chosen: Sequence[bool], rejected: Sequence[bool]) -> list[CriterionVerdicts]:
+    return list(zip(pair.task.criteria, chosen, rejected, strict=True))

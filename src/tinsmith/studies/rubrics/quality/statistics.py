@@ -27,13 +27,14 @@ from tinsmith.stats.significance import (
     paired_interval,
     sign_flip_p,
 )
-from tinsmith.studies.rubrics.record_files import checked_file, decode, gathered, read_records
+from tinsmith.studies.rubrics.dataset import checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, is_text, task_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 
 BUILTIN: Final = "builtin_pairs.jsonl"
+PairSet = tuple[tuple["PreferencePair", ...], int]  # By id, and how many were left out for want of a rubric.
 ENDINGS: Final = (".jsonl", ".ndjson", ".json")
 
 
@@ -50,14 +51,6 @@ class PreferencePair:
     def prompt(self) -> str:
         """The instruction."""
         return self.task.prompt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairSet:
-    """Preference pairs in the order of their ids, and how many were left out because they have no rubric."""
-
-    pairs: tuple[PreferencePair, ...]
-    without_rubrics: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +104,10 @@ def builtin_pairs() -> PairSet:
 
 def read_pairs_text(data: bytes, name: str) -> PairSet:
     """Read the bytes of a file of pairs; `name` is how errors call it."""
-
-    def read(record: dict[str, object]) -> tuple[str, PreferencePair] | None:
-        pair = pair_of(record)
-        return None if pair is None else (pair.pair_id, pair)
-
     fix = "give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'"
     records, _ = read_records(decode(data, name), name)
-    pairs, without = gathered(records, read, name=name, what="pair", fix=fix)
-    return PairSet(pairs=tuple(pair for _, pair in sorted(pairs.items())), without_rubrics=without)
+    pairs, without = gathered(records, pair_of, name=name, what="pair", fix=fix)
+    return tuple(pair for _, pair in sorted(pairs.items())), without
 
 
 def drawn_pairs(pairs: Sequence[PreferencePair], limit: int | None, *, seed: int) -> tuple[PreferencePair, ...]:

@@ -10,19 +10,368 @@ same answers come, from the cache or not; and spent.json, what this run really s
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
-from tinsmith.lab.judge.prompting import load_prices
+from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent, load_prices
+from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings
 from tinsmith.lab.measurement import Measure, at_least
-from tinsmith.lab.runs.files import CONFIG
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
+from tinsmith.lab.study.files import write_json, write_text
+from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
+from tinsmith.pages.document import Document, Section, note, summary
+from tinsmith.pages.document import drawn as drawn_or_missing
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import counted, p_words, signed
+from tinsmith.pages.page import document_html, write
+from tinsmith.pages.tables import Cell, Table, plain, text
+from tinsmith.pages.tables import measured as measured_cell
+from tinsmith.stats.significance import ALPHA
+from tinsmith.studies.rubrics.quality.answers import (
+    Answers,
+    answered_by_chat,
+    answered_by_rules,
+    questions_of,
+    ratings_of,
+    require_rules,
+)
+from tinsmith.studies.rubrics.quality.statistics import (
+    Figures,
+    Finding,
+    Showing,
+    builtin_pairs,
+    drawn_pairs,
+    read_pairs,
+    showings,
+)
+from tinsmith.studies.rubrics.quality.statistics import rubric_quality as figures_of
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.home import home
 from tinsmith.types.json_text import parse_json
+from tinsmith.types.source import source_sha256
+from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say
+
+QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
+LABELS: Final = {"without": "without rubric", "own": "with its own rubric", "other": "with another pair's rubric"}
+BUILTIN_PAIRS: Final = "built-in pairs"
+_MOST_CRITERIA: Final = 60  # Rows of the table of criteria; quality.json has all.
+Found = Mapping[str, Any]  # As `quality.json` has it.
+
+
+def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
+    """Return the page; the same values, the same bytes."""
+    accuracies, once = found["accuracies"], found["asking_once"]
+    values = [Figure(one["value"], one["interval"]["low"], one["interval"]["high"]) for one in accuracies]
+    labels = [LABELS[one["condition"]] for one in accuracies]
+    dots = Dots("accuracy", series_mark(0), values)
+    panel = Panel(title="Accuracy on preference pairs", dots=[dots], limits=[Limit(0.5, "a coin")])
+    shown = "; ".join(f"{label}: {value.value:.3f}" for label, value in zip(labels, values, strict=True))
+    picture = drawn_or_missing(
+        dots_svg("accuracy", f"Accuracy. {shown}.", labels, [panel], width=7.2), "Missing: no accuracy."
+    )
+    shares = plain(
+        "The share of pairs of which the judge prefers the better response, with Wilson's 95 % interval, which takes "
+        "pairs for independent. Judge by rules: without a rubric it goes by repeated words and length.",
+        ("The judge", "accuracy", "right", "pairs"),
+        [
+            (label, measured_cell(value), f"{one['right']:,}", f"{one['n']:,}")
+            for label, value, one in zip(labels, values, accuracies, strict=True)
+        ],
+    )
+    gains, places, criteria = _tables(found)
+    costs = plain(
+        "What asking everything once takes; what this run really sent is in spent.json.",
+        ("Cost", ""),
+        [
+            ("calls", f"{once['calls']:,}"),
+            ("tokens read, estimated", f"{once['prompt_tokens']:,}"),
+            ("tokens written, estimated", f"{once['completion_tokens']:,}"),
+            ("money", money),
+            ("pairs without a rubric in the file", f"{data['without_rubrics']:,}"),
+            ("pairs without verdicts on their criteria", f"{found['unrated']:,}"),
+            *((f"answers that never came: {why.replace('_', ' ')}", f"{n:,}") for why, n in found["failures"].items()),
+        ],
+    )
+    return Document(
+        kind="Report of a rubric's quality",
+        title=f"Rubric quality for the judge {found['judge']}",
+        question=QUESTION,
+        facts=(
+            ("Judge", found["judge"]),
+            ("Pairs", f"{found['pairs']} of {found['drawn']}, {counted(found['prompts'], 'prompt')}"),
+            ("Unit of the tests", found["unit"]),
+            ("From", data["source"]),
+            ("Pairs' fingerprint", data["fingerprint"][:12]),
+            ("Seed", str(seed)),
+        ),
+        sections=(
+            summary(found["story"], limits=found["cannot_be_claimed"]),
+            Section("accuracy", "Accuracy", [picture, shares]),
+            Section("gains", "Gains", [gains]),
+            Section("places", "Places", [places if places.rows else note("This judge does not look at places.")]),
+            Section("criteria", "Criteria", [criteria]),
+            Section("cost", "Cost and failures", [costs]),
+        ),
+    )
+
+
+def _tables(found: Found) -> tuple[Table, Table, Table]:
+    """Return gains, effects of places, and criteria."""
+    gains = plain(
+        "On the same pairs. By pairs: McNemar's exact test and Tango's 95 % interval. By prompts, where several pairs "
+        "have one: flips of the sign of what each prompt's pairs gained in sum. Needed: units like these that show a "
+        "difference of this size four times out of five.",
+        ("Gain", "gain", "p", "only the first right", "only the second right", "moved", "needed", text("Finding")),
+        [
+            (
+                _name(one),
+                Cell(text=signed(one["gain"]), under=_ends(one), number=True),
+                *(_p(one), f"{one['helped']:,}", f"{one['hurt']:,}"),
+                f"{one['moved']:,} of {counted(one['units'], one['unit'])}",
+                "" if one["needed"] is None else f"{one['needed']:,}",
+                text(one["finding"]),
+            )
+            for one in _contrasts(found)
+        ],
+    )
+    places = plain(
+        "Every pair was asked in both orders, where the judge looks at places. p tests the pairs whose answer followed "
+        "the place, first against second.",
+        (
+            *("The judge", "answers A|share of all", "same|in both orders", "right|in both orders"),
+            *("always A", "always B", "p"),
+        ),
+        [
+            (
+                LABELS[one["condition"]],
+                f"{at['first_share']:.3f}",
+                *(f"{at[name]:,}" for name in ("same", "right_both", "always_first", "always_second")),
+                _p(at),
+            )
+            for one in found["accuracies"]
+            if (at := one["positions"]) is not None
+        ],
+    )
+    criteria = plain(
+        f"How often each criterion holds for one response alone, most frequent first, {_MOST_CRITERIA} at most; never: "
+        "it tells none apart. quality.json has all.",
+        ("Criterion", "pairs", "for the chosen", "for the rejected", text("Tells apart")),
+        [
+            (
+                one["criterion"],
+                *(f"{one[name]:,}" for name in ("pairs", "for_chosen", "for_rejected")),
+                text("never" if one["criterion"] in found["idle_criteria"] else ""),
+            )
+            for one in sorted(found["criteria"], key=lambda each: (-each["pairs"], each["criterion"]))[:_MOST_CRITERIA]
+        ],
+    )
+    return gains, places, criteria
+
+
+def quality_story(found: Found) -> tuple[str, ...]:
+    """Return the sentences of the page's top: each gain with its p, and criteria that tell nothing apart."""
+    story: list[str] = []
+    for one in _contrasts(found):
+        few = "" if one["enough"] else f"; with so few the exact p cannot fall to {ALPHA}"
+        needed = "" if one["needed"] is None else f"; about {one['needed']:,} would show such a difference"
+        story.append(
+            f"{_name(one).capitalize()}: {one['finding']}: {signed(one['gain'])} ({_ends(one)}, exact "
+            f"{p_words(one['p_value'])}); {one['moved']:,} of {counted(one['units'], one['unit'])} moved{few}{needed}."
+        )
+    if found["criteria"]:
+        criteria = counted(len(found["criteria"]), "criterion", "criteria")
+        story.append(f"{len(found['idle_criteria']):,} of {criteria} tell chosen from rejected in no pair.")
+    left_out = counted(found["left_out"], "pair")
+    return (*story, f"{left_out} of {found['drawn']:,} left out for a missing answer.")
+
+
+def limits(found: Found, source: object) -> tuple[str, ...]:
+    """Return what the figures do not show, of pairs from a source."""
+    gain, beyond = found["gain"], found["beyond_control"]
+    said: list[str] = []
+    if gain["finding"] == Finding.CANNOT_TELL:
+        said.append("That the rubric adds nothing: a gain that cannot be shown may still be there.")
+    if beyond is None or (gain["finding"] == Finding.ADDS and beyond["finding"] != Finding.ADDS):
+        figures = "no other pair's is there"
+        if beyond is not None:
+            figures = f"{signed(beyond['gain'])}, {p_words(beyond['p_value'])}"
+        said.append(f"That a gain comes from what the rubric says, beyond another pair's rubric ({figures}).")
+    if found["unit"] == "prompt":
+        said.append("The intervals of the accuracies, which take pairs of one prompt for independent: too narrow.")
+    if source == BUILTIN_PAIRS:
+        right = " The judge by rules is then right by construction." if found["judge"] == RULES else ""
+        said.append(
+            "That rubrics are good elsewhere: in the built-in pairs the better answer passes its whole rubric and the "
+            f"worse one breaks one or two rules.{right}"
+        )
+    return (*said, "Anything about another judge, other pairs, or a policy that is trained by this rubric.")
+
+
+def _contrasts(found: Found) -> list[Found]:
+    return [one for name in ("gain", "control", "beyond_control") if (one := found[name]) is not None]
+
+
+def _name(one: Found) -> str:
+    return f"{LABELS[one['first']]}, minus {LABELS[one['second']]}"
+
+
+def _ends(one: Found) -> str:
+    return f"{signed(one['interval']['low'])} to {signed(one['interval']['high'])}"
+
+
+def _p(one: Found) -> str:
+    return p_words(one["p_value"]).removeprefix("p ").removeprefix("= ")
+
+
+CACHE: Final = "verdicts"  # Under TINSMITH_HOME: answers that were paid for, by their content.
+ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Pairs that are judged, and by whom; settings are all that decides the answers but for the judge's own mind."""
+
+    data: Mapping[str, object]
+    shown: tuple[Showing, ...]
+    settings: Mapping[str, object]
+    num_pairs: int
+    seed: int
+    chat: ChatSettings | None
+    prices: PriceTable
+
+    @property
+    def judge(self) -> str:
+        """The judge's name."""
+        return RULES if self.chat is None else self.chat.judge_model
+
+    def forecast(self) -> tuple[str, ...]:
+        """Return what it takes: nothing retried, nothing found in the cache."""
+        conditions = len(self.shown) // self.num_pairs
+        first = f"{self.num_pairs} pairs under {conditions} conditions, judge {self.judge}"
+        if self.chat is None:
+            return (f"{first}: no call, no key, no network",)
+        spent = estimate_questions(questions_of(self.shown))
+        spent += estimate_spent(ratings_of(self.shown), response_tokens=0)
+        return (
+            f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
+            f"{spent.completion_tokens:,} written, {dollars(self.prices.dollars(self.judge, spent))}",
+            "what is in the cache is not asked again",
+        )
+
+
+def drawn(file: Path | None, limit: int | None, seed: int, chat: ChatSettings | None, prices: PriceTable) -> Drawn:
+    """Draw the pairs that are judged."""
+    every, without_rubrics = builtin_pairs() if file is None else read_pairs(file)
+    pairs = drawn_pairs(every, limit, seed=seed)
+    settings: dict[str, object] = {"judge_model": RULES, "seed": seed, "limit": limit}
+    if chat is None:
+        require_rules(pairs)
+    else:
+        settings |= {
+            "judge_model": chat.judge_model,
+            "judge_temperature": chat.judge_temperature,
+            "judge_max_tokens": chat.judge_max_tokens or None,
+            "judge_base_url": chat.judge_base_url or os.environ.get("OPENAI_BASE_URL"),
+        }
+    data = {
+        "source": BUILTIN_PAIRS if file is None else file.name,
+        "fingerprint": sha256_of(pairs),
+        "pairs": len(pairs),
+        "without_rubrics": without_rubrics,
+    }
+    return Drawn(
+        data=data,
+        shown=showings(pairs, seed=seed),
+        settings=settings,
+        num_pairs=len(pairs),
+        seed=seed,
+        chat=chat,
+        prices=prices,
+    )
+
+
+def measured(pairs: Drawn, folder: Path) -> tuple[str, ...]:
+    """Ask the judge, write the folder, and return what may be said."""
+    if pairs.chat is None:
+        answers = answered_by_rules(pairs.shown)
+    else:
+        with BlockingJudge(pairs.chat, cache=VerdictCache(home() / CACHE)) as judge:
+            answers = answered_by_chat(pairs.shown, judge)
+    quality = figures_of(answers.judged, answers.verdicts, seed=pairs.seed)
+    found = {
+        "schema": 1,
+        "judge": pairs.judge,
+        **quality,
+        "drawn": pairs.num_pairs,
+        "left_out": pairs.num_pairs - quality["pairs"],
+        "unrated": answers.unrated,
+        "failures": {cause.value: count for cause, count in answers.failures},
+        "asking_once": asdict(answers.once),
+    }
+    said = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
+    _write(folder, pairs, answers, {**found, **said})
+    return said["story"]
+
+
+def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None:
+    """Write the folder; the manifest last, with the hashes of the others."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    sha256 = pairs.data["fingerprint"]
+    identity = {"tinsmith": VERSION, "experiment": NAME, "settings": pairs.settings, "pairs_sha256": sha256}
+    head: Mapping[str, object] = {
+        "schema": 1,
+        "name": NAME,
+        "kind": Kind.MEASUREMENT,
+        "question": QUESTION,
+        "identity_sha256": sha256_of(identity),
+    }
+    spent = {
+        "note": "what this run really sent; another run of the same may find answers in the cache",
+        **asdict(answers.spent),
+        "dollars": pairs.prices.dollars(pairs.judge, answers.spent),
+        "from_cache": answers.from_cache,
+        "fields_left_out": answers.left_out_fields,
+    }
+    rows = [
+        {
+            "pair_id": one.showing.pair.pair_id,
+            "condition": one.showing.condition.value,
+            "rubric_of": None if one.showing.rubric is None else one.showing.rubric.pair_id,
+            "chosen_first": one.showing.chosen_first,
+            "right": one.right,
+            "right_turned": one.turned,
+            "ground": None if one.ground is None else one.ground.value,
+            "scores": one.scores,
+            "rationales": one.rationales,
+            "failures": [{"cause": each.cause, "detail": each.detail, "parse": each.parse} for each in one.failures],
+        }
+        for one in answers.answers
+    ]
+    money = dollars(pairs.prices.dollars(pairs.judge, answers.once))
+    write_json({**head, "settings": pairs.settings, "data": pairs.data}, folder / CONFIG)
+    write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), folder / ANSWERS)
+    write_json(found, folder / QUALITY)
+    write_json(spent, folder / SPENT)
+    write(document_html(quality_page(found, pairs.data, pairs.seed, money)), folder / REPORT)
+    manifest = {
+        **head,
+        "status": Status.FINISHED,
+        "identity": {**identity, "source_sha256": source_sha256()},
+        "hashes": {name: file_sha256(folder / name) for name in (ANSWERS, QUALITY, REPORT)},
+    }
+    write_json(manifest, folder / MANIFEST)
+
 
 NAME: Final = "rubric_quality"
 
@@ -79,8 +428,6 @@ def rubric_quality(
     folder = log_path or Path("runs") / folder_name(NAME, changes)
 
     def measure(say: Say) -> Path:
-        from tinsmith.studies.rubrics.quality.measuring import drawn, measured
-
         pairs = drawn(data_path, limit, seed, chat, load_prices(prices))
         for line in pairs.forecast():
             say(line)
