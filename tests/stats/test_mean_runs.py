@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.estimates import Bootstrap, drawn_sums
 from tinsmith.stats.gate.claims import (
     Beats,
     CheckName,
@@ -180,3 +180,13 @@ def test_a_ratio_of_means_has_an_upper_end_only_where_the_lower_one_is_never_zer
     assert open_end is not None
     assert (open_end.value, open_end.interval) == (20.0, None)
     assert mean_ratio(rare, constant("none", 0.0, 40), DRAWS) is None
+
+
+def test_resamples_are_added_up_in_the_order_of_the_clusters() -> None:
+    rng = np.random.default_rng(0)
+    times, values = rng.integers(0, 4, (50, 37)).astype(np.float64), rng.normal(size=(37, 3))
+    for row, found in zip(times, drawn_sums(times, values), strict=True):
+        total = [0.0, 0.0, 0.0]
+        for count, each in zip(row, values, strict=True):
+            total = [one + float(count) * float(value) for one, value in zip(total, each, strict=True)]
+        assert found.tolist() == total

@@ -74,15 +74,15 @@ def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figur
     f1 = np.zeros(len(gold))
     for k in occurs:
         ratio = 2 * guessed * (gold[k] / total) / (gold[k] + guessed)
-        f1[k] = binom.pmf(guessed, total, shares[k]) @ ratio
+        f1[k] = (binom.pmf(guessed, total, shares[k]) * ratio).sum()  # a product's order depends on the processor
     steps = [np.arange(1, gold[k] + 1) / gold[k] for k in occurs]
     grid = np.unique(np.concatenate(steps))
     reached = np.ones(len(grid))
     for k, step in zip(occurs, steps, strict=True):
         reached *= binom.sf(np.searchsorted(step, grid), gold[k], shares[k])
     return Figures(
-        accuracy=np.array([float(gold @ shares) / total]),
+        accuracy=np.array([float((gold * shares).sum()) / total]),
         macro_f1=np.array([f1.mean()]),
-        min_recall=np.array([float(np.diff(grid, prepend=0.0) @ reached)]),
+        min_recall=np.array([float((np.diff(grid, prepend=0.0) * reached).sum())]),
         recall=np.where(gold > 0, shares, np.nan)[None, :],
     )
