@@ -34,21 +34,13 @@ from tinsmith.lab.schedule import NONE, subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
 from tinsmith.lab.service.official_client import ready
+from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.examples import Filtered, filter_examples, tried
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
-from tinsmith.lab.user_task.judge_choice import (
-    JUDGE_NAME,
-    asking_circumstances,
-    cost_lines,
-    is_own,
-    open_judge,
-    parts_of,
-    require_judge,
-)
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.reward_check import check_lines
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
@@ -127,13 +119,13 @@ class TaskData:
         data |= {"test": len(split.tested or split.held_out)}
         if judged is not None:
             data["rubrics"] = sum(len(judged.criteria(one.item)) for one in (*split.train, *split.held_out))
-        judge = {} if judged is None else {"judge": parts_of(self.plan)[0].judge_model}
+        judge = {} if judged is None else {"judge": judge_choice.parts_of(self.plan)[0].judge_model}
         reward = {"name": " + ".join(self.task.terms), **judge}
         return {"task": {"name": self.plan.experiment.name}, "reward": reward, "data": data}
 
     def circumstances(self) -> Mapping[str, object]:
         """Return where it was found, and how a judge is asked."""
-        asking = {} if self.judged is None else asking_circumstances(parts_of(self.plan)[1])
+        asking = {} if self.judged is None else judge_choice.asking_circumstances(judge_choice.parts_of(self.plan)[1])
         return {"task": self.source.found_at, "files": self._files(), **asking}
 
     @property
@@ -163,9 +155,9 @@ class TaskData:
         if self.asked is not None:
             loaded = self.asked.name != ITSELF and is_loaded_here(self.asked.name, self.plan.circumstances)
             return {self.asked.key: self.asked.name} if loaded else {}
-        if self.judged is None or not is_own(self.plan):
+        if self.judged is None or not judge_choice.is_own(self.plan):
             return {}
-        return {JUDGE_NAME: parts_of(self.plan)[0].judge_model}
+        return {judge_choice.JUDGE_NAME: judge_choice.parts_of(self.plan)[0].judge_model}
 
     def before(self) -> list[str]:
         """Return what was read."""
@@ -181,7 +173,7 @@ class TaskData:
             message += f"; examples: {examples_summary(self.filtered.demonstrations)}"
         if not split.held_out:
             message += ": evaluated on the training items, which says nothing about new ones"
-        cost = [] if self.judged is None else cost_lines(self.plan, self.judged, split)
+        cost = [] if self.judged is None else judge_choice.cost_lines(self.plan, self.judged, split)
         return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
@@ -195,7 +187,7 @@ class TaskData:
             lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
         lines += tried(self.task, (*self.split.train, *self.split.held_out)[0])
         if where.check_reward:
-            by_rules = self.judged is None or parts_of(self.plan)[0].judge_model == RULES
+            by_rules = self.judged is None or judge_choice.parts_of(self.plan)[0].judge_model == RULES
             found = check_lines(self.task, self.every.train, self.plan.settings.seed) if by_rules else ()
             lines += found or ["a reward is checked without a model: judge_model=rules"]
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
@@ -299,7 +291,7 @@ class TaskData:
                 named = named_model(self.plan)
                 reward.open(lambda: str(self.nano_base(lambda _: None)) if named is None else named[1])
             return replace(self.task, reward=reward)
-        frame, asking = parts_of(self.plan)
+        frame, asking = judge_choice.parts_of(self.plan)
         prices = load_prices(asking.prices)
 
         def paid(judging: Judging) -> None:
@@ -307,7 +299,7 @@ class TaskData:
             dollars = prices.dollars(frame.judge_model, judging.spent)
             folder.append(LEDGER, [{**counts, **asdict(judging.spent), "dollars": dollars}])
 
-        judge = open_judge(self.plan, self.judged, connection, self.recorded)
+        judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))
 
 
@@ -355,8 +347,8 @@ def task_data(plan: Plan) -> TaskData:
         left = every if filtered is None else replace(every, train=filtered.items)
         split = chosen_items(task, left, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
         if isinstance(task.reward, JudgedReward):
-            require_judge(plan, task.reward, every)
-            load_prices(parts_of(plan)[1].prices)  # what it refuses is told before anything is built
+            judge_choice.require_judge(plan, task.reward, every)
+            load_prices(judge_choice.parts_of(plan)[1].prices)  # what it refuses is told before anything is built
         if task.aside is not None:
             apart, interleave = sum(one.aside for one in split.train), getattr(plan.settings, "interleave", NONE)
             if apart == len(split.train):
