@@ -120,7 +120,7 @@ def _conduct(plan: Plan, opened: bool) -> None:
 
 
 def _busy() -> Sequence[str]:
-    from tinsmith.lab.live.busy import busy_lines, slowdown
+    from tinsmith.lab.live.progress import busy_lines, slowdown
     from tinsmith.ops.extension import physical_cores
 
     return busy_lines(slowdown(physical_cores()))

@@ -11,13 +11,13 @@ from typing import Any, Generic
 import msgspec
 import tinker
 
-from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Pace, Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
+from tinsmith.lab.policy import Agents, joined
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder

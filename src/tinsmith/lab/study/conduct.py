@@ -22,7 +22,16 @@ from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
 from tinsmith.lab.study import sizes
-from tinsmith.lab.study.cells import RunCells, runner, shared_cores, sole_process
+from tinsmith.lab.study.cells import (
+    Minutes,
+    RunCells,
+    minutes_of_task,
+    runner,
+    seconds_of,
+    shared_cores,
+    side_by_side,
+    sole_process,
+)
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import (
     BEFORE,
@@ -61,7 +70,6 @@ from tinsmith.lab.study.study import (
     Points,
     Study,
 )
-from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, side_by_side
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.agents import ALONE
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
@@ -26,6 +25,7 @@ from tinsmith.lab.judge.prompting import load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
+from tinsmith.lab.policy import ALONE
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
