@@ -83,14 +83,6 @@ class MarkedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """A sentence that the claim gate lets stand or does not."""
-
-    allowed: bool
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure as wide as the page."""
 
@@ -210,7 +202,7 @@ class Browser:
 
 
 Block = (
-    Words | Heading | Story | Bullets | Verbatim | MarkedText | Ruling | Drawing | Plates
+    Words | Heading | Story | Bullets | Verbatim | MarkedText | Drawing | Plates
     | ClaimTable | Facts | Values | Table | Callout | Fold | Example | Browser
 )  # fmt: skip
 """Content of a section; the template has a macro for each class."""

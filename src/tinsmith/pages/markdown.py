@@ -43,8 +43,6 @@ def _block(block: document.Block) -> str:
             return f"#### {escaped(text)}"
         case document.Story(sentences=sentences) | document.Bullets(items=sentences):
             return "\n".join(f"- {escaped(one)}" for one in sentences)
-        case document.Ruling(sentence=sentence):
-            return f"- {escaped(sentence)}"
         case document.Verbatim(text=text):
             return verbatim(text)
         case document.Drawing() | document.Plates():
@@ -106,17 +104,14 @@ def _label(svg: Markup | None) -> str:
 
 def _table(table: Table, most: int | None = None) -> str:
     rows = [
-        [f"**{_cell(row.name)}**"]
-        if row.kind is RowKind.GROUP
-        else [_cell(row.name), *([escaped(row.remark)] if row.remark else []), *map(_cell, row.cells)]
+        [f"**{_cell(row.name)}**"] if row.kind is RowKind.GROUP else [_cell(row.name), *map(_cell, row.cells)]
         for row in table.rows[:most]
     ]
     return table_lines([_cell(one) for one in table.heads], rows)
 
 
 def _cell(cell: Cell) -> str:
-    tagged = " ".join((cell.text, *cell.tags))
-    return escaped(f"{tagged} ({cell.under})" if cell.under else tagged)
+    return escaped(f"{cell.text} ({cell.under})" if cell.under else cell.text)
 
 
 def _claims(table: document.ClaimTable) -> str:

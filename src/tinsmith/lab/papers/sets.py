@@ -22,8 +22,7 @@ from tinsmith.lab.labels.task import Item, Paper, Task, items_of, paper_of, scor
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page
-from tinsmith.pages.page import document_html
-from tinsmith.pages.plot import Plot, framed, plot_of
+from tinsmith.pages.page import Plot, document_html, framed, plot_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits

@@ -120,6 +120,11 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None = None
     message: str = ""
 
+    @property
+    def words(self) -> str:
+        """The message; of an older run its kind and class."""
+        return self.message or f"{self.kind} {self.label or ''}".strip()
+
 
 class SelectedScore(msgspec.Struct, frozen=True, kw_only=True):
     """What the chosen checkpoint had on the validation split."""

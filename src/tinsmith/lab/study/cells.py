@@ -314,7 +314,7 @@ class TimeLeft:
         seconds: Sequence[float] | None,
         at_once: int,
         clock: Callable[[], float] = time.perf_counter,
-        own_left: Callable[[str, float], float | None] = lambda *_: None,
+        own_left: Callable[[str, float], float | None] | None = None,
     ) -> None:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
@@ -338,7 +338,8 @@ class TimeLeft:
         """Return the seconds left; None: not known yet."""
         now = self._clock()
         elapsed = {name: now - began for name, began in self._began.items()}
-        own = {name: left for name, took in elapsed.items() if (left := self._own_left(name, took)) is not None}
+        told = {} if self._own_left is None else {name: self._own_left(name, took) for name, took in elapsed.items()}
+        own = {name: left for name, left in told.items() if left is not None}
         took = self._took + sum(elapsed[name] + left for name, left in own.items())
         was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
         if not self._known and not was_forecast:

@@ -26,7 +26,7 @@ from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
 from tinsmith.lab.user_task.task import Task
-from tinsmith.pages.plot import Plot, framed, table
+from tinsmith.pages.page import Plot, framed, table
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 
