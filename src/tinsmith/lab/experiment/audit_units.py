@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -60,6 +60,8 @@ from tinsmith.types.datum import Datum, DatumOutput
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, ticking
+
+_WHOLE: Final = "audit whole steps: --steps 3"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,11 +116,8 @@ def audit_units(
         for unit in range(len(_units(line)))
     ]
     if not every:
-        raise ConfigError(
-            "this run kept no hashes of its units of gradient",
-            field="--units",
-            fix="audit whole steps (--steps 3), or run it again with unit_hashes=true",
-        )
+        fix = "audit whole steps (--steps 3), or run it again with unit_hashes=true"
+        raise ConfigError("this run kept no hashes of its units of gradient", field="--units", fix=fix)
     faults = [*contradictions(folder, manifest, marks, done), *_without_units(trace)]
     count = max(1, min(len(every), round(share * len(every))))
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
@@ -172,11 +171,8 @@ def _require_alone(plan: Plan, materials: Materials, manifest: Json, trace: Mapp
     }
     for what, there in found.items():
         if there:
-            raise ConfigError(
-                f"this run has {what}, and its units cannot be computed alone",
-                field="--units",
-                fix="audit whole steps: --steps 3",
-            )
+            what = f"this run has {what}, and its units cannot be computed alone"
+            raise ConfigError(what, field="--units", fix=_WHOLE)
 
 
 def _computed(
@@ -286,11 +282,8 @@ class Replies:
     def next(self, one: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
         """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
         if one.fork or one.depth:
-            raise ConfigError(
-                "replies that fork or spawn others cannot be taken from the record",
-                field="--units",
-                fix="audit whole steps: --steps 3",
-            )
+            what = "replies that fork or spawn others cannot be taken from the record"
+            raise ConfigError(what, field="--units", fix=_WHOLE)
         if not one.turns:
             lines = self._left.get((one.item.prompt_id, one.sample))
             self._of[id(one.environment)] = lines.popleft() if lines else None

@@ -160,23 +160,13 @@ def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[ArmRuns]) 
         other = by_seed.setdefault(one.run.config.seed, one)
         if _items(other) != _items(one):
             shared = len(_items(other) & _items(one))
-            raise _refused(
-                "held-out items",
-                other.run,
-                one.run,
-                f"{len(_items(other))} items",
-                f"{len(_items(one))} items, of which {shared} are the same",
-            )
+            then, now = f"{len(_items(other))} items", f"{len(_items(one))} items, of which {shared} are the same"
+            raise _refused("held-out items", other.run, one.run, then, now)
     first = arms[0]
     for arm in arms[1:]:
         if arm.seeds != first.seeds:
-            raise _refused(
-                "held-out items (the seed draws them)",
-                first.reads[0].run,
-                arm.reads[0].run,
-                f"seeds {list(first.seeds)}",
-                f"seeds {list(arm.seeds)}",
-            )
+            what, then, now = "held-out items (the seed draws them)", *(f"seeds {list(a.seeds)}" for a in (first, arm))
+            raise _refused(what, first.reads[0].run, arm.reads[0].run, then, now)
     return True
 
 

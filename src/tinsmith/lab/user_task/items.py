@@ -154,11 +154,11 @@ def _lines(file: Path, what: str) -> list[Any]:
                 found.append(parse_json(line))
             except ValueError as error:
                 told = getattr(error, "msg", None) or getattr(error, "reason", None) or error
-                raise DataError(
+                wrong, value = (
                     f"{file.name}, line {number}: this is not JSON: {told}",
-                    field=what,
-                    value=line.decode(errors="replace").strip(),
-                ) from None
+                    line.decode(errors="replace").strip(),
+                )
+                raise DataError(wrong, field=what, value=value) from None
     return found
 
 

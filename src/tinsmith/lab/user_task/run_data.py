@@ -399,12 +399,10 @@ def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
 
 def _require_demonstrations(task: Task) -> None:
     if task.demonstrate is None:
-        raise ConfigError(
-            "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named",
-            field="model_name",
-            fix="at=small (SmolLM2; `tinsmith base fetch smollm2` once), model_name=... with base_url=... or "
-            "learning_rate=..., or demonstrate=... in the task",
-        )
+        what = "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named"
+        small, named = "at=small (SmolLM2; `tinsmith base fetch smollm2` once)", "base_url=... or learning_rate=..."
+        fix = f"{small}, model_name=... with {named}, or demonstrate=... in the task"
+        raise ConfigError(what, field="model_name", fix=fix)
 
 
 def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
