@@ -305,7 +305,7 @@ def update_agents(
 ) -> dict[str, float]:
     """Train every agent on its own replies with what the conversations earned; return metrics as `update_policy`."""
     figures = [
-        update_policy(trainer, [_of_agent(group, number) for group in groups], settings, step, reference)
+        update_policy(trainer, [_heard_by(group, number) for group in groups], settings, step, reference)
         for number, trainer in enumerate(trainers)
     ]
     names = sorted({name for each in figures for name in each})
@@ -324,18 +324,12 @@ _COMBINED: Mapping[str, Callable[[Iterable[float]], float]] = {
 """Functions that make one figure of several agents'; any other is their mean."""
 
 
-def _of_agent(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
-    """Return a group as one agent trains on it: conversations that came to its reply, up to there."""
-    return replace(group, scored=tuple(_heard_by(one, number) for one in group.scored if _spoke(one, number)))
-
-
-def _spoke(one: Scored[I, A], number: int) -> bool:
-    return len(one.rollout.turns) > number
-
-
-def _heard_by(one: Scored[I, A], number: int) -> Scored[I, A]:
-    """Return a conversation with one reply, and all before it as what that one replied to."""
-    before, mine = one.rollout.turns[:number], one.rollout.turns[number]
-    read = [token for turn in before for token in (*turn.observation, *turn.tokens)]
-    turn = replace(mine, observation=(*read, *mine.observation), own_words=(), observed=())
-    return replace(one, rollout=replace(one.rollout, turns=(turn,)))
+def _heard_by(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
+    """Return a group as one agent trains on it: its reply in each conversation, and all before it as what it heard."""
+    heard: list[Scored[I, A]] = []
+    for one in group.scored:
+        before, mine = one.rollout.turns[:number], one.rollout.turns[number : number + 1]
+        read = [token for turn in before for token in (*turn.observation, *turn.tokens)]
+        turns = tuple(replace(t, observation=(*read, *t.observation), own_words=(), observed=()) for t in mine)
+        heard += [replace(one, rollout=replace(one.rollout, turns=turns))] if turns else []
+    return replace(group, scored=tuple(heard))

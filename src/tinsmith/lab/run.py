@@ -16,11 +16,12 @@ from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Pace, Standing
 from tinsmith.lab.live.teller import Teller
-from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
+from tinsmith.lab.live.watch import Examinee, ExpertWatch
 from tinsmith.lab.policy import Agents, joined
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.records import Score
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready

@@ -131,13 +131,12 @@ def _row(cells: Sequence[str | Cell | None], *, number: bool) -> TableRow:
     first, *others = cells
     return TableRow(
         name=first if isinstance(first, Cell) else text(first or ""),
-        cells=tuple(one if isinstance(one, Cell) else _cell(one, number=number) for one in others),
+        cells=tuple(
+            one if isinstance(one, Cell) else absent("none") if one is None else Cell(text=one, number=number)
+            for one in others
+        ),
         kind=RowKind.PLAIN if others else RowKind.GROUP,
     )
-
-
-def _cell(value: str | None, *, number: bool) -> Cell:
-    return absent("none") if value is None else Cell(text=value, number=number)
 
 
 def _head(head: str | Cell, *, number: bool) -> Cell:

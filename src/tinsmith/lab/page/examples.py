@@ -287,7 +287,11 @@ def answers(read: TaskRunRecords) -> Block:
     shown = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
     moved = len(exams) > 1
     titles = ("Before", "After") if moved else ("Answer",)
-    heads = [cell for title, exam in zip(titles, exams, strict=True) for cell in _heads(title, exam, read.score)]
+    heads = [
+        cell
+        for title, exam in zip(titles, exams, strict=True)
+        for cell in (text(title, f"step {exam.step:,}"), column(read.score, title.lower()))
+    ]
     prompts = {one.id: one.prompt for one in read.task.items}
     rows: list[TableRow] = []
     for item in shown:
@@ -308,10 +312,6 @@ def answers(read: TaskRunRecords) -> Block:
         rows=tuple(rows),
     )
     return Browser(table, ("Result",) if moved else ())
-
-
-def _heads(title: str, exam: Examination, score: str) -> tuple[Cell, Cell]:
-    return text(title, f"step {exam.step:,}"), column(score, title.lower())
 
 
 def _result(scores: Sequence[Fraction | None]) -> str:

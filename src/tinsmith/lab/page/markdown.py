@@ -37,14 +37,11 @@ def _over_the_steps(run: Run) -> str:
     if len(steps) > MOST_STEPS:
         steps = [steps[i * (len(steps) - 1) // (MOST_STEPS - 1)] for i in range(MOST_STEPS)]
     keys = sorted({key for step in steps for key in run.metrics[step] if key.startswith(_SHOWN)})
-    rows = [[f"`{key}`", *(_figure(run.metrics[step].get(key)) for step in steps)] for key in keys]
+    found = {key: [run.metrics[step].get(key) for step in steps] for key in keys}
+    rows = [[f"`{key}`", *("" if one is None else f"{one:.4g}" for one in some)] for key, some in found.items()]
     heads = ["metric", *(f"step {step}" for step in steps)]
     name = escaped(f"{run.config.title}, seed {run.config.seed}")
     return "\n".join([f"## Over the steps: {name}", "", table_lines(heads, rows)])
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
 
 
 def _commands(runs: Sequence[Run]) -> str:

@@ -19,7 +19,6 @@ from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimat
 from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
-from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
@@ -73,18 +72,19 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
     figures = {label: key for arm in named.values() for label, key in arm.reads[0].task.figures.items()}
     one_judge = len({judge_of(arm) for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
+    measures = (*_ARM_MEASURES, *_JUDGED) if judge_of(first) else _ARM_MEASURES
     return Study(
         name=config.task.name,
         title=f"{config.task.name}: {counted(runs, 'run')} compared",
         question=config.question,
-        task=_not_run,
+        task=None,
         arms=tuple(arm.arm for arm in named.values()),
         sizes={"found": Size()},
         score=replace(REWARD, label=first.reads[0].score),
         against="arm-0" if one_judge else "",
         claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if judge_of(arm) == judge_of(first)],
         tables=(
-            Table("Arms", "The last evaluation of each arm: means over seeds and items.", _measures(first)),
+            Table("Arms", "The last evaluation of each arm: means over seeds and items.", measures),
             Listing(
                 "Against each other",
                 "Arms at their last evaluation, each against those before it (under the same judge) and against every "
@@ -105,17 +105,16 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
             Listing("Runs", "", _RUNS, _runs, names="Run"),
         ),
         pictures=(
-            Curve(name="score", label=first.reads[0].score, read=_over_steps)
+            Curve(
+                name="score",
+                label=first.reads[0].score,
+                read=lambda arm: {step: estimated(arm.at_step(REWARD, step), DRAWS) for step in arm.steps},
+            )
             if several
             else Points(partial(_ends, metrics)),
         ),
         notes=(*_notes(list(named.values())), *notes),
     )
-
-
-def _not_run() -> Task:
-    """Refuse: runs that are there already are not run from here."""
-    raise AssertionError
 
 
 def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
@@ -130,24 +129,18 @@ def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
     return Measure(f"{kind} {at}", f"score|{'first' if at == BEFORE else 'last'}, {kind}", read)
 
 
-def _distinct(arm: ArmRuns) -> Reading:
-    texts = [one.sampled[-1].texts for one in arm.reads]
-    return [len(one) / one.total() for one in texts]
-
-
 _ARM_MEASURES = (
     Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.reads)),
     _mean_of(REWARD, BEFORE),
     _mean_of(REWARD, AFTER),
     _mean_of(REWARD, AFTER, greedy=True),
-    Measure("distinct", "distinct texts|share, last", _distinct),
+    Measure(
+        "distinct",
+        "distinct texts|share, last",
+        lambda arm: [len(texts) / texts.total() for texts in (one.sampled[-1].texts for one in arm.reads)],
+    ),
     Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.reads), form="d"),
 )
-
-
-def _measures(arm: ArmRuns) -> tuple[Measure, ...]:
-    """Return the figures of every arm."""
-    return (*_ARM_MEASURES, *_JUDGED) if judge_of(arm) else _ARM_MEASURES
 
 
 def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
@@ -223,11 +216,6 @@ def _against(results: Results) -> list[list[Shown]]:
                 against = f"the baseline {one}"
                 pairs.append(Pair(name=arm.arm.label, against=against, first=known, second=ends[name]))
     return [one.row for one in gaps(pairs, results.draws.tables)]
-
-
-def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
-    values = {step: arm.at_step(REWARD, step) for step in arm.steps}
-    return {step: estimated(one, DRAWS) for step, one in values.items()}
 
 
 def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:

@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from tinsmith.data.baselines.answers import read_answers
-from tinsmith.data.baselines.report import Baseline, BaselineReport, TargetReport, read_report
+from tinsmith.data.baselines.report import Baseline, TargetReport, read_report
 from tinsmith.lab.judge.records import CriteriaRecord, LedgerRecord, summed
 from tinsmith.lab.runs import files, records
 from tinsmith.types.errors import DataError
@@ -148,17 +148,13 @@ def read_baselines(folder: Path, config: records.Config, notes: list[str]) -> tu
         return None, {}
     for target in report.targets:
         if set(target.classes) == set(config.task.labels):
-            return target, _answers(folder, report, target, notes)
+            try:
+                return target, read_answers(folder, report, target.target)
+            except DataError as error:
+                notes.append(f"{error.what}.")
+                return target, {}
     notes.append(f"{files.BASELINES} has nothing on the task {json.dumps(config.task.name)}.")
     return None, {}
-
-
-def _answers(folder: Path, report: BaselineReport, target: TargetReport, notes: list[str]) -> _Answers:
-    try:
-        return read_answers(folder, report, target.target)
-    except DataError as error:
-        notes.append(f"{error.what}.")
-        return {}
 
 
 Places = dict[tuple[str, int], list[bool]]  # Verdicts by item and place of its criterion.

@@ -190,13 +190,13 @@ class ArmRuns:
     def general(self) -> tuple[MeanRuns, MeanRuns] | None:
         """Return how well the base and the trained models foresee each general text; None where none was read."""
         files = [read.run.folder / GENERAL for read in self.reads]
-        found = [
-            msgspec.json.decode(file.read_bytes(), type=_Generals).texts if file.is_file() else () for file in files
-        ]
+        found = [msgspec.json.decode(file.read_bytes())["texts"] if file.is_file() else () for file in files]
         if not all(found):
             return None
-        before = [{one.name: Fraction(repr(one.before)) for one in texts} for texts in found]
-        after = [{one.name: Fraction(repr(one.after)) for one in texts} for texts in found]
+        before, after = (
+            [{one["name"]: Fraction(repr(one[when])) for one in texts} for texts in found]
+            for when in ("before", "after")
+        )
         return MeanRuns.of(self.arm.label, before), MeanRuns.of(self.arm.label, after)
 
 
@@ -398,16 +398,6 @@ def _names(one: Beats | Learned) -> set[str]:
     if isinstance(one, Learned):
         return {one.arm, one.control} - {""}
     return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
-
-
-class _General(msgspec.Struct, frozen=True):
-    name: str
-    before: float
-    after: float
-
-
-class _Generals(msgspec.Struct, frozen=True):
-    texts: tuple[_General, ...] = ()
 
 
 def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:

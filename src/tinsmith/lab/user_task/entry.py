@@ -267,7 +267,8 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
     settings, kind = plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
-    reads = settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0) or _forgets(plan)
+    forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
+    reads = forgets or settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0)
     for is_missing, what, key, value, fix in (
         (
             task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
@@ -307,11 +308,6 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
     ):
         if is_missing:
             raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
-
-
-def _forgets(plan: Plan) -> bool:
-    """Return True if what a model forgets is measured."""
-    return isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:

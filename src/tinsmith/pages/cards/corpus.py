@@ -129,7 +129,8 @@ def corpus_page(corpus: Corpus) -> Document:
         counts = np.array([card.years.get(int(year), 0) for year in span])
         sections.append(years_section(span, {"papers": counts}))
     measured = (corpus.folder / METRICS).exists()
-    sections += _measured(corpus) if measured else [_unmeasured()]
+    todo = Callout("The metrics are not computed yet. Run: tinsmith data metrics CORPUS", [])
+    sections += _measured(corpus) if measured else [Section("disruption", "Disruption and novelty", [todo])]
     return Document(
         kind="Corpus card",
         title=_TITLES[card.source.kind].format(f"{card.papers:,}"),
@@ -145,11 +146,6 @@ def corpus_page(corpus: Corpus) -> Document:
         sections=[*sections, _missing(corpus), _dropped(corpus), _provenance(corpus)],
         foot=f"from corpus {card.fingerprint}; the same corpus gives the same page, byte for byte.",
     )
-
-
-def _unmeasured() -> Section:
-    words = "The metrics are not computed yet. Run: tinsmith data metrics CORPUS"
-    return Section("disruption", "Disruption and novelty", [Callout(words, [])])
 
 
 def _measured(corpus: Corpus) -> list[Section]:
