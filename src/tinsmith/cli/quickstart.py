@@ -16,8 +16,7 @@ from tinsmith.types.waits import loading, ticking
 if TYPE_CHECKING:
     from tinsmith.lab.study.sizes import Cell
 
-BASE_MINUTES: Final = 1.0
-"""Of the world, its slice and the base model."""
+BASE_MINUTES: Final = 1.0  # Of the world, its slice and the base model.
 AUDITED: Final = {"save_every": "1"}
 """Keys of the run that pays for macro-F1, at its smallest size: an audit of drawn steps computes those alone."""
 

@@ -51,8 +51,7 @@ from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, ticking
 
-SHARES = (0.01, 0.05, 0.2)
-"""Shares of forged steps of which it is said how probably they are found."""
+SHARES = (0.01, 0.05, 0.2)  # Shares of forged steps of which it is said how probably they are found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +59,9 @@ class Segment:
     """Steps that were computed again: from a checkpoint to the last one drawn that it is the nearest of."""
 
     since: int
-    until: int
-    """The last of its steps."""
-    first: Difference | None
-    """The first difference; None: there is none."""
-    original_s: float
-    """Seconds of its steps in the original run."""
+    until: int  # The last of its steps.
+    first: Difference | None  # The first difference; None: there is none.
+    original_s: float  # Seconds of its steps in the original run.
     audit_s: float
     element: str | None = None
     """The first element in which a checkpoint differs from the one that was computed, with both values."""
@@ -86,16 +82,11 @@ class AnyAudit:
     """An audit, whatever is drawn."""
 
     seed: int
-    of_steps: int
-    """Steps of training that the run came to."""
-    faults: tuple[str, ...]
-    """Contradictions within the folder; found without computing a step."""
-    recorded_judge: str | None
-    """The judge whose verdicts were taken from the record; None: there is none."""
-    whole_s: float
-    """Seconds of the whole original run."""
-    cpu_s: float
-    """Processor time of this process until then, its libraries' start and a server's included."""
+    of_steps: int  # Steps of training that the run came to.
+    faults: tuple[str, ...]  # Contradictions within the folder; found without computing a step.
+    recorded_judge: str | None  # The judge whose verdicts were taken from the record; None: there is none.
+    whole_s: float  # Seconds of the whole original run.
+    cpu_s: float  # Processor time of this process until then, its libraries' start and a server's included.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

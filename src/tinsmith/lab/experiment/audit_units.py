@@ -77,13 +77,11 @@ class UnitPlace:
 class UnitsAudited(AnyAudit):
     """An audit of units and what it found."""
 
-    of_units: int
-    """Units that the run's trace has."""
+    of_units: int  # Units that the run's trace has.
     drawn: tuple[UnitPlace, ...]
     differences: tuple[Difference, ...]
     """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
-    whole_steps: int
-    """Steps that were trained again whole, to reach a drawn unit."""
+    whole_steps: int  # Steps that were trained again whole, to reach a drawn unit.
 
     @property
     def passed(self) -> bool:

@@ -40,10 +40,8 @@ from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
-BEFORE, AFTER = 0, -1
-"""The evaluation before training, and the last one."""
-Answers = Mapping[str, Sequence[TaskRollout]]
-"""By item."""
+BEFORE, AFTER = 0, -1  # The evaluation before training, and the last one.
+Answers = Mapping[str, Sequence[TaskRollout]]  # By item.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +50,11 @@ class ArmRuns:
 
     arm: Arm
     reads: tuple[TaskRunRecords, ...]
-    clusters: Callable[[str], str] | None = None
-    """Names what an item is learned with; None: the task's units."""
+    clusters: Callable[[str], str] | None = None  # Names what an item is learned with; None: the task's units.
     before: int = 0
     seeds_draw_items: bool = False
     """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
-    made: tuple[Any, ...] = ()
-    """Of an arm that stands on other runs: what was made of each."""
+    made: tuple[Any, ...] = ()  # Of an arm that stands on other runs: what was made of each.
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
     @property
@@ -248,8 +244,7 @@ class Results:
     """By arm, then by measure."""
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
-    labels: Labelled | None = None
-    """Of a study on labels, whose arms these are instead."""
+    labels: Labelled | None = None  # Of a study on labels, whose arms these are instead.
 
     @property
     def labelled(self) -> Labelled:

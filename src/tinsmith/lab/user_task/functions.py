@@ -30,31 +30,22 @@ from tinsmith.lab.user_task.task import Task, Value, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 
-_ENTRY: Final = "task"
-"""The name that a file has to define."""
-_SIZE: Final = "at"
-"""An argument that is a key of every run, and stays one: the size of model."""
-_PARSING: Final = Lock()
-"""CPython 3.11 cannot make two syntax trees at once."""
+_ENTRY: Final = "task"  # The name that a file has to define.
+_SIZE: Final = "at"  # An argument that is a key of every run, and stays one: the size of model.
+_PARSING: Final = Lock()  # CPython 3.11 cannot make two syntax trees at once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSource:
     """Origin of a task, its keys, and the identity of its code."""
 
-    title: str
-    """Name of a run whose task has none."""
-    found_at: str | None
-    """Opens it on a command line, in full; None: it was handed over, and cannot be opened again."""
-    code: Callable[[], Mapping[str, str]]
-    """Returns the identity of its code, by name of what was hashed."""
-    made: Callable[[Mapping[str, object]], Task]
-    """Returns the task with these arguments."""
-    folder: Path = Path()
-    """Folder in which data files are searched."""
+    title: str  # Name of a run whose task has none.
+    found_at: str | None  # Opens it on a command line, in full; None: it was handed over, and cannot be opened again.
+    code: Callable[[], Mapping[str, str]]  # Returns the identity of its code, by name of what was hashed.
+    made: Callable[[Mapping[str, object]], Task]  # Returns the task with these arguments.
+    folder: Path = Path()  # Folder in which data files are searched.
     keys: tuple[OwnKey, ...] = ()
-    file: str = ""
-    """Name of the file that an error of the task lies in."""
+    file: str = ""  # Name of the file that an error of the task lies in.
 
     @property
     def sha256(self) -> Mapping[str, str]:

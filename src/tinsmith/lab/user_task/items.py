@@ -18,8 +18,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
 
-MOST: Final = 200_000
-"""Items that are read of an iterator, which might have no end."""
+MOST: Final = 200_000  # Items that are read of an iterator, which might have no end.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +28,8 @@ class UserItem:
     prompt_id: str
     item: Any
     messages: tuple[Message, ...]
-    unit: str
-    """What it belongs to; its own name where it stands alone."""
-    aside: bool = False
-    """True if it is trained on in batches of its own alone."""
+    unit: str  # What it belongs to; its own name where it stands alone.
+    aside: bool = False  # True if it is trained on in batches of its own alone.
 
     @property
     def prompt(self) -> str:
@@ -48,8 +45,7 @@ class UserSplit:
 
     train: tuple[UserItem, ...]
     held_out: tuple[UserItem, ...]
-    repeated: int
-    """Items that were there before, and were left out."""
+    repeated: int  # Items that were there before, and were left out.
     tested: tuple[UserItem, ...] = ()
 
     @property
@@ -232,8 +228,7 @@ class Examined(StrEnum):
     """A fifth of the training items, which this run is then not trained on; what is held out is not looked at."""
 
 
-_VALIDATION: Final = 0.2
-"""Share of the training items that is put aside to choose by."""
+_VALIDATION: Final = 0.2  # Share of the training items that is put aside to choose by.
 
 
 def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:

@@ -90,8 +90,7 @@ class RecordedJudge:
         """Do nothing: nothing is held open."""
 
 
-JUDGE_NAME: Final = "judge"
-"""What an embedded server calls a judge that is another model of this machine."""
+JUDGE_NAME: Final = "judge"  # What an embedded server calls a judge that is another model of this machine.
 TINKER_PATH: Final = "tinker://"
 
 

@@ -13,8 +13,7 @@ from tinsmith.lab.judge.rules.rule_text import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
-JUDGE: Final = "judge"
-"""Place of failure of an answer that has no verdicts."""
+JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +34,8 @@ class JudgedReward(StepReward):
     prompt: Callable[[Any], str]
     score: Callable[[Any, Sequence[bool]], float]
     rules: Judge
-    judge: Judge | None = None
-    """As a run opened it; None: none did, and rules judge."""
-    paid: Callable[[Judging], None] | None = None
-    """Receives every call of the judge; None: nobody does."""
+    judge: Judge | None = None  # As a run opened it; None: none did, and rules judge.
+    paid: Callable[[Judging], None] | None = None  # Receives every call of the judge; None: nobody does.
 
     terms: ClassVar[tuple[str, ...]] = ("rubric",)
 

@@ -57,10 +57,8 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_CHARACTERS: Final = 4.0
-"""Of a pretrained model's tokenizer."""
-_CHAT_TOKENS: Final = 30
-"""That a pretrained model's chat template puts around a prompt: SmolLM2's 31."""
+_CHARACTERS: Final = 4.0  # Of a pretrained model's tokenizer.
+_CHAT_TOKENS: Final = 30  # That a pretrained model's chat template puts around a prompt: SmolLM2's 31.
 _BASE_MEGABYTES: Final = 5
 
 
@@ -71,12 +69,9 @@ class TaskData:
     plan: Plan
     task: Task
     source: TaskSource
-    split: UserSplit
-    """What this run trains on and is evaluated on."""
-    every: UserSplit
-    """All that the task has, each item with its own right answer."""
-    filtered: Filtered | None = None
-    """Items to train on that the task's `examples` chose, and the others."""
+    split: UserSplit  # What this run trains on and is evaluated on.
+    every: UserSplit  # All that the task has, each item with its own right answer.
+    filtered: Filtered | None = None  # Items to train on that the task's `examples` chose, and the others.
     recorded: Path | None = None
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
