@@ -129,7 +129,6 @@ def audit(
 
 
 def _share(text: str) -> float:
-    """Return a percentage as a share."""
     found = _SHARE.fullmatch(text)
     if found is None or not 0 < float(found[1]) <= 100:
         allowed = "above 0% to 100%, such as 1%"

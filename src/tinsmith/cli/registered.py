@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Preset = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TaskEntry:
     """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
 
@@ -67,55 +67,49 @@ _BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
 TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
     {
         "reasoning_gym": TaskEntry(
-            question="What does the model learn of a puzzle that is generated? task=NAME",
-            where="reasoning.task:reasoning_gym",
+            "What does the model learn of a puzzle that is generated? task=NAME",
+            "reasoning.task:reasoning_gym",
             package="reasoning-gym",
             presets=_BY_ANSWERS,
         ),
         "instructions": TaskEntry(
-            question="Does the model learn to follow instructions that a program can check?",
-            where="instructions.task:instructions",
+            "Does the model learn to follow instructions that a program can check?",
+            "instructions.task:instructions",
             package="if-verifiable",
             presets=_BY_ANSWERS,
         ),
         "verifiers": TaskEntry(
-            question="What does the model learn of an installed environment? verifiers:NAME",
-            where="environments.task:verifiers",
+            "What does the model learn of an installed environment? verifiers:NAME",
+            "environments.task:verifiers",
             package="verifiers",
             part="environment",
         ),
         "crossroads": TaskEntry(
-            question="Does the model learn which of the ways that it knows is asked for?",
-            where="crossroads:crossroads",
+            "Does the model learn which of the ways that it knows is asked for?",
+            "crossroads:crossroads",
             presets=_BY_ANSWERS,
         ),
         "backchained": TaskEntry(
-            question="Does the model learn to call one tool with what another one brought?",
-            where="backchain:backchained",
+            "Does the model learn to call one tool with what another one brought?", "backchain:backchained"
         ),
         "lookup": TaskEntry(
-            question="Does the model learn to look up what it is asked, in one step or in two?",
-            where="lookup:lookup",
+            "Does the model learn to look up what it is asked, in one step or in two?",
+            "lookup:lookup",
             presets=_BY_ANSWERS,
         ),
-        "searches": TaskEntry(
-            question="Does a model search as long as those who showed it how?", where="patience:searches"
-        ),
-        "shell": TaskEntry(
-            question="Does the model learn where files are, from what a shell answers?", where="shell:shell"
-        ),
+        "searches": TaskEntry("Does a model search as long as those who showed it how?", "patience:searches"),
+        "shell": TaskEntry("Does the model learn where files are, from what a shell answers?", "shell:shell"),
         "house": TaskEntry(
-            question="Does the model find keys in houses that it has not seen, and look around in them?",
-            where="house:house",
+            "Does the model find keys in houses that it has not seen, and look around in them?",
+            "house:house",
             presets={"explore": {"interleave": "5:1"}},
         ),
         "rlvr": TaskEntry(
-            question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
-            where="rubrics.rlvr:rlvr",
+            "Does a model follow instructions better once fulfilled rubrics are rewarded?", "rubrics.rlvr:rlvr"
         ),
         "adversarial": TaskEntry(
-            question="Does a model under challenge learn to give in to evidence and to nothing else?",
-            where="debate.task:debate",
+            "Does a model under challenge learn to give in to evidence and to nothing else?",
+            "debate.task:debate",
             presets={
                 "gated": {},
                 "seed": {"reward": "adversarial/seed"},
@@ -125,13 +119,13 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             },
         ),
         "taste": TaskEntry(
-            question="Does the model learn which of two papers is cited more? data=CORPUS",
-            where="taste.task:taste",
+            "Does the model learn which of two papers is cited more? data=CORPUS",
+            "taste.task:taste",
             presets={**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
         ),
         "sandbagger": TaskEntry(
-            question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
-            where="dead_groups:sandbagger",
+            "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+            "dead_groups:sandbagger",
             presets={
                 "always": {"fails": "always"},
                 "chance": {"fails": "chance"},
@@ -139,48 +133,48 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             },
         ),
         "handbook": TaskEntry(
-            question="Does the model learn by which of the ways that it knows signs are sorted?",
-            where="prompt_search.task:handbook",
+            "Does the model learn by which of the ways that it knows signs are sorted?",
+            "prompt_search.task:handbook",
             presets=_BY_ANSWERS,
         ),
         "relay": TaskEntry(
-            question="Does the model learn to ask itself about the parts of what does not fit?",
-            where="agents.recursion:relay",
+            "Does the model learn to ask itself about the parts of what does not fit?",
+            "agents.recursion:relay",
             presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
         ),
         "errands": TaskEntry(
-            question="Do several agents on one base learn who adds which word?",
-            where="agents.coupled_agents:errands",
+            "Do several agents on one base learn who adds which word?",
+            "agents.coupled_agents:errands",
             presets={"grown": {"nodes": "3,5@14,7@28"}},
         ),
         "countdown": TaskEntry(
-            question="Which signs between the numbers make the target, and when does the model know?",
-            where="countdown:countdown",
+            "Which signs between the numbers make the target, and when does the model know?",
+            "countdown:countdown",
             presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
         ),
         "rooms": TaskEntry(
-            question="Does the model learn to do what is asked, or what its reward's writer happened to see?",
-            where="barrier:rooms",
+            "Does the model learn to do what is asked, or what its reward's writer happened to see?",
+            "barrier:rooms",
             presets={"open": {"barrier": "open", "tests": "two"}},
         ),
         "sums": TaskEntry(
-            question="Does the model learn to state what it needs, and to follow its plan?",
-            where="metacognition:sums",
+            "Does the model learn to state what it needs, and to follow its plan?",
+            "metacognition:sums",
             presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
         ),
         "tones": TaskEntry(
-            question="Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
-            where="alignment_collapse:tones",
+            "Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
+            "alignment_collapse:tones",
             presets={one: {"steer": one} for one in ("exact", "practical", "labels")},
         ),
         "porter": TaskEntry(
-            question="Does the order of examples matter, and does the model mend its answers where it is asked to?",
-            where="curriculum:porter",
+            "Does the order of examples matter, and does the model mend its answers where it is asked to?",
+            "curriculum:porter",
             presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
         ),
         "reasons": TaskEntry(
-            question="Do the reasons of an answer go on depending on what was asked?",
-            where="template_collapse:reasons",
+            "Do the reasons of an answer go on depending on what was asked?",
+            "template_collapse:reasons",
             presets={
                 "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
             },
@@ -326,7 +320,7 @@ _QUESTIONS: Final = {
     "alignment_collapse": (
         "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
     ),
-    "backchain": ("Do tasks written from observed results of tool calls teach more than tasks with assumed answers?"),
+    "backchain": "Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
     "barrier": "Does it matter that the writer of a reward cannot see how its tasks were made?",
     "bridge": "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
@@ -345,7 +339,7 @@ _QUESTIONS: Final = {
     ),
     "metacognition": "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
     "microscope": "Which tokens of an answer does RL change, and do those few explain the gain?",
-    "patience": ("Does a model search as long as its demonstrations do, and does it then find what is far away?"),
+    "patience": "Does a model search as long as its demonstrations do, and does it then find what is far away?",
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
     "prompt_masked_pretraining": (
         "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?"

@@ -241,7 +241,6 @@ def _compared(
     compared_by: Callable[[Terms], float],
     by_turn: bool,
 ) -> list[Scored[I, A]]:
-    """Compare rollouts with each other."""
     differ = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)

@@ -62,7 +62,6 @@ def _block(block: document.Block) -> str:
 
 
 def _shown(block: document.Block) -> str:
-    """Return answers."""
     match block:
         case document.MarkedText(title=title, tokens=tokens):
             return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"

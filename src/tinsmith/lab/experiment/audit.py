@@ -199,7 +199,6 @@ def _computed(
     marks: list[Mark],
     say: Say,
 ) -> Iterator[Segment]:
-    """Compute steps again from their checkpoints, and compare them."""
     before, kept = {mark.step: mark for mark in marks}, run.folder / STATE
     written = recorded(run.folder, spans[-1][1] + 1)
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:

@@ -339,7 +339,6 @@ def _answered(exam: Examination, item: str, score: Fraction | None, judging: Jud
 
 
 def _written(one: TaskRollout) -> str:
-    """Return the turns of an answer."""
     turns = [turn.text if turn.role == "assistant" else f"The task says: {turn.text}" for turn in one.turns]
     return cut("\n\n".join(turns or [one.text]), _LONGEST_ANSWER) or "(empty text)"
 

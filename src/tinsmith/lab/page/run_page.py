@@ -179,15 +179,10 @@ def _facts(read: TaskRunRecords) -> Pairs:
         (data.rubrics, "criteria"),
     )
     counts = [f"{count:,} {side}" for count, side in sides if count is not None]
-    judged = (
-        ()
-        if judging is None
-        else (
-            ("Judge", judging.judge),
-            ("Judging cost", cost_words(judging)),
-            ("Without verdicts", failed_words(judging)),
-        )
-    )
+    judged: list[tuple[str, str]] = []
+    if judging is not None:
+        judged += [("Judge", judging.judge), ("Judging cost", cost_words(judging))]
+        judged.append(("Without verdicts", failed_words(judging)))
     return (
         ("Model", read.run.config.model_name or "not stated"),
         ("Reward", read.run.config.reward_name or "not stated"),
@@ -425,7 +420,6 @@ def _evaluations(read: TaskRunRecords) -> Table | None:
 
 
 def _figures(read: TaskRunRecords) -> Table | None:
-    """Return the figures of the end that the task names."""
     last = read.run.metrics.get(read.run.last_step or 0, {})
     known = {label: last.get(key) for label, key in read.task.figures.items()}
     rows = [(label, None if value is None else Measure(value)) for label, value in known.items()]

@@ -16,7 +16,7 @@ from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, seconds_in
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, apart, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.pages.console import console_table
@@ -256,8 +256,8 @@ def _settings(arms: Sequence[ArmRuns]) -> list[list[Shown]]:
     return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
 
 
-_GAIN = Column(head="gain|95 % interval", form="+.3f")
-_RUNS = ("Arm", "seed", "score|first", "score|last", _GAIN, "score|last, greedy", "alarms", "Status", "Identity")
+_SCORES = ("score|first", "score|last", apart("gain"), "score|last, greedy")
+_RUNS = ("Arm", "seed", *_SCORES, "alarms", "Status", "Identity")
 
 
 def _runs(results: Results) -> list[list[Shown]]:

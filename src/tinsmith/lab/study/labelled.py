@@ -14,7 +14,7 @@ from tinsmith.lab.results.systems import Scored, measures_of, rival_named, stand
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
-from tinsmith.lab.study.record import Column, CurveRecord, Draws, Panel, Shown
+from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown, apart
 from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, named_baseline
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
@@ -267,5 +267,4 @@ def standings_of(*arms: str) -> Listing:
         return standing_rows([found.arms[name] for name in arms or found.arms], found.draws.claims)
 
     caption = "macro-F1 on the test split, sampled, less a baseline's: a difference without any gate."
-    heads = ("Baseline", Column(head="difference|95 % interval", form="+.3f"), "Finding")
-    return Listing("Against the baselines", caption, heads, rows)
+    return Listing("Against the baselines", caption, ("Baseline", apart("difference"), "Finding"), rows)

@@ -420,7 +420,6 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
 
 
 def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> MeanLearned:
-    """Return the evidence that an arm learned something."""
     arm, score = arms[one.arm], item_score(one.on or study.score)
     end = arm.per_item(score)
     known = [arm.baseline(each.name, score.metric) for each in arm.reads[0].task.baselines]

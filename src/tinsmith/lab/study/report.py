@@ -21,6 +21,7 @@ from tinsmith.lab.study.record import (
     StudyRecord,
     TableRecord,
     Tried,
+    apart,
     gain_words,
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
@@ -266,12 +267,12 @@ def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
         f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
         "corrected over the arms."
     )
-    rows: list[Sequence[Shown]] = []
-    for one in gains:
-        greedily = f"{one.greedy_before:.3f} to {one.greedy_after:.3f}"
-        rows.append((one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedily))
-    gain = Column(head="gain|95 % interval", form="+.3f")
-    return shown_table(caption, "Arm", ("before", "after", gain, "p|Holm", "greedily|before and after"), rows)
+    greedily = [f"{one.greedy_before:.3f} to {one.greedy_after:.3f}" for one in gains]
+    rows = [
+        (one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedy)
+        for one, greedy in zip(gains, greedily, strict=True)
+    ]
+    return shown_table(caption, "Arm", ("before", "after", apart("gain"), "p|Holm", "greedily|before and after"), rows)
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:
@@ -379,13 +380,13 @@ def _rates(found: StudyRecord) -> list[Block]:
     caption = (
         f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}"
     )
-    behind = Column(head="behind|95 % interval", form="+.3f", missing="")
-    rows: list[Sequence[Shown]] = []
-    for name, some in found.rates.items():
-        for one in some:
-            scores = (f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}")
-            rows.append((name, *scores, one.behind, rate_words(one, found.chosen.get(name))))
-    heads = ("rate", "validation|sampled", "validation|greedy", behind, "Finding")
+    rows = [
+        (name, f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}", one.behind, rate_words(one, chosen))
+        for name, some in found.rates.items()
+        for chosen in [found.chosen.get(name)]
+        for one in some
+    ]
+    heads = ("rate", "validation|sampled", "validation|greedy", apart("behind", missing=""), "Finding")
     return [drawn(chart_svg(chart), ""), shown_table(caption, "Arm", heads, rows)]
 
 
@@ -412,7 +413,6 @@ def _claim_blocks(found: StudyRecord) -> list[Block]:
 
 
 def _seconds(seconds: Mapping[str, Seconds]) -> Section:
-    """Return how long the runs of each arm took, by its name on the page."""
     caption = (
         "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
         "other runs beside it. No two runs of the study have these in common; all else on this page they have."

@@ -259,7 +259,6 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 
 
 def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
-    """Check that a task says what its keys ask for."""
     settings, kind = plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)

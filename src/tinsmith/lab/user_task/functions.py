@@ -268,7 +268,6 @@ def _tree(source: str | bytes) -> ast.Module:
 
 
 def _names(node: ast.stmt) -> list[str]:
-    """Return the names that a statement of a file defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]

@@ -176,7 +176,6 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
-    """Ask about an item."""
     field = f"prompt of {where}"
     told = _filled(task.prompt, item, field) if isinstance(task.prompt, str) else _asked(task.prompt, item, field)
     prompt: Any = told
@@ -272,7 +271,6 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
 
 
 def _together(items: Sequence[UserItem]) -> dict[str, list[UserItem]]:
-    """Return the items by their unit."""
     found: defaultdict[str, list[UserItem]] = defaultdict(list)
     for one in items:
         found[one.unit].append(one)

@@ -101,7 +101,6 @@ class UserEnvironment(Dialogue):
         return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
 
     def _child(self, item: object, place: int) -> UserEnvironment:
-        """Begin a conversation below this one."""
         named = named_item(self.task, item)
         return UserEnvironment(
             task=self.task,
@@ -429,7 +428,6 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
 
 
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
-    """Return the mean reward of one item's answers, and of each term."""
     found = [one.answer.earned for one in group]
     means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
     return {"reward/total": fmean([one.total for one in found]), **means}
