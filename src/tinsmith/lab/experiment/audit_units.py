@@ -30,16 +30,19 @@ from tinsmith.engine.unit_sums import UnitSums
 from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
 from tinsmith.lab.difference.tensors import ABSENT
-from tinsmith.lab.experiment.again import (
+from tinsmith.lab.experiment.audit import (
+    AnyAudit,
     begun,
+    chance,
     contradictions,
     cpu_seconds,
     engine_of,
     judge_elsewhere,
+    made_again,
+    nearest_mark,
     needs_server,
     trained_steps,
 )
-from tinsmith.lab.experiment.audit import AnyAudit, chance, made_again, nearest_mark
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials

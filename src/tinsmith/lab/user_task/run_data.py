@@ -38,11 +38,10 @@ from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
-from tinsmith.lab.user_task.examples import Filtered, filter_examples, tried
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
-from tinsmith.lab.user_task.reward_check import check_lines
+from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
