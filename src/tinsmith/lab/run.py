@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import msgspec
 import tinker
@@ -57,13 +57,6 @@ class EpochOrder:
 
     epoch: int
     places: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RewardState:
-    determinism: object
-    flat: FlatRewards
-    spent: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,9 +120,9 @@ class Run(Generic[I, A]):
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
         if "rewards" in mark.kept:  # checkpoints of before had none
-            rewards = msgspec.convert(mark.kept["rewards"], _RewardState)
-            self._determinism.restore(rewards.determinism)
-            self._flat, self._spent = rewards.flat, rewards.spent
+            rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
+            self._determinism.restore(rewards["determinism"])
+            self._flat, self._spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
@@ -198,17 +191,11 @@ class Run(Generic[I, A]):
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""
         with self.timed("eval_s"):
-            client = self.sampler()
-            found = self.course.examine(
-                Examinee(
-                    client=client,
-                    trainer=self.trainer,
-                    base=self.base,
-                    step=step,
-                    policy=self.policy(),
-                    progress=self.teller.waiting(f"examined at step {step}"),
-                )
+            client, told = self.sampler(), self.teller.waiting(f"examined at step {step}")
+            policy = Examinee(
+                client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=told
             )
+            found = self.course.examine(policy)
         self._timings["answers_s"] = found.answers_s
         self._lines += found.tested.lines
         self._alarms += found.judged.alarms
@@ -257,18 +244,11 @@ class Run(Generic[I, A]):
         """Save weights and everything else a resumed run needs."""
         with self.timed("save_s"):
             saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
-            self.folder.mark(
-                step=step,
-                state_path=joined(one.result(WAIT_SECONDS).path for one in saved),
-                kept={
-                    "course": self.course.state(),
-                    "best": msgspec.to_builtins(self.best),
-                    "rewards": msgspec.to_builtins(
-                        _RewardState(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
-                    ),
-                    **({} if self.order is None else {"order": msgspec.to_builtins(self.order)}),
-                },
-            )
+            rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self._spent}
+            kept = {"course": self.course.state(), "best": self.best, "rewards": rewards}
+            kept |= {} if self.order is None else {"order": self.order}
+            state_path = joined(one.result(WAIT_SECONDS).path for one in saved)
+            self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(kept))
 
     def finish(self) -> Finished:
         """Examine the last policy, save it, and test: the chosen policy and the last."""

@@ -23,7 +23,7 @@ MOST_POINTS = 1000  # Of a line; of more, every so many are drawn.
 NOISY = 60  # Points from which a line is drawn thin, with its running mean thick.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One quantity over the steps: `steps` and `values` (n,), `low` and `high` (n,) where there is a band."""
 

@@ -261,13 +261,6 @@ def summary(
     story: Sequence[str], *blocks: Block | None, limits: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Section:
     """Return the first section: what happened, what cannot be said of it, what could not be read."""
-    return Section(
-        "summary",
-        "Summary",
-        kept(
-            Story(story),
-            Callout("What cannot be said", [Bullets(limits)]) if limits else None,
-            Callout("What could not be read", [Bullets(notes)]) if notes else None,
-            *blocks,
-        ),
-    )
+    told = {"What cannot be said": limits, "What could not be read": notes}
+    callouts = (Callout(title, [Bullets(lines)]) for title, lines in told.items() if lines)
+    return Section("summary", "Summary", kept(Story(story), *callouts, *blocks))

@@ -333,14 +333,9 @@ def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place
     found = [(one.step, _mean(one.by_item(), read)) for one in exams]
     means = {step: mean for step, mean in found if mean is not None}
     whole = all(one.low is not None and one.high is not None for one in means.values())
-    return Line(
-        label=label,
-        mark=series_mark(place),
-        steps=list(means),
-        values=[one.value for one in means.values()],
-        low=[one.low or 0.0 for one in means.values()] if whole else None,
-        high=[one.high or 0.0 for one in means.values()] if whole else None,
-    )
+    low, high = [one.low or 0.0 for one in means.values()], [one.high or 0.0 for one in means.values()]
+    values, ends = [one.value for one in means.values()], (low, high) if whole else (None, None)
+    return Line(label, series_mark(place), list(means), values, *ends)
 
 
 def _drawn(read: TaskRunRecords) -> list[Drawn]:

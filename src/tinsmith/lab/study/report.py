@@ -336,25 +336,17 @@ def _ends(panel: PanelRecord) -> list[float]:
 
 
 def _curve(curve: CurveRecord) -> Block:
-    lines = [
-        Line(
-            label=label,
-            mark=series_mark(place),
-            steps=places,
-            values=[one.value for one in figures],
-            low=[one.value if one.low is None else one.low for one in figures] if _banded(figures) else None,
-            high=[one.value if one.high is None else one.high for one in figures] if _banded(figures) else None,
-        )
-        for place, (label, places, figures) in enumerate(curve.lines)
-    ]
+    lines: list[Line] = []
+    for place, (label, places, figures) in enumerate(curve.lines):
+        values = [one.value for one in figures]
+        low = [one.value if one.low is None else one.low for one in figures]
+        high = [one.value if one.high is None else one.high for one in figures]
+        ends = (low, high) if any(one.low is not None for one in figures) else (None, None)
+        lines.append(Line(label, series_mark(place), places, values, *ends))
     ends = ", ".join(f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values)
     label = f"{_capital(curve.label)} by {curve.axis}: {ends}."
     chart = Chart(name=curve.name, label=label, lines=lines, axis=curve.axis, unit=curve.label, shares=curve.shares)
     return drawn(chart_svg(chart), "Missing: nothing was measured.")
-
-
-def _banded(figures: Sequence[Figure]) -> bool:
-    return any(one.low is not None for one in figures)
 
 
 def _rates(found: StudyRecord) -> list[Block]:
@@ -366,12 +358,7 @@ def _rates(found: StudyRecord) -> list[Block]:
         name="rates",
         label=f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}.",
         lines=[
-            Line(
-                label=name,
-                mark=series_mark(place),
-                steps=list(range(1, len(some) + 1)),
-                values=[o.validation for o in some],
-            )
+            Line(name, series_mark(place), list(range(1, len(some) + 1)), [one.validation for one in some])
             for place, (name, some) in enumerate(found.rates.items())
         ],
         axis="learning rate, the lowest first",

@@ -161,18 +161,12 @@ def _measured(corpus: Corpus) -> list[Section]:
     )
     counts = metrics["cd_status"].value_counts()
     by_status = dict(zip(counts["cd_status"], counts["count"], strict=True))
-    statuses = plain(
-        "What the CD index rests on",
-        ("status", "papers", "share"),
-        [
-            (
-                f"{status}: {meaning}",
-                quantity(by_status.get(status.value, 0)),
-                share(by_status.get(status.value, 0), metrics.height),
-            )
-            for status, meaning in _STATUSES.items()
-        ],
-    )
+    rows = [
+        (f"{status}: {meaning}", quantity(count), share(count, metrics.height))
+        for status, meaning in _STATUSES.items()
+        for count in [by_status.get(status.value, 0)]
+    ]
+    statuses = plain("What the CD index rests on", ("status", "papers", "share"), rows)
     shares = _shares(metrics, sorted({*_CUTS, thresholds.cut}))
     return [cd_section(metrics, thresholds, [text], [shares, statuses]), novelty_section(metrics, thresholds)]
 
