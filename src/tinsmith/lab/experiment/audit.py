@@ -375,12 +375,6 @@ def judge_elsewhere(manifest: Json, *, or_served: bool = False) -> str | None:
     return None if own else str(named)
 
 
-def is_judged_here(manifest: Json) -> bool:
-    """Return True if a model judges that a run's own server has."""
-    named = cast(Json, cast(Json, manifest.get("identity") or {}).get("frame") or {}).get("judge_model")
-    return named not in (None, RULES) and judge_elsewhere(manifest) is None
-
-
 def cpu_seconds() -> float:
     """Return the processor time of this process and of those that it started and that ended."""
     return sum(os.times()[:4])
@@ -388,9 +382,10 @@ def cpu_seconds() -> float:
 
 def needs_server(plan: Plan, materials: Materials, manifest: Json) -> bool:
     """Return True if a run asks more of a server than to sample from its own model and to train it."""
-    elsewhere = plan.circumstances.base_url is not None
-    asks = len(materials.models) > 1 or is_judged_here(manifest) or plan.frame.kind is Kind.TASK_SPARSE
-    return elsewhere or asks
+    judge = cast(Json, cast(Json, manifest.get("identity") or {}).get("frame") or {}).get("judge_model")
+    is_judged_here = judge not in (None, RULES) and judge_elsewhere(manifest) is None
+    asks = len(materials.models) > 1 or is_judged_here or plan.frame.kind is Kind.TASK_SPARSE
+    return asks or plan.circumstances.base_url is not None
 
 
 def engine_of(plan: Plan, materials: Materials, manifest: Json) -> Engine:

@@ -173,10 +173,6 @@ class OwnKey:
             return str(Path(text).absolute()) if text else text
         return cast(Value, converted(self.name, text, self.kind))
 
-    def argument(self, value: Value) -> object:
-        """Return a value as the task's function takes it."""
-        return Path(str(value)) if self.is_file else value
-
 
 def shown_value(value: object) -> str:
     """Return a value as it would stand on the command line; empty for none."""

@@ -46,11 +46,6 @@ class Kind(enum.StrEnum):
             self, "Papers"
         )
 
-    @property
-    def has_baselines(self) -> bool:
-        """True if its answers stand beside baselines, which answer every paper, each with one label."""
-        return self in (Kind.RL, Kind.SFT)
-
 
 class Status(enum.StrEnum):
     """State in which a run ended, or is."""

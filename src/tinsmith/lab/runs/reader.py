@@ -31,7 +31,7 @@ def read_run(folder: Path) -> records.Run:
     notes: list[str] = []
     config = _config(folder)
     baselines, answers = (None, {})
-    if config.kind.has_baselines:
+    if config.kind in (files.Kind.RL, files.Kind.SFT):  # baselines answer every paper, each with one label
         baselines, answers = read_baselines(folder, config, notes)
     return records.Run(
         folder=folder,

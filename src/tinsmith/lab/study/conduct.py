@@ -331,7 +331,7 @@ def recorded(
         rates=rates,
         chosen=chosen,
         hashes={run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs},
-        title=study.heading,
+        title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,
         score=score.label,

@@ -57,10 +57,12 @@ class Labelled:
     @classmethod
     def read(cls, arms: Mapping[str, Arm], systems: Mapping[str, tuple[Runs, Arm]], draws: Draws) -> Labelled:
         """Collect it from runs; `systems` are answers by name, with their arm."""
+        # Of each system what its runs were trained on, and how many papers they saw; None where that is not stated.
+        trained = {name: {_training(one.run.config) for one in arm.members} for name, (_, arm) in systems.items()}
         return cls(
             arms=arms,
             systems={name: runs for name, (runs, _) in systems.items()},
-            training={name: training_of(arm) for name, (_, arm) in systems.items()},
+            training={name: next(iter(some)) if len(some) == 1 else None for name, some in trained.items()},
             scored={arm.name: systems_of(arm, draws.tables) for arm in arms.values()},
             draws=draws,
         )
@@ -201,12 +203,6 @@ def answers(arm: Arm, split: Split) -> Runs:
     if len(found) < len(arm.members):
         raise DataError(f"a run of {arm.name} has no answers to the test split", field="cells")
     return combine(arm.name, found)
-
-
-def training_of(arm: Arm) -> Training | None:
-    """Return what each run of an arm was trained on, and how many papers it saw; None where that is not stated."""
-    found = {_training(member.run.config) for member in arm.members}
-    return found.pop() if len(found) == 1 else None
 
 
 def _training(config: Config) -> Training | None:

@@ -49,12 +49,6 @@ from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Check, Claim, ClaimKind, Fin
 from tinsmith.stats.rates import metric_words
 
 
-def claims_table(claims: Sequence[Claim], metric: str) -> ClaimTable:
-    """Return a table of claims of one kind, which are one family; allowed ones first."""
-    rows = [_row(one) for one in claims]
-    return ClaimTable(metric=metric, rows=tuple(sorted(rows, key=lambda row: not row.allowed)))
-
-
 def _row(one: Claim) -> ClaimRow:
     allowed = one.verdict is Verdict.ALLOWED
     return ClaimRow(
@@ -387,15 +381,13 @@ def example_blocks(found: StudyRecord) -> list[Block]:
 
 
 def _claim_blocks(found: StudyRecord) -> list[Block]:
-    tables = (
-        ("One beats the other", found.beats),
-        ("Something was learned that nothing simpler explains", found.learned),
-    )
-    shown = [
-        (title, claims, listed(list(dict.fromkeys(metric_words(one.metric) for one in claims))))
-        for title, claims in tables
-    ]
-    folds = [Fold(title, [claims_table(claims, metrics)]) for title, claims, metrics in shown if claims]
+    """Return a table of claims of each kind, which are one family; allowed ones first."""
+    folds: list[Fold] = []
+    learned = "Something was learned that nothing simpler explains"
+    for title, claims in (("One beats the other", found.beats), (learned, found.learned)):
+        metric = listed(list(dict.fromkeys(metric_words(one.metric) for one in claims)))
+        rows = tuple(sorted(map(_row, claims), key=lambda row: not row.allowed))
+        folds += [Fold(title, [ClaimTable(metric=metric, rows=rows)])] if claims else []
     return [note(_GATE), *folds]
 
 

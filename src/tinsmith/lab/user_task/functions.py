@@ -54,7 +54,8 @@ class TaskSource:
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its own keys."""
-        return self.made({key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
+        known = [key for key in self.keys if key.name in values]
+        return self.made({k.name: Path(str(values[k.name])) if k.is_file else values[k.name] for k in known})
 
     def told(self, error: TinsmithError) -> TinsmithError:
         """Return an error that lies in the task, and says where."""
