@@ -330,7 +330,10 @@ def _sources(task: Task) -> dict[str, object]:
             known = function is None or isinstance(function, str)
             sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
         except (OSError, TypeError):
-            what, fix = "the source of this function cannot be read, but a run has to record it", "define it in a file"
-            value = getattr(function, "__name__", type(function).__name__)
-            raise ConfigError(what, field=name, value=value, fix=f"{fix} or a notebook cell") from None
+            what = "the source of this function cannot be read, but a run has to record it"
+            fix, value = (
+                "define it in a file or a notebook cell",
+                getattr(function, "__name__", type(function).__name__),
+            )
+            raise ConfigError(what, field=name, value=value, fix=fix) from None
     return sources

@@ -150,11 +150,8 @@ def _lines(file: Path, what: str) -> list[Any]:
                 found.append(parse_json(line))
             except ValueError as error:
                 told = getattr(error, "msg", None) or getattr(error, "reason", None) or error
-                wrong, value = (
-                    f"{file.name}, line {number}: this is not JSON: {told}",
-                    line.decode(errors="replace").strip(),
-                )
-                raise DataError(wrong, field=what, value=value) from None
+                wrong = f"{file.name}, line {number}: this is not JSON: {told}"
+                raise DataError(wrong, field=what, value=line.decode(errors="replace").strip()) from None
     return found
 
 

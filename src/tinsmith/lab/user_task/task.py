@@ -357,9 +357,9 @@ class Task:
             raise ConfigError("this must be a number of steps", field="base_steps", value=steps, allowed=allowed)
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
-                what, fix = "there are no demonstrations to train a base on", "demonstrate=... in the task, or leave"
-                told = steps if name == "base_steps" else None
-                raise ConfigError(what, field=name, value=told, fix=f"{fix} {name} out")
+                what, told = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
+                fix = f"demonstrate=... in the task, or leave {name} out"
+                raise ConfigError(what, field=name, value=told, fix=fix)
         if self.later_steps is not None and not 0.0 < self.later_steps < math.inf:
             what, allowed = "a step takes time", "above 0, or None"
             raise ConfigError(what, field="later_steps", value=self.later_steps, allowed=allowed)
@@ -385,10 +385,8 @@ class Task:
         """Check rewards and metrics, and the names of their terms, which become part of metrics' keys."""
         for name in (*self.terms, *self.metrics):
             if not (isinstance(cast(object, name), str) and _NAME.fullmatch(name)) or name in RESERVED:
-                what, field = (
-                    "this name cannot be part of a metric's name",
-                    "reward" if name in self.terms else "metrics",
-                )
+                what = "this name cannot be part of a metric's name"
+                field = "reward" if name in self.terms else "metrics"
                 allowed = "small letters, digits and _, beginning with a letter; not total or names"
                 raise ConfigError(what, field=field, value=name, allowed=allowed)
         for name, reward in {**self.rewards, **self.metrics}.items():
@@ -466,8 +464,6 @@ def require_callable(what: str, function: object, count: int) -> None:
     except TypeError:
         code = getattr(function, "__code__", None)
         line = "" if code is None else f" (line {code.co_firstlineno})"
-        named, wrong = (
-            getattr(function, "__name__", "function"),
-            f"this function{line} cannot be called with {arguments}",
-        )
-        raise ConfigError(wrong, field=what, value=f"{named}{signature}", allowed=allowed) from None
+        value = f"{getattr(function, '__name__', 'function')}{signature}"
+        wrong = f"this function{line} cannot be called with {arguments}"
+        raise ConfigError(wrong, field=what, value=value, allowed=allowed) from None
