@@ -99,9 +99,8 @@ def page_of_run(run: Run) -> Document:
     read = read if read.sampled else read.at_test
     found, judging = compared(read), read.judging
     is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
-    gained = shown_table(
-        f"{HOW} p of what stands below the score is corrected.", "Value", HEADS, [one.row for one in found]
-    )
+    caption, rows = f"{HOW} p of what stands below the score is corrected.", [one.row for one in found]
+    gained = shown_table(caption, "Value", HEADS, rows) if rows else missing("Missing: this needs two evaluations.")
     own = [Section("own", "Of the task", _own(read.sections))] if read.sections or not is_over else []
     judged = [] if judging is None else [Section("criteria", "Criteria", criteria_blocks(read, judging))]
     failed = failures_table(read.failures, where="mean") or Words("No rollout failed.")
@@ -115,16 +114,7 @@ def page_of_run(run: Run) -> Document:
         claims=_claims(read, found),
         top=(Plates([_scores(read)], Size.HALF),),
         sections=(
-            Section(
-                "gains",
-                "Gains",
-                kept(
-                    gained if found else missing("Missing: this needs two evaluations."),
-                    _evaluations(read),
-                    _figures(read),
-                    _terms(read),
-                ),
-            ),
+            Section("gains", "Gains", kept(gained, _evaluations(read), _figures(read), _terms(read))),
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
             *own,
             *judged,

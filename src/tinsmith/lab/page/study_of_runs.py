@@ -268,19 +268,11 @@ def _runs(results: Results) -> list[list[Shown]]:
             ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
             gain = mean_difference(ends[1], ends[0], results.draws.tables, paired=True)
             greedy = [MeanRuns.of("", [exam.by_item()], read.units) for exam in read.greedy[-1:]]
-            rows.append(
-                [
-                    run.folder.name,
-                    arm.arm.label,
-                    "unknown" if run.config.seed is None else str(run.config.seed),
-                    *(estimated(one, results.draws) for one in ends),
-                    from_estimate(gain) if len(read.sampled) > 1 else None,
-                    estimated(greedy[0], results.draws) if greedy else None,
-                    str(len(run.alarms)),
-                    f"{status_words(run)}, {steps_words(run)}",
-                    run.config.identity_sha256[:16],
-                ]
-            )
+            first, last, *greedily = (estimated(one, results.draws) for one in (*ends, *greedy))
+            scores = (first, last, from_estimate(gain) if len(read.sampled) > 1 else None, *(greedily or [None]))
+            seed = "unknown" if run.config.seed is None else str(run.config.seed)
+            status, identity = f"{status_words(run)}, {steps_words(run)}", run.config.identity_sha256[:16]
+            rows.append([run.folder.name, arm.arm.label, seed, *scores, str(len(run.alarms)), status, identity])
     return rows
 
 

@@ -138,23 +138,15 @@ def run_document(
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)
     seed = "not stated" if run.config.seed is None else str(run.config.seed)
+    progress = (("Status", status_words(run)), ("Progress", steps_words(run)), ("Seed", seed))
+    first = summary(story, raised, *top, limits=limits, notes=notes)
     return Document(
         kind=kind,
         title=run.config.title,
         question=run.config.question,
         claims=claims,
-        facts=(
-            ("Training", run.config.kind.words),
-            ("Status", status_words(run)),
-            ("Progress", steps_words(run)),
-            ("Seed", seed),
-            *facts,
-        ),
-        sections=(
-            summary(story, raised, *top, limits=limits, notes=notes),
-            *sections,
-            Section("details", "Details", _details(run)),
-        ),
+        facts=(("Training", run.config.kind.words), *progress, *facts),
+        sections=(first, *sections, Section("details", "Details", _details(run))),
     )
 
 
