@@ -36,12 +36,10 @@ from tinsmith.lab.labels.rewards import make_reward, reward_optimum
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.run_data import PaperData
-from tinsmith.lab.papers.sets import items_identity
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base, items_identity
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.stats.incentives.policies import Optimum
-from tinsmith.stats.incentives.posteriors import Policy, best_policy
+from tinsmith.stats.incentives.policies import Optimum, Policy, best_policy
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.studies.disruption.estimators import Policy as Asked
 from tinsmith.types.seeds import derive

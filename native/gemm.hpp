@@ -251,12 +251,14 @@ static void pack_rows(const Gemm& g, int64_t m0, int64_t m1, float* panels) {
 // One strip of C: rows [m0, m1), from column n on; `panels` hold these rows of A, or are null.
 static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vectors, int tail, const float* B,
                        int64_t b_rs, const float* panels = nullptr) {
+  // A gradient, or more than the second cache holds.
+  const bool far_away = g.segments || (m1 - m0) * g.N > (1 << 17);
   for (int64_t m = m0; m < m1;) {
     int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
     float* C = g.C + m * g.c_rs + n;
     const float* A = panels ? panels + (m - m0) * g.K : g.A + m * g.a_rs;
     const int64_t a_rs = panels ? 1 : g.a_rs, a_cs = panels ? rows : g.a_cs;
-    if (g.segments)  // a gradient's memory is far away: it comes while the sums are taken
+    if (far_away)  // it comes while the sums are taken
       for (int i = 0; i < rows * vectors; i++) __builtin_prefetch(C + i / vectors * g.c_rs + i % vectors * 16, 1);
     const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int last) {
       tile_any(vectors, rows, k1 - k0, A + k0 * a_cs, a_rs, a_cs, B + k0 * b_rs, b_rs, to, to_rs, end, last);

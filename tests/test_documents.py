@@ -1,11 +1,20 @@
 """What is written beside the code: links, files and imports are there, the site is whole, findings are short."""
 
 import ast
+import doctest
+import importlib
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+
+import tinsmith
+from tinsmith.types.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -99,3 +108,111 @@ def _links(page: Path) -> list[str]:
 def _anchors(page: Path) -> set[str]:
     heads = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+PACKAGE = Path(tinsmith.__file__).parent
+MODULES = [
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_hold(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.failed == 0
+    assert found.attempted > 0, "an example that is skipped shows nothing"
+
+
+def test_there_are_examples() -> None:
+    assert len(MODULES) > 20
+
+
+SCRIPTS = sorted(file for folder in ("examples", "bench", "scripts") for file in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_imported_from_the_package_is_there(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tinsmith":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+
+
+def test_a_docstring_that_begins_with_a_question_word_is_refused_by_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    questions = importlib.import_module("check_sizes").questions
+    source = (
+        '"""Whether a module."""\nSIZE = 1\n"""Number of items."""\nclass A:\n    """\n    What it is."""\n'
+        '    size: int\n    """How many."""\n    def f(self):\n        """Return the size."""\n'
+        '        return """Where it is."""\n'
+    )
+    assert [problem.split(":")[0] for problem in questions(source)] == ["1", "5", "8"]
+
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "newest_sdk.py"
+
+
+def test_the_installed_sdk_is_the_recorded_one() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT), "--installed"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " 0 new, 0 gone, 0 unknown " in done.stdout
+
+
+def _toml(name: str) -> Any:
+    return tomllib.loads((ROOT / name).read_text("utf-8"))
+
+
+def _of_project() -> Any:
+    (project,) = [each for each in _toml("uv.lock")["package"] if each["name"] == "tinsmith"]
+    return project
+
+
+def test_the_lock_names_the_public_index_alone() -> None:
+    hosts = set(re.findall(r'"https?://([^/"]+)', (ROOT / "uv.lock").read_text("utf-8")))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+    assert not re.search(r'(registry|path|url) = "(file:)?/', (ROOT / "uv.lock").read_text("utf-8"))
+
+
+def test_the_lock_is_of_these_dependencies() -> None:
+    project = _toml("pyproject.toml")["project"]
+    asked = {(each.name, str(each.specifier)) for each in map(Requirement, project["dependencies"])}
+    for extra in project["optional-dependencies"].values():
+        asked |= {(each.name, str(each.specifier)) for each in map(Requirement, extra) if each.name != "tinsmith"}
+    locked = {
+        (each["name"], str(Requirement(f"x{each.get('specifier', '')}").specifier))
+        for each in _of_project()["metadata"]["requires-dist"]
+        if each["name"] != "tinsmith"
+    }
+    assert locked == asked
+
+
+def test_there_is_one_version() -> None:
+    assert _toml("pyproject.toml")["project"]["version"] == VERSION
+    assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["ruff check", "ruff format --check", "pyright", "lint-imports", "python scripts/"])
+def test_what_make_check_runs_is_run_before_a_commit(command: str) -> None:
+    makefile = re.search(r"^check:.*?\n\n", (ROOT / "Makefile").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert makefile is not None
+    assert f"$(BIN)/{command}" in makefile[0]
+    assert f"entry: .venv/bin/{command}" in (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    assert makefile[0].count("$(BIN)/") == 5
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+
+
+@pytest.mark.whole
+def test_the_engines_example_runs_and_trains() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (block,) = [each for each in blocks if "Engine(" in each]
+    names: dict[str, object] = {}
+    exec(compile(block, str(PAGE), "exec"), names)
+    session = names["session"]
+    assert session.optimizer.step_count == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(names["result"].sequences) == 4  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tinsmith.lab.papers.sets import LoadedSlice
+from tinsmith.lab.papers.worlds import LoadedSlice
 from tinsmith.lab.user_task.run import TaskRun
 
 pytestmark = pytest.mark.whole

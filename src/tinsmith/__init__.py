@@ -9,7 +9,7 @@ from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.labels import Labels
-    from tinsmith.lab.papers.sets import load_slice
+    from tinsmith.lab.papers.worlds import load_slice
     from tinsmith.lab.service.connect import connect
     from tinsmith.lab.study import checks, measured
     from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
@@ -118,7 +118,7 @@ _LAZY = {
     name: f"tinsmith.{module}"
     for module, names in {
         "lab.papers.labels": "Labels",
-        "lab.papers.sets": "load_slice",
+        "lab.papers.worlds": "load_slice",
         "lab.service.connect": "connect",
         "lab.study.checks": "checks",
         "lab.study.measured": "measured",

@@ -78,6 +78,8 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"): "cannot be compared",
     ("run", "study/adapters", "log_path=x"): "seeds, out",
     ("run", "rubric_quality", "limt=3"): "perhaps limit",
+    ("run", "instructions", "suite=ifevil"): "ifeval",
+    ("run", "instructions", "held_out=nothing"): "kinds",
 }
 """Commands, and words of their answers."""
 

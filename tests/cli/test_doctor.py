@@ -3,15 +3,14 @@
 import importlib.metadata
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 import torch
+from answering import Quiet, answering
 
 from command_line import command
 from sentences import missing
@@ -32,7 +31,7 @@ WORKERS = [
 ]
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers(Quiet):
     """A server that is healthy or says why not, takes one key and may have workers."""
 
     version = "9.9"
@@ -54,18 +53,11 @@ class _Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Answers) as served:
-        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{served.server_port}"
-        served.shutdown()
-        thread.join()
+    with answering(_Answers) as url:
+        yield url
 
 
 def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

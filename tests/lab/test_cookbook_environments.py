@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tinker
 from own_task import lines
-from small_study import PAPERS
+from small_study import PAPERS, RL
 from tinker import types
 
 from tinsmith.lab.cookbook.environments import TaskDataset, TaskEnv
@@ -20,24 +20,13 @@ from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.rewards import TERMS
 from tinsmith.studies.debate.task import debate
 from tinsmith.types.errors import BackendError, ConfigError
 
 TASK = debate(reward="adversarial/seed")
-SETTINGS = RlSettings(
-    steps=2,
-    learning_rate=2e-3,
-    lora_rank=4,
-    group_size=4,
-    groups_per_batch=3,
-    eval_every=0,
-    save_every=0,
-    max_tokens=10,
-    seed=1,
-)
+SETTINGS = dataclasses.replace(RL, steps=2, groups_per_batch=3, save_every=0, max_tokens=10)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import tinker
 from own_task import lines
 from small_study import PAPERS, TASK, open_run, run_once, study_of, train, train_until
 from small_study import RL as SHORT_RL
+from small_study import SFT as SHORT_SFT
 
 from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
@@ -22,23 +23,12 @@ from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_group
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import Gradient, Order, RlLoss, SftSettings
+from tinsmith.lab.settings import Gradient, Order, RlLoss
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
 RL = dataclasses.replace(SHORT_RL, steps=4, eval_every=2, save_every=2)
-SFT = SftSettings(
-    steps=4,
-    learning_rate=5e-3,
-    lora_rank=4,
-    batch_size=8,
-    eval_every=2,
-    save_every=2,
-    eval_items=6,
-    test_items=6,
-    max_tokens=24,
-    logit_offset=True,
-)
+SFT = dataclasses.replace(SHORT_SFT, eval_every=2, save_every=2, logit_offset=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,21 @@
-"""Which papers a step trains on, and when something is due."""
+"""What a step trains on and at which rate, when something is due, and batches of two pools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tinsmith.cli.registered import plan_of
+from tinsmith.lab.course import Course
 from tinsmith.lab.labels.labelled_papers import best_offsets, decide
-from tinsmith.lab.schedule import batch, due, saves_after, subset
+from tinsmith.lab.policy import rate
+from tinsmith.lab.schedule import Ratio, batch, due, ratio_of, saves_after, subset
+from tinsmith.lab.settings import RlSettings, Schedule, SftSettings, told_apart
+from tinsmith.lab.subject import Split
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import ConfigError, DataError
 
 
 def test_an_epoch_sees_every_paper_once_and_the_next_in_another_order() -> None:
@@ -81,3 +92,123 @@ def test_a_subset_has_whole_units() -> None:
         assert taken == sorted(taken)
         assert {one ^ 1 for one in taken} == set(taken)
     assert len(subset(items, 1, in_pairs)) == 2, "the first one is whole all the same"
+
+
+def rates(schedule: Schedule, steps: int = 10, warmup: float = 0.0) -> list[float]:
+    settings = SftSettings(steps=steps, learning_rate=0.5, lr_schedule=schedule, lr_warmup=warmup)
+    return [rate(settings, step) for step in range(steps)]
+
+
+def test_schedules_without_warming_up() -> None:
+    assert rates(Schedule.CONSTANT) == [0.5] * 10
+    assert rates(Schedule.LINEAR) == [0.5 * (10 - step) / 10 for step in range(10)]
+    cosine = rates(Schedule.COSINE)
+    assert (cosine[0], cosine[5]) == (0.5, 0.25)
+    assert cosine == sorted(cosine, reverse=True)
+    assert 0.0 < cosine[-1] < 0.02
+
+
+@pytest.mark.parametrize("schedule", Schedule)
+def test_the_rate_rises_first_and_the_schedule_is_that_of_the_steps_after(schedule: Schedule) -> None:
+    found = rates(schedule, steps=14, warmup=0.25)
+    assert found[:4] == [0.125, 0.25, 0.375, 0.5]
+    assert found[4:] == rates(schedule, steps=10)
+
+
+def test_a_share_of_the_steps_is_rounded_up() -> None:
+    assert rates(Schedule.COSINE, steps=157, warmup=0.03)[:5] == [pytest.approx(0.1 * step) for step in range(1, 6)]
+    # 0.07 * 100 is a little above 7 in floats, and is meant to be 7.
+    assert rates(Schedule.CONSTANT, steps=100, warmup=0.07)[6] == 0.5
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_warming_up_is_a_part_of_a_run(share: float) -> None:
+    with pytest.raises(ConfigError, match="lr_warmup"):
+        SftSettings(steps=1, learning_rate=1.0, lr_warmup=share)
+
+
+def test_all_weights_include_the_unembedding() -> None:
+    with pytest.raises(ConfigError, match="train_unembed"):
+        SftSettings(steps=1, learning_rate=1.0, adapter=AdapterKind.FULL, train_unembed=False)
+
+
+def test_a_later_key_names_a_run_only_where_it_is_used() -> None:
+    plain = told_apart(SftSettings(steps=1, learning_rate=1.0))
+    assert "lr_schedule" in plain
+    assert not {"lr_warmup", "train_unembed"} & set(plain)
+    used = told_apart(SftSettings(steps=1, learning_rate=1.0, lr_warmup=0.1, train_unembed=False))
+    assert used == {**plain, "lr_warmup": 0.1, "train_unembed": False}
+
+
+RL = RlSettings(steps=3, learning_rate=1e-3)
+
+
+@pytest.mark.parametrize(("main", "aside"), [(10, 1), (5, 1), (2, 1), (1, 1), (2, 3), (1, 4)])
+def test_the_ratio_is_exact_over_every_round_and_never_off_by_one(main: int, aside: int) -> None:
+    ratio, taken = Ratio(main, aside), 0
+    for step in range(4 * (main + aside)):
+        turn = ratio.turn(step)
+        assert turn.before == (taken if turn.aside else step - taken)
+        taken += turn.aside
+        assert taken == (step + 1) * aside // (main + aside)
+    assert taken == 4 * aside
+    assert ratio.overhead == aside / (main + aside)
+
+
+def test_of_five_to_one_every_sixth_batch_is_aside() -> None:
+    assert [step for step in range(66) if Ratio(5, 1).turn(step).aside] == list(range(5, 66, 6))
+
+
+def test_a_ratio_is_read_and_what_is_none_is_refused() -> None:
+    assert ratio_of("none") is None
+    assert ratio_of("10:1") == Ratio(10, 1)
+    for text in ("5", "0:1", "5:0", "5:1:1", "-1:1", "1.5:1", ""):
+        with pytest.raises(ConfigError, match="interleave"):
+            replace(RL, interleave=text)
+
+
+def test_an_identity_of_before_stands() -> None:
+    assert "interleave" not in told_apart(RL)
+    assert told_apart(replace(RL, interleave="5:1"))["interleave"] == "5:1"
+
+
+@dataclass
+class _Numbers:
+    """A subject of numbers, whose odd ones are aside."""
+
+    def items(self, split: Split) -> Sequence[int]:
+        return range(10) if split is Split.TRAIN else ()
+
+    def aside(self, item: int) -> bool:
+        return item % 2 == 1
+
+    def unit(self, item: int) -> str:
+        return str(item)
+
+
+def test_what_is_aside_is_not_among_what_is_trained_on() -> None:
+    subject: Any = _Numbers()
+    course: Course[Any, Any] = Course(subject=subject, settings=RL)
+    assert list(course.train_items) == [0, 2, 4, 6, 8]
+    assert list(course.aside_items) == [1, 3, 5, 7, 9]
+
+
+def test_a_task_that_sets_nothing_aside_is_refused() -> None:
+    with pytest.raises(ConfigError, match="sets no items aside"):
+        plan_of("sandbagger", {"interleave": "5:1"})
+    with pytest.raises(ConfigError, match="interleave"):
+        plan_of("ladder/baseline", {"interleave": "5:1"})
+
+
+@pytest.mark.parametrize(("some", "field"), [("True", "aside"), ("False", "interleave")])
+def test_both_kinds_of_items_have_to_be_there(tmp_path: Any, some: str, field: str) -> None:
+    file = tmp_path / "task.py"
+    file.write_text(
+        "from tinsmith import Task\n"
+        "task = Task(items=[{'a': 1}, {'a': 2}], prompt='{a}', reward=lambda item, text: 1.0,\n"
+        f"    demonstrate=lambda item, random: 'x', held_out=0.0, aside=lambda item: {some})\n"
+    )
+    plan = plan_of(str(file), {"interleave": "5:1"})
+    with pytest.raises(DataError) as caught:
+        plan.experiment.subject.run_data(plan, print)
+    assert caught.value.field == field

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from own_task import lines
 from pages_of import report_of
-from small_study import RL, open_run, run_once, train, train_until
+from small_study import RL, SFT, open_run, run_once, train, train_until
 
 from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.experiment import make_plan, plan_fingerprint
@@ -18,7 +18,7 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists, Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, told_apart
+from tinsmith.lab.settings import CommonSettings, RlSettings, told_apart
 from tinsmith.types.errors import ConfigError
 
 BOTH = replace(RL, steps=4, sft_steps=2, sft_learning_rate=5e-3, sft_batch_size=8)
@@ -44,19 +44,7 @@ def test_the_first_steps_are_those_of_sft_and_the_others_sample(
     assert ["train/reward/total" in line for line in metrics[:-1]] == [False, False, True, True]
     assert {line["step"] for line in lines(whole, ROLLOUTS) if line["split"] == "train"} == {2, 3}
     # Bit for bit what SFT alone would do with these steps.
-    alone = SftSettings(
-        steps=2,
-        learning_rate=5e-3,
-        batch_size=8,
-        lora_rank=4,
-        eval_every=0,
-        save_every=0,
-        eval_items=6,
-        test_items=6,
-        max_tokens=24,
-        seed=1,
-    )
-    run(connection, tmp_path / "sft", alone)
+    run(connection, tmp_path / "sft", replace(SFT, steps=2))
     for first, second in zip(lines(tmp_path / "sft", METRICS)[:2], metrics[:2], strict=True):
         assert first == second
 
@@ -81,10 +69,7 @@ def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
 
 
 def test_without_steps_the_base_is_examined_and_tested(connection: Connection, tmp_path: Path) -> None:
-    settings = SftSettings(
-        steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, test_items=6, max_tokens=24, logit_offset=True
-    )
-    finished = run(connection, tmp_path / "zero", settings)
+    finished = run(connection, tmp_path / "zero", replace(SFT, steps=0, logit_offset=True))
     (line,) = lines(tmp_path / "zero", METRICS)
     assert line["step"] == finished.selected.step == 0
     assert {"eval/macro_f1", "test/macro_f1", "test_offset/macro_f1"} <= set(line)

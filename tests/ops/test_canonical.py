@@ -1,7 +1,5 @@
 """The native kernels' bits do not depend on threads, instruction set or the caller's float mode."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -21,14 +19,6 @@ SMALL = {
 LARGE = make_inputs(HeadShape(heads=8, kv_heads=2, head_dim=64), [200, 1, 119], 800, 1003)
 """Enough work in every kernel to be split over threads."""
 SMALLEST_NORMAL = np.finfo(np.float32).tiny
-
-
-@pytest.fixture(autouse=True)
-def _settings_put_back() -> Iterator[None]:
-    threads, isa = native.num_threads(), native.isa()
-    yield
-    native.set_num_threads(threads)
-    native.use_isa(isa)
 
 
 def test_the_instruction_sets_of_this_cpu_have_known_names() -> None:

@@ -1,26 +1,23 @@
 """Our own exp, ln, cos and sin against float64, in units in the last place."""
 
-from collections.abc import Iterator
+import math
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tinsmith.ops.exact import raised_cosine
 from tinsmith.ops.extension import module
+from tinsmith.ops.linear import rounded_root
 from tinsmith.ops.native import NativeKernels
 
 native = module()
 k = NativeKernels()
 
 Float32s = NDArray[np.float32]
-
-
-@pytest.fixture(autouse=True)
-def _isa_put_back() -> Iterator[None]:
-    isa = native.isa()
-    yield
-    native.use_isa(isa)
 
 
 def exp(x: Float32s) -> Float32s:
@@ -103,3 +100,41 @@ def test_rope_tables_are_within_one_unit_to_position_131072() -> None:
     assert ulps(rope.cos.numpy(), cos) <= 1
     assert ulps(rope.sin.numpy()[1:], sin[1:]) <= 1
     assert not rope.sin[0].any()
+
+
+def test_it_is_half_a_cosine() -> None:
+    for share in np.linspace(0.0, 1.0, 1001).tolist():
+        assert raised_cosine(share) == pytest.approx((1 + math.cos(math.pi * share)) / 2, abs=3e-16)
+
+
+def test_nothing_cancels_near_the_end() -> None:
+    for left in (1e-3, 1e-6, 2.0**-40):
+        assert raised_cosine(1.0 - left) == pytest.approx(math.sin(math.pi * (1.0 - (1.0 - left)) / 2) ** 2, rel=1e-14)
+
+
+def test_it_falls_and_its_ends_are_exact() -> None:
+    values = [raised_cosine(share) for share in np.linspace(0.0, 1.0, 513).tolist()]
+    assert values == sorted(values, reverse=True)
+    assert (values[0], values[256], values[-1]) == (1.0, 0.5, 0.0)
+
+
+def test_its_bits_are_these() -> None:
+    assert [raised_cosine(share).hex() for share in (0.1, 1 / 3, 0.75)] == PINNED
+
+
+PINNED = ["0x1.f378709a22a80p-1", "0x1.8000000000001p-1", "0x1.2bec333018867p-3"]
+
+
+def test_the_root_is_that_of_ieee_over_all_magnitudes() -> None:
+    bits = np.random.default_rng(0).integers(0, 0x7F800000, 1_000_000, dtype=np.uint32)
+    x = bits.view(np.float32)
+    np.testing.assert_array_equal(rounded_root(torch.from_numpy(x)).numpy().view(np.uint32), np.sqrt(x).view(np.uint32))
+
+
+@given(st.integers(0x3F800000, 0x40800000))
+def test_it_is_right_beside_squares_and_where_a_root_lies_nearest_the_middle(bits: int) -> None:
+    root = np.sqrt(np.uint32(bits).view(np.float32))
+    middle = (np.float64(root) + np.float64(np.nextafter(root, np.float32(9.0)))) / 2
+    x = np.float32(middle * middle)
+    beside = np.array([np.nextafter(x, np.float32(0)), x, np.nextafter(x, np.float32(9))])
+    np.testing.assert_array_equal(rounded_root(torch.from_numpy(beside)).numpy(), np.sqrt(beside))

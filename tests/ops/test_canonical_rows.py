@@ -1,6 +1,6 @@
 """A row's bits do not depend on the batch it is computed in, nor on its place there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -23,11 +23,8 @@ Kernel = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 @pytest.fixture(params=[1, 3], ids=["1 thread", "3 threads"], autouse=True)
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = native.num_threads()
+def _threads(request: pytest.FixtureRequest) -> None:
     native.set_num_threads(request.param)
-    yield
-    native.set_num_threads(before)
 
 
 def assert_rows_do_not_know_their_batch(kernel: Kernel, width: int = WIDTH) -> None:

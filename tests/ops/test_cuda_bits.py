@@ -97,7 +97,7 @@ def test_a_sum_waits_for_its_neighbour_only() -> None:
     assert chains_of([0, 4, 4, 9, 12]).tolist() == [[0, 4, 0, 0], [4, 9, 0, 0], [9, 12, 2, 0]]
 
 
-CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS_TILE_BARRIER()=",)}
+CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS_TILE_BARRIER()=", "-O1")}
 
 
 @pytest.mark.parametrize("flags", CONTROLS.values(), ids=CONTROLS.keys())

@@ -3,7 +3,6 @@
 The fp32 matrix is what the `gguf` library makes of the same bytes.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import gguf
@@ -49,12 +48,10 @@ def unequal(a: torch.Tensor, b: torch.Tensor) -> int:
 
 
 @pytest.fixture(params=[(isa, threads) for isa in module().supported_isas() for threads in (1, 2)])
-def kernels(request: pytest.FixtureRequest) -> Iterator[NativeKernels]:
+def kernels(request: pytest.FixtureRequest) -> NativeKernels:
     native = NativeKernels()
-    before = native.threads()
     configure(threads=request.param[1], isa=Isa(request.param[0]))
-    yield native
-    configure(threads=before)
+    return native
 
 
 @pytest.mark.parametrize("type", TYPES)

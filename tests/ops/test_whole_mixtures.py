@@ -1,6 +1,5 @@
 """A mixture in one call has the bits of its experts one by one: outputs, gradients, with every kind of adapter."""
 
-from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
 
@@ -113,15 +112,6 @@ def _rooms(kept: MixtureActivations) -> list[Tensor]:
     return [room for room in kept.rooms if room is not None]
 
 
-@pytest.fixture(params=(1, 2))
-def kernels(request: pytest.FixtureRequest) -> Iterator[NativeKernels]:
-    native = NativeKernels()
-    before = native.threads()
-    native.set_threads(request.param)
-    yield native
-    native.set_threads(before)
-
-
 @pytest.mark.parametrize("trained", list(Trained))
 def test_one_call_has_the_bits_of_experts_one_by_one(kernels: NativeKernels, trained: Trained) -> None:
     whole = _whole(kernels, Layer(kernels, trained))
@@ -133,14 +123,10 @@ def test_one_call_has_the_bits_of_experts_one_by_one(kernels: NativeKernels, tra
 
 @pytest.mark.parametrize("trained", list(Trained))
 def test_every_isa_has_one_set_of_bits(trained: Trained) -> None:
-    native, found = NativeKernels(), []
-    threads = native.threads()
-    try:
-        for isa in module().supported_isas():
-            configure(threads=1, isa=Isa(isa))
-            found.append(_whole(native, Layer(native, trained)))
-    finally:
-        configure(threads=threads)
+    native, found = NativeKernels(), list[list[Tensor]]()
+    for isa in module().supported_isas():
+        configure(threads=1, isa=Isa(isa))
+        found.append(_whole(native, Layer(native, trained)))
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 

@@ -1,7 +1,9 @@
 """The presets' tokenizers: exact round trips, exact sizes, the same bits everywhere."""
 
 import json
+import operator
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.renderers.grammar import RULES
 from tinsmith.renderers.tokenizer import (
     PRESET_VOCAB_SIZES,
     load_tokenizer,
@@ -20,8 +23,6 @@ from tinsmith.renderers.tokenizer import (
 )
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
-
-pytestmark = pytest.mark.whole
 
 PRESETS = tuple(PRESET_VOCAB_SIZES)
 FILES = ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json")
@@ -38,6 +39,7 @@ MESSAGES = [
 SEEDED = settings(derandomize=True, database=None, deadline=None, max_examples=150)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", PRESETS)
 @SEEDED
 @given(text=st.text())
@@ -50,6 +52,7 @@ def test_any_text_comes_back_exactly(name: str, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_exactly_its_number_of_tokens(name: str) -> None:
     tokenizer = preset_tokenizer(name)
@@ -57,6 +60,7 @@ def test_a_preset_has_exactly_its_number_of_tokens(name: str) -> None:
     assert sorted(tokenizer.get_vocab().values()) == list(range(PRESET_VOCAB_SIZES[name]))
 
 
+@pytest.mark.whole
 def test_the_special_tokens_come_first() -> None:
     tokenizer = preset_tokenizer("nano")
     marks = ["<|end|>", "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>"]
@@ -64,11 +68,13 @@ def test_the_special_tokens_come_first() -> None:
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (0, 1)
 
 
+@pytest.mark.whole
 def test_the_presets_need_no_reserved_tokens() -> None:
     for name in PRESETS:
         assert not [token for token in preset_tokenizer(name).get_vocab() if "reserved" in token]
 
 
+@pytest.mark.whole
 def test_too_few_texts_are_made_up_for_by_reserved_tokens() -> None:
     tokenizer = train_tokenizer(["abc abc abc"], 300)
     reserved = [token for token in tokenizer.get_vocab() if token.startswith("<|reserved_")]
@@ -77,17 +83,20 @@ def test_too_few_texts_are_made_up_for_by_reserved_tokens() -> None:
     assert tokenizer.decode(tokenizer.encode("abc")) == "abc"
 
 
+@pytest.mark.whole
 def test_every_digit_is_a_token_of_its_own() -> None:
     tokenizer = preset_tokenizer("tiny")
     assert [tokenizer.decode([token]) for token in tokenizer.encode("1987")] == list("1987")
 
 
+@pytest.mark.whole
 def test_a_larger_vocabulary_needs_fewer_tokens() -> None:
     text = " ".join(builtin_corpus(num_sentences=50, seed=7))
     lengths = [len(preset_tokenizer(name).encode(text)) for name in PRESETS]
     assert lengths[1] < 0.6 * lengths[0]
 
 
+@pytest.mark.whole
 def test_two_trainings_write_identical_files(tmp_path: Path) -> None:
     for folder in ("first", "second"):
         save_tokenizer(train_tokenizer(builtin_corpus(num_sentences=500), 512), tmp_path / folder)
@@ -95,6 +104,7 @@ def test_two_trainings_write_identical_files(tmp_path: Path) -> None:
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
+@pytest.mark.whole
 def test_threads_of_a_process_with_another_hash_seed_that_ask_first_at_once_get_one_of_identical_files(
     tmp_path: Path,
 ) -> None:
@@ -118,12 +128,14 @@ def test_threads_of_a_process_with_another_hash_seed_that_ask_first_at_once_get_
         assert file_sha256(tmp_path / "here" / name) == file_sha256(tmp_path / "there" / name)
 
 
+@pytest.mark.whole
 @pytest.mark.golden
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_its_recorded_vocabulary(name: str) -> None:
     assert sha256_of(preset_tokenizer(name).get_vocab()) == VOCABULARY_SHA256[name]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model_type", [None, "llama", "qwen3", "mistral"])
 def test_auto_tokenizer_reloads_the_folder(tmp_path: Path, model_type: str | None) -> None:
     from transformers import AutoTokenizer
@@ -147,6 +159,7 @@ def test_auto_tokenizer_reloads_the_folder(tmp_path: Path, model_type: str | Non
         )
 
 
+@pytest.mark.whole
 def test_the_chat_template_writes_marks_and_contents_and_nothing_else() -> None:
     text = preset_tokenizer("nano").apply_chat_template(MESSAGES, add_generation_prompt=True, tokenize=False)
     assert text == (
@@ -155,23 +168,80 @@ def test_the_chat_template_writes_marks_and_contents_and_nothing_else() -> None:
     )
 
 
+@pytest.mark.whole
 def test_a_preset_is_trained_once_per_process() -> None:
     assert preset_tokenizer("nano") is preset_tokenizer("nano")
 
 
+@pytest.mark.whole
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="allowed: nano, tiny"):
         preset_tokenizer("huge")
 
 
+@pytest.mark.whole
 def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
     with pytest.raises(ConfigError, match="allowed: >= 261"):
         train_tokenizer(["a"], 260)
 
 
+@pytest.mark.whole
 def test_importing_the_renderers_does_not_import_transformers() -> None:
     program = (
         "import sys, tinsmith.renderers, tinsmith.renderers.tokenizer\n"
         "sys.exit('transformers' in sys.modules or 'tokenizers' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+CORPUS_SHA256 = "5913cd692319d60439390ccf2eb034c2a05f6d4557b25c5cbeef2468e6516781"
+
+
+def test_a_longer_corpus_begins_with_the_shorter_one() -> None:
+    assert builtin_corpus(num_sentences=300)[:100] == builtin_corpus(num_sentences=100)
+
+
+def test_another_seed_gives_another_corpus() -> None:
+    assert builtin_corpus(num_sentences=20, seed=1) != builtin_corpus(num_sentences=20)
+
+
+@pytest.mark.golden
+def test_the_corpus_has_its_recorded_hash() -> None:
+    assert sha256_of(builtin_corpus()) == CORPUS_SHA256
+
+
+def test_every_symbol_has_a_rule_and_every_rule_is_reached() -> None:
+    used = {
+        symbol
+        for alternatives in RULES.values()
+        for alternative in alternatives
+        for symbol in re.findall(r"\{(\w+)\}", alternative)
+    }
+    spoken_by_code = {"sentence", "label", "because", "topic", "year", "name", "field", "count"}
+    assert used <= set(RULES)
+    assert set(RULES) <= used | spoken_by_code
+
+
+def test_no_symbol_is_left_in_a_sentence_and_no_article_is_wrong() -> None:
+    prose = [text for text in builtin_corpus(num_sentences=3000) if not text.startswith("{")]
+    assert not [text for text in prose if re.search(r"[{}]", text)]
+    assert not [text for text in prose if re.search(r"\b[Aa] [aeiou]", text)]
+
+
+def test_the_stated_results_are_right() -> None:
+    operations = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+    found = [re.fullmatch(r"(\d+) ([-+*]) (\d+) = (-?\d+)", text) for text in builtin_corpus(num_sentences=3000)]
+    sums = [match.groups() for match in found if match]
+    assert len(sums) > 50
+    assert all(operations[sign](int(a), int(b)) == int(result) for a, sign, b, result in sums)
+
+
+def test_the_objects_are_json_with_known_labels() -> None:
+    texts = [text for text in builtin_corpus(num_sentences=3000) if text.startswith("{")]
+    labels = {json.loads(text).get("label") for text in texts}
+    assert labels == {"disruptive", "consolidating", "neutral", None}
+
+
+def test_an_empty_corpus_is_refused() -> None:
+    with pytest.raises(ConfigError, match="num_sentences = 0"):
+        builtin_corpus(num_sentences=0)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from bad_requests import routes_of
 from hostile_graphs import graph
-from tenants import NANO, Tenant, Tenants, let, sample
+from tenants import NANO, Tenant, Tenants, let, sample, with_tenants
 from training_requests import forward_backward
 
 from tinsmith.engine.engine import Engine
@@ -264,92 +264,84 @@ async def lists(tenant: Tenant) -> list[str]:
     return [(await tenant.http.request(method, path, content=b"{}")).text for method, path in sorted(LISTING)]
 
 
-def test_every_route_is_in_the_table(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        there = {
-            (method, path)
-            for method, path in routes_of(tenants.app) - {*NAMING}
-            if path.removesuffix("{rest:path}") not in OPENAI_PATHS  # what /v1 does not have
-        }
-        assert there | {*NAMING} == {*NAMING, *LISTING, *OF_NOBODY}
-        assert {*NAMING} <= routes_of(tenants.app)
-
-    let(engine, tmp_path / "state", ("alice",), script)
+@with_tenants("alice")
+async def test_every_route_is_in_the_table(tenants: Tenants) -> None:
+    there = {
+        (method, path)
+        for method, path in routes_of(tenants.app) - {*NAMING}
+        if path.removesuffix("{rest:path}") not in OPENAI_PATHS  # what /v1 does not have
+    }
+    assert there | {*NAMING} == {*NAMING, *LISTING, *OF_NOBODY}
+    assert {*NAMING} <= routes_of(tenants.app)
 
 
 @pytest.mark.parametrize("owner", ["alice", "default"])
-def test_what_is_anothers_is_answered_like_what_is_not_there(engine: Engine, tmp_path: Path, owner: str) -> None:
-    async def script(tenants: Tenants) -> None:
-        mine, other = tenants[owner], tenants["bob"]
-        things, own = await furnish(mine), await furnish(other)
-        before = await lists(mine)
-        missing = [elsewhere(things, f"{prefix}s000099") for prefix in ("", "alice.", "bob.")]
-        for (method, route), ask in NAMING.items():
-            for i, asked in enumerate(ask(things, own)):
-                answer = await send(other, method, route, asked)
-                seen = told(answer, things)
-                for nowhere in missing:
-                    there = [*ask(nowhere, own)][i]
-                    same = await send(other, method, route, there)
-                    assert told(same, nowhere) == seen, (method, route, answer.text, same.text)
-                assert answer.status_code in (200, 400, 404, 410), (route, answer.text)
-                later = answer.json() if answer.status_code == 200 and "error" not in answer.json() else {}
-                assert set(later) <= {"request_id", "model_id"}, (route, answer.text)
-        assert await lists(mine) == before
-        for (method, route), ask in NAMING.items():
-            for asked in ask(things, things):
-                answer = await send(mine, method, route, asked)
-                assert answer.status_code == 200, (method, route, answer.text)
-                assert b"is not known" not in answer.content
-
-    let(engine, tmp_path / "state", (owner, "bob"), script)
+@with_tenants("alice", "default", "bob")
+async def test_what_is_anothers_is_answered_like_what_is_not_there(tenants: Tenants, owner: str) -> None:
+    mine, other = tenants[owner], tenants["bob"]
+    things, own = await furnish(mine), await furnish(other)
+    before = await lists(mine)
+    missing = [elsewhere(things, f"{prefix}s000099") for prefix in ("", "alice.", "bob.")]
+    for (method, route), ask in NAMING.items():
+        for i, asked in enumerate(ask(things, own)):
+            answer = await send(other, method, route, asked)
+            seen = told(answer, things)
+            for nowhere in missing:
+                there = [*ask(nowhere, own)][i]
+                same = await send(other, method, route, there)
+                assert told(same, nowhere) == seen, (method, route, answer.text, same.text)
+            assert answer.status_code in (200, 400, 404, 410), (route, answer.text)
+            later = answer.json() if answer.status_code == 200 and "error" not in answer.json() else {}
+            assert set(later) <= {"request_id", "model_id"}, (route, answer.text)
+    assert await lists(mine) == before
+    for (method, route), ask in NAMING.items():
+        for asked in ask(things, things):
+            answer = await send(mine, method, route, asked)
+            assert answer.status_code == 200, (method, route, answer.text)
+            assert b"is not known" not in answer.content
 
 
-def test_another_key_uses_no_number_up_and_wakes_nobody(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        mine, other = tenants["alice"], tenants["bob"]
-        session = await mine.session()
-        model, sampler = await mine.model(session), await mine.sampler(session)
-        for refused in (
-            {"model_id": model, "seq_id": 1, "adam_params": {"learning_rate": "fast"}},
-            {"model_id": model, "seq_id": 1, "adam_params": {}},
-        ):
-            assert (await other.post("/api/v1/optim_step", refused)).status_code == 400
-        cut = forward_backward(model, 1)[:-1]
-        assert (await other.post("/api/v1/forward_backward", cut)).status_code == 400
-        for params in ({"top_p": "much"}, {}):
-            asked = sample(sampler, 0, **params)
-            assert (await other.post("/api/v1/asample", asked)).status_code == 400
-        waiting = (await mine.ok("optim_step", {"model_id": model, "seq_id": 2, "adam_params": {}}))["request_id"]
-        poll = asyncio.create_task(mine.result(waiting))
-        await asyncio.sleep(0)
-        for _ in range(3):
-            assert "is not known" in (await other.result(waiting)).text
-        assert not poll.done()
-        await mine.done("optim_step", {"model_id": model, "seq_id": 1, "adam_params": {}})
-        assert "metrics" in (await poll).json()
-        await mine.done("asample", sample(sampler, 0))
-
-    let(engine, tmp_path / "state", ("alice", "bob"), script)
+@with_tenants("alice", "bob")
+async def test_another_key_uses_no_number_up_and_wakes_nobody(tenants: Tenants) -> None:
+    mine, other = tenants["alice"], tenants["bob"]
+    session = await mine.session()
+    model, sampler = await mine.model(session), await mine.sampler(session)
+    for refused in (
+        {"model_id": model, "seq_id": 1, "adam_params": {"learning_rate": "fast"}},
+        {"model_id": model, "seq_id": 1, "adam_params": {}},
+    ):
+        assert (await other.post("/api/v1/optim_step", refused)).status_code == 400
+    cut = forward_backward(model, 1)[:-1]
+    assert (await other.post("/api/v1/forward_backward", cut)).status_code == 400
+    for params in ({"top_p": "much"}, {}):
+        asked = sample(sampler, 0, **params)
+        assert (await other.post("/api/v1/asample", asked)).status_code == 400
+    waiting = (await mine.ok("optim_step", {"model_id": model, "seq_id": 2, "adam_params": {}}))["request_id"]
+    poll = asyncio.create_task(mine.result(waiting))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        assert "is not known" in (await other.result(waiting)).text
+    assert not poll.done()
+    await mine.done("optim_step", {"model_id": model, "seq_id": 1, "adam_params": {}})
+    assert "metrics" in (await poll).json()
+    await mine.done("asample", sample(sampler, 0))
 
 
-def test_a_model_is_not_loaded_from_anothers_checkpoint(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        things = await furnish(tenants["alice"])
-        other = tenants["bob"]
-        own = await furnish(other)
-        failed: list[str] = []
-        nowhere = elsewhere(things, "alice.s000099").weights
-        for seq, path in enumerate((things.weights, nowhere), 5):
-            asked = {"model_id": own.model, "seq_id": seq, "path": path, "optimizer": True}
-            answer = await other.result((await other.ok("load_weights", asked))["request_id"])
-            failed.append(answer.text.replace(path, "PATH"))
-        assert failed[0] == failed[1]
-        assert "PATH" in failed[0]
-        asked = {"model_id": own.model, "seq_id": 7, "path": own.weights, "optimizer": True}
-        await other.done("load_weights", asked)
-
-    let(engine, tmp_path / "state", ("alice", "bob"), script)
+@with_tenants("alice", "bob")
+async def test_a_model_is_not_loaded_from_anothers_checkpoint(tenants: Tenants) -> None:
+    things = await furnish(tenants["alice"])
+    other = tenants["bob"]
+    own = await furnish(other)
+    failed: list[str] = []
+    nowhere = elsewhere(things, "alice.s000099").weights
+    for seq, path in enumerate((things.weights, nowhere), 5):
+        asked = {"model_id": own.model, "seq_id": seq, "path": path, "optimizer": True}
+        answer = await other.result((await other.ok("load_weights", asked))["request_id"])
+        failed.append(answer.text.replace(path, "PATH"))
+    assert failed[0] == failed[1]
+    assert "PATH" in failed[0]
+    asked = {"model_id": own.model, "seq_id": 7, "path": own.weights, "optimizer": True}
+    await other.done("load_weights", asked)
 
 
 async def unseeded(tenant: Tenant) -> list[bytes]:

@@ -4,17 +4,15 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from bad_requests import LIMITS, BadRequests, routes_of
-from tenants import NANO, Tenants, let, sample, secret
+from tenants import NANO, Tenants, sample, secret, with_tenants
 from training_requests import forward_backward
 
 from running import HANG_S
-from tinsmith.engine.engine import Engine
 from tinsmith.server import app as routes
 from tinsmith.server.service import Service
 
@@ -24,53 +22,49 @@ NUM_REQUESTS, NUM_STREAMS = 500, 64
 Message = MutableMapping[str, Any]
 
 
-def test_no_bad_request_breaks_the_server(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice = tenants["alice"]
-        session = await alice.session()
-        model, sampler = await alice.model(session), await alice.sampler(session)
-        await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "x"})
-        request = f"{model}:0:create_model"
-        ids = (session, model, sampler, request)
-        every = sorted(routes_of(tenants.app) - {("POST", "/api/v1/unload_model"), ("GET", "/")})
-        bad = BadRequests(every, ids, secret("alice"), seed=1)
-        monkeypatch.setattr(routes, "POLL_SECONDS", 0.0)
-        transport = httpx.ASGITransport(tenants.app, raise_app_exceptions=False)
-        seen: set[str] = set()
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
-            for i in range(NUM_REQUESTS):
-                asked = bad.draw()
-                headers = {k: v.encode("latin-1") for k, v in asked.headers.items()}
-                answer = await asyncio.wait_for(
-                    http.request(asked.method, asked.path, headers=headers, content=asked.content), HANG_S
-                )
-                assert answer.status_code < 500, (i, asked, answer.text)
-                assert answer.content or asked.method == "HEAD", (i, asked)
-                open_path = asked.path == "/" or asked.path.startswith(("/api/v1/healthz", "/api/v1/external_files/"))
-                assert asked.signed or open_path or answer.status_code == 401, (i, asked)
-                seen.add(asked.path.split("/")[-1])
-        assert len(seen) > 40
-        monkeypatch.undo()
-        await alice.done("forward_backward", forward_backward(model, 2))
-        await alice.done("asample", sample(sampler, 10**6, seed=1))
-        assert tenants.num_pages() == 0
-
-    let(engine, tmp_path / "state", ("alice",), script, limits={"alice": LIMITS})
+@with_tenants("alice", limits={"alice": LIMITS})
+async def test_no_bad_request_breaks_the_server(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model, sampler = await alice.model(session), await alice.sampler(session)
+    await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "x"})
+    request = f"{model}:0:create_model"
+    ids = (session, model, sampler, request)
+    every = sorted(routes_of(tenants.app) - {("POST", "/api/v1/unload_model"), ("GET", "/")})
+    bad = BadRequests(every, ids, secret("alice"), seed=1)
+    monkeypatch.setattr(routes, "POLL_SECONDS", 0.0)
+    transport = httpx.ASGITransport(tenants.app, raise_app_exceptions=False)
+    seen: set[str] = set()
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
+        for i in range(NUM_REQUESTS):
+            asked = bad.draw()
+            headers = {k: v.encode("latin-1") for k, v in asked.headers.items()}
+            answer = await asyncio.wait_for(
+                http.request(asked.method, asked.path, headers=headers, content=asked.content), HANG_S
+            )
+            assert answer.status_code < 500, (i, asked, answer.text)
+            assert answer.content or asked.method == "HEAD", (i, asked)
+            open_path = asked.path == "/" or asked.path.startswith(("/api/v1/healthz", "/api/v1/external_files/"))
+            assert asked.signed or open_path or answer.status_code == 401, (i, asked)
+            seen.add(asked.path.split("/")[-1])
+    assert len(seen) > 40
+    monkeypatch.undo()
+    await alice.done("forward_backward", forward_backward(model, 2))
+    await alice.done("asample", sample(sampler, 10**6, seed=1))
+    assert tenants.num_pages() == 0
 
 
-def test_numbers_beyond_any_vocabulary_are_refused(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice, most = tenants["alice"], 2**63
-        said = [{"role": "user", "content": "Hi"}]
-        for path, body in (
-            ("completions", {"prompt": "a", "logprobs": most}),
-            ("chat/completions", {"messages": said, "logprobs": True, "top_logprobs": most}),
-        ):
-            answer = await alice.post(f"/v1/{path}", {"model": NANO, "max_tokens": 1} | body)
-            assert answer.status_code == 400
-            assert answer.json()["error"]["param"].endswith("logprobs")
-
-    let(engine, tmp_path / "state", ("alice",), script)
+@with_tenants("alice")
+async def test_numbers_beyond_any_vocabulary_are_refused(tenants: Tenants) -> None:
+    alice, most = tenants["alice"], 2**63
+    said = [{"role": "user", "content": "Hi"}]
+    for path, body in (
+        ("completions", {"prompt": "a", "logprobs": most}),
+        ("chat/completions", {"messages": said, "logprobs": True, "top_logprobs": most}),
+    ):
+        answer = await alice.post(f"/v1/{path}", {"model": NANO, "max_tokens": 1} | body)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"].endswith("logprobs")
 
 
 Reader = Callable[[Message], Awaitable[None]]
@@ -111,66 +105,62 @@ async def all_ended(service: Service) -> None:
     raise TimeoutError("samples never end")
 
 
-def test_streams_that_are_left_free_their_pages(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        rng = random.Random(1)
-        told: list[int] = []
+@with_tenants("alice")
+async def test_streams_that_are_left_free_their_pages(tenants: Tenants) -> None:
+    rng = random.Random(1)
+    told: list[int] = []
 
-        async def leave() -> None:
-            left, most, count = asyncio.Event(), rng.randrange(40), 0
-
-            async def read(message: Message) -> None:
-                nonlocal count
-                count += bool(message.get("body"))
-                if count >= most:
-                    left.set()
-
-            await asyncio.wait_for(stream(tenants, read, left, n=rng.randrange(1, 4)), HANG_S)
-            told.append(count)
-
-        await asyncio.gather(*(leave() for _ in range(NUM_STREAMS)))
-        await settled(tenants.service)  # what was dropped was posted before
-        assert not tenants.service.samplers.under_way
-        assert not tenants.service.samplers.watched
-        assert tenants.num_pages() == 0
-        assert tenants.service.futures.usage.num_requests == 0
-        assert min(told) < 100, "nobody left in the middle"
-
-    let(engine, tmp_path / "state", ("alice",), script)
-
-
-def test_a_reader_that_does_not_read_holds_nobody_up(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        reads, left, got = asyncio.Event(), asyncio.Event(), list[bytes]()
-        first = asyncio.Event()
-
-        async def read_nothing(message: Message) -> None:
-            got.append(message.get("body", b""))
-            first.set()
-            await reads.wait()
+    async def leave() -> None:
+        left, most, count = asyncio.Event(), rng.randrange(40), 0
 
         async def read(message: Message) -> None:
-            whole.append(message.get("body", b""))
+            nonlocal count
+            count += bool(message.get("body"))
+            if count >= most:
+                left.set()
 
-        whole: list[bytes] = []
-        slow = asyncio.create_task(stream(tenants, read_nothing, left))
-        await asyncio.wait_for(first.wait(), HANG_S)
-        alice = tenants["alice"]
-        sampler = await alice.sampler(await alice.session())
-        await alice.done("asample", sample(sampler, 0))  # somebody else's
-        await asyncio.wait_for(stream(tenants, read, asyncio.Event()), HANG_S)
-        await all_ended(tenants.service)
-        assert not slow.done()
-        assert len(got) == 1
-        assert tenants.num_pages() == 0  # its sample went on without it
-        reads.set()
-        await asyncio.wait_for(slow, HANG_S)
+        await asyncio.wait_for(stream(tenants, read, left, n=rng.randrange(1, 4)), HANG_S)
+        told.append(count)
 
-        def text(chunks: list[bytes]) -> str:
-            events = b"".join(chunks).decode().split("\n\n")
-            told = [json.loads(e.removeprefix("data: ")) for e in events if e.startswith("data: {")]
-            return "".join(c["choices"][0]["delta"].get("content", "") for c in told)
+    await asyncio.gather(*(leave() for _ in range(NUM_STREAMS)))
+    await settled(tenants.service)  # what was dropped was posted before
+    assert not tenants.service.samplers.under_way
+    assert not tenants.service.samplers.watched
+    assert tenants.num_pages() == 0
+    assert tenants.service.futures.usage.num_requests == 0
+    assert min(told) < 100, "nobody left in the middle"
 
-        assert text(got) == text(whole) != ""
 
-    let(engine, tmp_path / "state", ("alice",), script)
+@with_tenants("alice")
+async def test_a_reader_that_does_not_read_holds_nobody_up(tenants: Tenants) -> None:
+    reads, left, got = asyncio.Event(), asyncio.Event(), list[bytes]()
+    first = asyncio.Event()
+
+    async def read_nothing(message: Message) -> None:
+        got.append(message.get("body", b""))
+        first.set()
+        await reads.wait()
+
+    async def read(message: Message) -> None:
+        whole.append(message.get("body", b""))
+
+    whole: list[bytes] = []
+    slow = asyncio.create_task(stream(tenants, read_nothing, left))
+    await asyncio.wait_for(first.wait(), HANG_S)
+    alice = tenants["alice"]
+    sampler = await alice.sampler(await alice.session())
+    await alice.done("asample", sample(sampler, 0))  # somebody else's
+    await asyncio.wait_for(stream(tenants, read, asyncio.Event()), HANG_S)
+    await all_ended(tenants.service)
+    assert not slow.done()
+    assert len(got) == 1
+    assert tenants.num_pages() == 0  # its sample went on without it
+    reads.set()
+    await asyncio.wait_for(slow, HANG_S)
+
+    def text(chunks: list[bytes]) -> str:
+        events = b"".join(chunks).decode().split("\n\n")
+        told = [json.loads(e.removeprefix("data: ")) for e in events if e.startswith("data: {")]
+        return "".join(c["choices"][0]["delta"].get("content", "") for c in told)
+
+    assert text(got) == text(whole) != ""

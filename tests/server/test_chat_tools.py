@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import replies, serving, text_of
+from scripted import CALL, NOW, replies, serving, text_of
 from tool_templates import LLAMA
 
 from loopback import MODEL, Running
@@ -23,8 +23,6 @@ SCHEMA = {
 }
 WEATHER = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
 TOOLS: list[Any] = [{"type": "function", "function": WEATHER}, {"type": "function", "function": {"name": "now"}}]
-CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
-NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 NAMED = {"type": "function", "function": {"name": "weather"}}
 
 

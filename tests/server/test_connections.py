@@ -1,9 +1,10 @@
 """How many connections there may be, what each may send before it is a request, and how long it may say nothing."""
 
 import asyncio
+import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,17 @@ import pytest
 import uvicorn
 import uvloop
 from certificates import certificate
+from coroutines import coroutine_test
 from uvicorn.server import ServerState
 
 from running import HANG_S, Running
 from tinsmith.server.access.connections import BODY_SECONDS, FIRST_SECONDS, Connections
 from tinsmith.server.access.listener import Listener
+from tinsmith.server.database.private import FILE, LOCK
+from tinsmith.server.database.store import Store
 from tinsmith.server.serve import bind
+from tinsmith.server.state_lock import lock_state
+from tinsmith.types.errors import ConfigError
 
 
 class Line:
@@ -152,58 +158,55 @@ def live(
     start(run())
 
 
-def test_a_connection_that_says_nothing_is_closed() -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        other, speaks = await own.line()
-        speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await other.readuntil(b"       0")).startswith(b"HTTP/1.1 200")
-        own.later(FIRST_SECONDS + 1)
-        assert await reader.read() == b""
-        for each in (writer, speaks):
-            each.close()
+alive = coroutine_test(live)
 
-    live(script)
+
+@alive
+async def test_a_connection_that_says_nothing_is_closed(own: Live) -> None:
+    reader, writer = await own.line()
+    other, speaks = await own.line()
+    speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await other.readuntil(b"       0")).startswith(b"HTTP/1.1 200")
+    own.later(FIRST_SECONDS + 1)
+    assert await reader.read() == b""
+    for each in (writer, speaks):
+        each.close()
 
 
 @pytest.mark.parametrize("begin", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_head_that_does_not_end_is_cut_off(begin: bytes) -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        writer.write(begin)
+@alive
+async def test_a_head_that_does_not_end_is_cut_off(own: Live, begin: bytes) -> None:
+    reader, writer = await own.line()
+    writer.write(begin)
+    await writer.drain()
+    other, speaks = await own.line()  # what is sent before is there when this is answered
+    speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await other.readuntil(b"       0")
+    own.later(FIRST_SECONDS + 1)
+    assert await reader.read() == b""
+    for each in (writer, speaks):
+        each.close()
+
+
+@alive
+async def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not(own: Live) -> None:
+    reader, writer = await own.line()
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+    await own.begun.wait()
+    for _ in range(4):
+        writer.write(bytes(25_000))
         await writer.drain()
-        other, speaks = await own.line()  # what is sent before is there when this is answered
-        speaks.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await other.readuntil(b"       0")
-        own.later(FIRST_SECONDS + 1)
-        assert await reader.read() == b""
-        for each in (writer, speaks):
-            each.close()
-
-    live(script)
-
-
-def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not() -> None:
-    async def script(own: Live) -> None:
-        reader, writer = await own.line()
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-        await own.begun.wait()
-        for _ in range(4):
-            writer.write(bytes(25_000))
-            await writer.drain()
-            while own.now < 1:  # until it was read
-                await asyncio.sleep(0)
-                own.now += 0.001
-            own.later(BODY_SECONDS / 2)
-        assert b"  100000" in await reader.readuntil(b"  100000")
-        own.begun.clear()
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
-        await own.begun.wait()
-        own.later(BODY_SECONDS + 1)
-        assert await reader.read() == b""
-        writer.close()
-
-    live(script)
+        while own.now < 1:  # until it was read
+            await asyncio.sleep(0)
+            own.now += 0.001
+        own.later(BODY_SECONDS / 2)
+    assert b"  100000" in await reader.readuntil(b"  100000")
+    own.begun.clear()
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc")
+    await own.begun.wait()
+    own.later(BODY_SECONDS + 1)
+    assert await reader.read() == b""
+    writer.close()
 
 
 # A server's process
@@ -342,3 +345,99 @@ def test_a_wrong_query_is_refused_as_everything_else(server: Running, query: str
     answer = server.http.get(f"/api/v1/sessions?{query}")
     assert answer.status_code == 400
     assert query.partition("=")[0] in answer.json()["error"]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_answers_do_not_wait_for_the_next_packet(run: object) -> None:
+    """With Nagle's algorithm on, each small answer would be held back for 40 ms."""
+    accepted: list[int] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        taken = writer.get_extra_info("socket")
+        accepted.append(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def serve() -> None:
+        listener = bind("127.0.0.1", 0)
+        port = listener.getsockname()[1]
+        async with await asyncio.start_server(take, sock=listener):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write_eof()
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+
+    run(serve())  # type: ignore[operator]
+    (nodelay,) = accepted
+    assert nodelay != 0
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError) as caught:
+            bind("127.0.0.1", port)
+    assert caught.value.value == f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Permission bits of a folder and of what is in it, by name."""
+    found = [folder, *folder.rglob("*")]
+    return {path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777 for path in found}
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_new_state_is_its_users_alone(tmp_path: Path) -> None:
+    with lock_state(tmp_path / "state"), Store(tmp_path / "state") as store:
+        store.create_session()
+        beside = dict.fromkeys((LOCK, FILE, f"{FILE}-wal", f"{FILE}-shm"), 0o600)
+        assert modes(tmp_path / "state") == {".": 0o700, **beside}
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_wider_state_is_tightened_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = tmp_path / "state"
+    with Store(state) as store:
+        store.create_session()
+    state.chmod(0o755)
+    (state / FILE).chmod(0o644)
+    with lock_state(state), Store(state) as store:
+        store.create_session()
+        found = modes(state)
+    assert (found["."], found[FILE], found[f"{FILE}-wal"]) == (0o700, 0o600, 0o600)
+    assert [
+        str(path) in record.getMessage() for path, record in zip((state, state / FILE), caplog.records, strict=True)
+    ]
+
+
+def test_a_folder_with_other_things_in_it_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "letter").touch()
+    with lock_state(tmp_path):
+        pass
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / LOCK).stat().st_mode & 0o777 == 0o600
+    assert str(tmp_path) in caplog.text
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("open_umask")
+def test_nothing_that_a_server_writes_can_be_read_by_others(tmp_path: Path) -> None:
+    server = Running(tmp_path / "state")
+    model = server.model()
+    for seq, path in enumerate(("save_weights", "save_weights_for_sampler", "save_weights_external"), start=1):
+        asked = server.ok(path, {"model_id": model, "seq_id": seq, "path": "a"})
+        assert "error" not in server.future(asked["request_id"]).json()
+    server.stop()
+    found = modes(tmp_path / "state")
+    assert len(found) > 8
+    assert {name: oct(mode) for name, mode in found.items() if mode & 0o077} == {}

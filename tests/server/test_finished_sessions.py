@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
+from coroutines import coroutine_test
 
 from running import HANG_S, KEY, Running
 from tinsmith.engine.engine import Engine
@@ -80,7 +81,7 @@ class Client:
         await asyncio.wrap_future(self.service.worker.call(change))
 
 
-def serve(engine: Engine, state: Path, script: Script, presence: Presence | None = None) -> None:
+def serve(script: Script, engine: Engine, state: Path, presence: Presence | None = None) -> None:
     async def live() -> None:
         service = Service(engine, state, seed=0, max_queue=16, presence=presence)
         try:
@@ -91,100 +92,95 @@ def serve(engine: Engine, state: Path, script: Script, presence: Presence | None
     asyncio.run(live())
 
 
-def test_a_session_that_has_ended_holds_nothing(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service, client: Client) -> None:
-        ended = (await client.post("create_session", {}))["session_id"]
-        other = (await client.post("create_session", {}))["session_id"]
-        model, kept = await client.model(ended), await client.model(other)
-        sampler = await client.snapshot(model, 1)
-        await client.sample(sampler, 0)
-        answer = await client.http.post(f"sessions/{ended}/finish", json={"reason": {"type": "success"}})
-        assert answer.status_code in (200, 204)
-        await asyncio.wrap_future(service.worker.call(lambda: None))
-        assert list(service.runs.live) == [kept]
-        assert sampler not in service.samplers.live
-        refused = await client.http.post(
-            "asample",
-            json={
-                "sampling_session_id": sampler,
-                "seq_id": 1,
-                "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
-                "sampling_params": {"max_tokens": 1},
-                "num_samples": 1,
-            },
-        )
-        assert refused.status_code == 400
-        assert "its session has ended" in refused.text
+served = coroutine_test(serve, "engine", "state", made=2)
 
-    serve(engine, tmp_path / "state", script)
+
+@served
+async def test_a_session_that_has_ended_holds_nothing(service: Service, client: Client) -> None:
+    ended = (await client.post("create_session", {}))["session_id"]
+    other = (await client.post("create_session", {}))["session_id"]
+    model, kept = await client.model(ended), await client.model(other)
+    sampler = await client.snapshot(model, 1)
+    await client.sample(sampler, 0)
+    answer = await client.http.post(f"sessions/{ended}/finish", json={"reason": {"type": "success"}})
+    assert answer.status_code in (200, 204)
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert list(service.runs.live) == [kept]
+    assert sampler not in service.samplers.live
+    refused = await client.http.post(
+        "asample",
+        json={
+            "sampling_session_id": sampler,
+            "seq_id": 1,
+            "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+            "sampling_params": {"max_tokens": 1},
+            "num_samples": 1,
+        },
+    )
+    assert refused.status_code == 400
+    assert "its session has ended" in refused.text
 
 
 @pytest.mark.parametrize("kind", ["", ":dora", ":qlora", ":full"])
-def test_a_snapshot_in_a_file_is_the_same_bits(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+@served
+async def test_a_snapshot_in_a_file_is_the_same_bits(
+    service: Service, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(snapshots, "KEPT", 1)
     state = tmp_path / "state"
-
-    async def script(service: Service, client: Client) -> None:
-        session = (await client.post("create_session", {}))["session_id"]
-        body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}
-        rank = 32 if kind == ":full" else 2
-        made = await client.post("create_model", {**body, "lora_config": {"rank": rank, "seed": 1}})
-        await client.result(made)
-        model, held, first = made["model_id"], list[str](), list[bytes]()
-        for i in range(3):
-            await client.move(model, i)
-            held.append(await client.snapshot(model, i + 1))
-            first.append(await client.sample(held[-1], 0))
-        assert len(set(first)) == 3  # of other weights, other log-probabilities
-        assert len(list((state / "snapshots").iterdir())) == 2
-        assert [await client.sample(each, 1) for each in held] == first
-        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
-        await asyncio.wrap_future(service.worker.call(lambda: None))
-        assert list((state / "snapshots").iterdir()) == []
-
-    serve(engine, state, script)
+    session = (await client.post("create_session", {}))["session_id"]
+    body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}
+    rank = 32 if kind == ":full" else 2
+    made = await client.post("create_model", {**body, "lora_config": {"rank": rank, "seed": 1}})
+    await client.result(made)
+    model, held, first = made["model_id"], list[str](), list[bytes]()
+    for i in range(3):
+        await client.move(model, i)
+        held.append(await client.snapshot(model, i + 1))
+        first.append(await client.sample(held[-1], 0))
+    assert len(set(first)) == 3  # of other weights, other log-probabilities
+    assert len(list((state / "snapshots").iterdir())) == 2
+    assert [await client.sample(each, 1) for each in held] == first
+    await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert list((state / "snapshots").iterdir()) == []
 
 
-def test_folders_without_a_checkpoint_go_with_their_session(engine: Engine, tmp_path: Path) -> None:
+@served
+async def test_folders_without_a_checkpoint_go_with_their_session(
+    service: Service, client: Client, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
-
-    async def script(service: Service, client: Client) -> None:
-        session = (await client.post("create_session", {}))["session_id"]
-        model = await client.model(session)
-        for seq, name in ((1, "kept"), (2, "deleted")):
-            saved = {"model_id": model, "seq_id": seq, "path": name}
-            await client.result(await client.post("save_weights_for_sampler", saved))
-        saved = {"model_id": model, "seq_id": 3, "path": "deleted"}
-        await client.result(await client.post("save_weights", saved))
-        for kind in ("weights", "sampler_weights"):
-            gone = await client.http.delete(f"training_runs/{model}/checkpoints/{kind}/deleted")
-            assert gone.status_code == 200, gone.text
-        (run,) = state.glob("*train*")
-        assert sorted(each.name for each in run.iterdir()) == ["sampler_weights", "weights"]
-        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
-        await asyncio.wrap_future(service.worker.call(lambda: None))
-        assert [each.name for each in run.iterdir()] == ["sampler_weights"]
-        assert [each.name for each in (run / "sampler_weights").iterdir()] == ["kept"]
-
-    serve(engine, state, script)
+    session = (await client.post("create_session", {}))["session_id"]
+    model = await client.model(session)
+    for seq, name in ((1, "kept"), (2, "deleted")):
+        saved = {"model_id": model, "seq_id": seq, "path": name}
+        await client.result(await client.post("save_weights_for_sampler", saved))
+    saved = {"model_id": model, "seq_id": 3, "path": "deleted"}
+    await client.result(await client.post("save_weights", saved))
+    for kind in ("weights", "sampler_weights"):
+        gone = await client.http.delete(f"training_runs/{model}/checkpoints/{kind}/deleted")
+        assert gone.status_code == 200, gone.text
+    (run,) = state.glob("*train*")
+    assert sorted(each.name for each in run.iterdir()) == ["sampler_weights", "weights"]
+    await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert [each.name for each in run.iterdir()] == ["sampler_weights"]
+    assert [each.name for each in (run / "sampler_weights").iterdir()] == ["kept"]
 
 
-def test_losses_end_with_their_session(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service, client: Client) -> None:
-        session = (await client.post("create_session", {}))["session_id"]
-        losses = service.runs.losses
-        folder = losses.folder / session
-        folder.mkdir(parents=True)
-        (folder / "abc.json").write_text("{}")
-        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
-        await asyncio.wrap_future(service.worker.call(lambda: None))
-        assert not folder.exists()
-        with pytest.raises(InputError, match="no such custom loss"):
-            losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_losses_end_with_their_session(service: Service, client: Client) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    losses = service.runs.losses
+    folder = losses.folder / session
+    folder.mkdir(parents=True)
+    (folder / "abc.json").write_text("{}")
+    await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert not folder.exists()
+    with pytest.raises(InputError, match="no such custom loss"):
+        losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
 
 
 def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: Path) -> None:
@@ -228,7 +224,7 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         service.end_silent()
         assert list(service.runs.live) == [there]
 
-    serve(engine, tmp_path / "state", script, Presence(silent_seconds=100.0, clock=lambda: now[0]))
+    serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
 
 
 def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) -> None:
@@ -256,7 +252,7 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
         await asyncio.wrap_future(under_way)
         await waiting
 
-    serve(engine, tmp_path / "state", script, presence)
+    serve(script, engine, tmp_path / "state", presence)
 
 
 @pytest.mark.parametrize("hours", [-1.0, float("nan")])
@@ -310,8 +306,8 @@ def test_a_session_of_a_client_that_died_before_the_server_ends_too(engine: Engi
         beat = await client.http.post("session_heartbeat", json={"session_id": made[0]})
         assert beat.status_code == 410
 
-    serve(engine, tmp_path / "state", before, presence())
-    serve(engine, tmp_path / "state", after, presence())
+    serve(before, engine, tmp_path / "state", presence())
+    serve(after, engine, tmp_path / "state", presence())
 
 
 def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +335,7 @@ def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, mon
         service.end_silent()
         assert finished() == ["cancelled", "cancelled"]
 
-    serve(engine, tmp_path / "state", script, Presence(silent_seconds=100.0, clock=lambda: now[0]))
+    serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
 
 
 def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
@@ -356,28 +352,26 @@ def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_sampling_sessions_on_one_checkpoint_hold_its_weights_once(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service, client: Client) -> None:
-        def held() -> int:
-            return service.worker.call(lambda: len(service.samplers.snapshots)).result()
+@served
+async def test_sampling_sessions_on_one_checkpoint_hold_its_weights_once(service: Service, client: Client) -> None:
+    def held() -> int:
+        return service.worker.call(lambda: len(service.samplers.snapshots)).result()
 
-        session, other = [(await client.post("create_session", {}))["session_id"] for _ in range(2)]
-        model = await client.model(session)
-        asked = {"model_id": model, "seq_id": 1, "path": "x"}
-        path = json.loads(await client.result(await client.post("save_weights_for_sampler", asked)))["path"]
-        samplers = [
-            (await client.post("create_sampling_session", of | {"sampling_session_seq_id": i, "model_path": path}))[
-                "sampling_session_id"
-            ]
-            for i, of in enumerate([{"session_id": session}] * 3 + [{"session_id": other}])
+    session, other = [(await client.post("create_session", {}))["session_id"] for _ in range(2)]
+    model = await client.model(session)
+    asked = {"model_id": model, "seq_id": 1, "path": "x"}
+    path = json.loads(await client.result(await client.post("save_weights_for_sampler", asked)))["path"]
+    samplers = [
+        (await client.post("create_sampling_session", of | {"sampling_session_seq_id": i, "model_path": path}))[
+            "sampling_session_id"
         ]
-        assert await asyncio.to_thread(held) == 1
-        drawn = [await client.sample(each, 0) for each in samplers]
-        assert len(set(drawn)) == 1
-        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
-        assert await asyncio.to_thread(held) == 1
-        assert await client.sample(samplers[3], 1) == drawn[0]
-        await client.http.post(f"sessions/{other}/finish", json={"reason": {"type": "success"}})
-        assert await asyncio.to_thread(held) == 0
-
-    serve(engine, tmp_path / "state", script)
+        for i, of in enumerate([{"session_id": session}] * 3 + [{"session_id": other}])
+    ]
+    assert await asyncio.to_thread(held) == 1
+    drawn = [await client.sample(each, 0) for each in samplers]
+    assert len(set(drawn)) == 1
+    await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    assert await asyncio.to_thread(held) == 1
+    assert await client.sample(samplers[3], 1) == drawn[0]
+    await client.http.post(f"sessions/{other}/finish", json={"reason": {"type": "success"}})
+    assert await asyncio.to_thread(held) == 0

@@ -1,13 +1,12 @@
 """Requests that never come, a model that is gone, a disk that is full, a sampler that fails: nobody waits for ever."""
 
-import asyncio
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
 import pytest
+from served import serve, served
 
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
@@ -19,18 +18,6 @@ from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, Op
 from tinsmith.types.errors import InputError
 
 NANO = "tinsmith/nano"
-Script = Callable[[Service], Awaitable[None]]
-
-
-def serve(engine: Engine, state: Path, script: Script) -> None:
-    async def live() -> None:
-        service = Service(engine, state, seed=0, max_queue=16)
-        try:
-            await script(service)
-        finally:
-            await service.close()
-
-    asyncio.run(live())
 
 
 async def outcome(service: Service, request_id: str) -> Outcome:
@@ -73,93 +60,81 @@ def step(model_id: str, seq_id: int) -> OptimStep:
     return OptimStep.model_validate(asked)
 
 
-def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        service.runs.gap_seconds = 0.0
-        model_id = await model(service)
-        first = service.runs.optim_step(step(model_id, 1))
-        waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 4)]
-        assert isinstance(await outcome(service, first), Finished)
-        for request_id in waiting:
-            failed = await outcome(service, request_id)
-            assert isinstance(failed, Failed)
-            assert "request 2 " in failed.message
-            assert failed.category == "user"
-        late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
-        assert isinstance(late, Failed)
-        assert "given up" in late.message
-        assert isinstance(await outcome(service, service.runs.optim_step(step(model_id, 5))), Finished)
-        steps = service.runs.live[model_id].session
-        assert steps is not None
-        assert steps.optimizer.step_count == 2
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(service: Service) -> None:
+    service.runs.gap_seconds = 0.0
+    model_id = await model(service)
+    first = service.runs.optim_step(step(model_id, 1))
+    waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 4)]
+    assert isinstance(await outcome(service, first), Finished)
+    for request_id in waiting:
+        failed = await outcome(service, request_id)
+        assert isinstance(failed, Failed)
+        assert "request 2 " in failed.message
+        assert failed.category == "user"
+    late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
+    assert isinstance(late, Failed)
+    assert "given up" in late.message
+    assert isinstance(await outcome(service, service.runs.optim_step(step(model_id, 5))), Finished)
+    steps = service.runs.live[model_id].session
+    assert steps is not None
+    assert steps.optimizer.step_count == 2
 
 
-def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        model_id = await model(service)
-        ids = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 2, 1)]
-        for request_id in ids:
-            assert isinstance(await outcome(service, request_id), Finished)
-        assert service.runs.live[model_id].waiting == {}
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(service: Service) -> None:
+    model_id = await model(service)
+    ids = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 2, 1)]
+    for request_id in ids:
+        assert isinstance(await outcome(service, request_id), Finished)
+    assert service.runs.live[model_id].waiting == {}
 
 
-def test_a_refused_sampling_request_uses_its_number_up(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        service.samplers.gap_seconds = 2 * HANG_S  # nothing is served because a number was given up
-        app = build_app(service, key=KEY, max_body=10_000)
-        sampler_id = await sampler(service)
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://here", headers={"x-api-key": KEY}
-        ) as http:
-            for refused in (ask(sampler_id, 0, top_p="much"), ask(sampler_id, 1, max_tokens=10**6)):
-                answer = await http.post("/api/v1/asample", content=refused)
-                assert answer.status_code == 400
-        assert isinstance(await outcome(service, await sample(service, sampler_id, 2)), Finished)
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_a_refused_sampling_request_uses_its_number_up(service: Service) -> None:
+    service.samplers.gap_seconds = 2 * HANG_S  # nothing is served because a number was given up
+    app = build_app(service, key=KEY, max_body=10_000)
+    sampler_id = await sampler(service)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://here", headers={"x-api-key": KEY}
+    ) as http:
+        for refused in (ask(sampler_id, 0, top_p="much"), ask(sampler_id, 1, max_tokens=10**6)):
+            answer = await http.post("/api/v1/asample", content=refused)
+            assert answer.status_code == 400
+    assert isinstance(await outcome(service, await sample(service, sampler_id, 2)), Finished)
 
 
-def test_a_number_that_comes_after_it_was_given_up_is_served(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        service.samplers.gap_seconds = 0.0
-        sampler_id = await sampler(service)
-        for seq_id in (1, 0):
-            served = await outcome(service, await sample(service, sampler_id, seq_id))
-            assert isinstance(served, Finished)
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_a_number_that_comes_after_it_was_given_up_is_served(service: Service) -> None:
+    service.samplers.gap_seconds = 0.0
+    sampler_id = await sampler(service)
+    for seq_id in (1, 0):
+        served = await outcome(service, await sample(service, sampler_id, seq_id))
+        assert isinstance(served, Finished)
 
 
-def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_given_up(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        service.runs.gap_seconds = 0.0
-        model_id = await model(service)
-        waiting = service.runs.optim_step(step(model_id, 2))
-        unloaded = service.unload(model_id)
-        assert isinstance(await outcome(service, waiting), Failed)
-        assert isinstance(await outcome(service, unloaded), Finished)
-        assert service.unload(model_id) == unloaded
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_given_up(service: Service) -> None:
+    service.runs.gap_seconds = 0.0
+    model_id = await model(service)
+    waiting = service.runs.optim_step(step(model_id, 2))
+    unloaded = service.unload(model_id)
+    assert isinstance(await outcome(service, waiting), Failed)
+    assert isinstance(await outcome(service, unloaded), Finished)
+    assert service.unload(model_id) == unloaded
 
 
-def test_a_session_whose_numbers_are_used_up_ends_and_frees_its_model(engine: Engine, tmp_path: Path) -> None:
-    async def script(service: Service) -> None:
-        model_id = await model(service)
-        service.runs.optim_step(step(model_id, 2**63 - 1))
-        service.free(model_id.partition(":")[0])
-        assert service.runs.live == {}
-        with pytest.raises(InputError, match="not in memory"):
-            service.runs.optim_step(step(model_id, 1))
-
-    serve(engine, tmp_path / "state", script)
+@served
+async def test_a_session_whose_numbers_are_used_up_ends_and_frees_its_model(service: Service) -> None:
+    model_id = await model(service)
+    service.runs.optim_step(step(model_id, 2**63 - 1))
+    service.free(model_id.partition(":")[0])
+    assert service.runs.live == {}
+    with pytest.raises(InputError, match="not in memory"):
+        service.runs.optim_step(step(model_id, 1))
 
 
-def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine, tmp_path: Path) -> None:
+def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine, state: Path) -> None:
     asked: list[tuple[str, str]] = []
 
     async def before(service: Service) -> None:
@@ -173,12 +148,12 @@ def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine
         assert service.runs.optim_step(step(model_id, 1)) == request_id
         assert isinstance(await outcome(service, request_id), Finished)
 
-    serve(engine, tmp_path / "state", before)
-    serve(engine, tmp_path / "state", after)
+    serve(before, engine, state)
+    serve(after, engine, state)
 
 
 def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> bool:
         raise sqlite3.OperationalError("database or disk is full")
@@ -193,24 +168,22 @@ def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
         assert "database or disk is full" in failed.message
         assert failed.category == "server"
 
-    serve(engine, tmp_path / "state", script)
+    serve(script, engine, state)
 
 
-def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_served(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@served
+async def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_served(
+    service: Service, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def script(service: Service) -> None:
-        sampler_id = await sampler(service)
+    sampler_id = await sampler(service)
 
-        def broken() -> None:
-            raise MemoryError
+    def broken() -> None:
+        raise MemoryError
 
-        monkeypatch.setattr(engine.sampler(NANO), "step", broken)
-        failed = await outcome(service, await sample(service, sampler_id, 0))
-        monkeypatch.undo()
-        assert isinstance(failed, Failed)
-        assert "MemoryError" in failed.message
-        assert service.samplers.under_way == {}
-        assert isinstance(await outcome(service, await sample(service, sampler_id, 1)), Finished)
-
-    serve(engine, tmp_path / "state", script)
+    monkeypatch.setattr(engine.sampler(NANO), "step", broken)
+    failed = await outcome(service, await sample(service, sampler_id, 0))
+    monkeypatch.undo()
+    assert isinstance(failed, Failed)
+    assert "MemoryError" in failed.message
+    assert service.samplers.under_way == {}
+    assert isinstance(await outcome(service, await sample(service, sampler_id, 1)), Finished)

@@ -12,17 +12,19 @@ import httpx
 import pytest
 import tinker
 from certificates import certificate
-from tenants import MAX_BODY, NANO, Tenants, let, ring, sample, secret
+from tenants import MAX_BODY, NANO, Tenants, let, ring, sample, secret, with_tenants
 from training_requests import forward_backward
 
 from running import HANG_S, KEY, Running, wait_until
 from tinsmith.cli import main
 from tinsmith.engine.engine import Engine
+from tinsmith.server import presence, samplers
 from tinsmith.server.access.guard import Answered
 from tinsmith.server.access.keys import Keys, read_keys, readable_by_others
 from tinsmith.server.access.limits import Limits
 from tinsmith.server.access.log import AccessLog, line_of
 from tinsmith.server.access.tls import tls_files
+from tinsmith.server.lanes import SAMPLING_BLOCK
 from tinsmith.server.serve import reread
 from tinsmith.types.errors import ConfigError
 
@@ -133,20 +135,18 @@ def test_a_file_with_a_mistake_changes_nothing_when_it_is_read_again(tmp_path: P
 
 
 @pytest.mark.whole
-def test_a_key_that_is_taken_away_is_refused_from_then_on(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice, bob = tenants["alice"], tenants["bob"]
-        await alice.session()
-        tenants.keys.replace(ring("bob", "carol"))
-        assert (await alice.http.get("/api/v1/sessions")).status_code == 401
-        assert (await bob.http.get("/api/v1/sessions")).json() == {"sessions": []}
-        tenants.keys.replace(Keys.single(secret("alice")))
-        assert (await alice.http.get("/api/v1/sessions")).json() == {"sessions": []}
-        tenants.keys.replace(ring("alice"))
-        answer = (await alice.http.get("/api/v1/sessions")).json()
-        assert answer == {"sessions": ["alice.s000001"]}
-
-    let(engine, tmp_path / "state", ("alice", "bob"), script)
+@with_tenants("alice", "bob")
+async def test_a_key_that_is_taken_away_is_refused_from_then_on(tenants: Tenants) -> None:
+    alice, bob = tenants["alice"], tenants["bob"]
+    await alice.session()
+    tenants.keys.replace(ring("bob", "carol"))
+    assert (await alice.http.get("/api/v1/sessions")).status_code == 401
+    assert (await bob.http.get("/api/v1/sessions")).json() == {"sessions": []}
+    tenants.keys.replace(Keys.single(secret("alice")))
+    assert (await alice.http.get("/api/v1/sessions")).json() == {"sessions": []}
+    tenants.keys.replace(ring("alice"))
+    answer = (await alice.http.get("/api/v1/sessions")).json()
+    assert answer == {"sessions": ["alice.s000001"]}
 
 
 def limited(**limits: int) -> Mapping[str, Limits]:
@@ -154,99 +154,91 @@ def limited(**limits: int) -> Mapping[str, Limits]:
 
 
 @pytest.mark.whole
-def test_samples_under_way_are_limited_and_their_number_can_be_sent_again(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice, bob = tenants["alice"], tenants["bob"]
-        sampler = await alice.sampler(await alice.session())
-        # The first number is missing, so that what follows waits for it.
-        first = await alice.ok("asample", sample(sampler, 1, num_samples=3))
-        assert (await alice.ok("asample", sample(sampler, 1, num_samples=3))) == first
-        answer = await alice.post("/api/v1/asample", sample(sampler, 2, num_samples=2))
-        assert answer.status_code == 429
-        assert "max_samples" in answer.json()["error"]
-        too_many = await alice.post("/api/v1/asample", sample(sampler, 3, num_samples=5))
-        assert too_many.status_code == 400
-        asked = {"model": NANO, "prompt": [1], "max_tokens": 2, "n": 2}
-        busy = await alice.post("/v1/completions", asked)
-        assert busy.status_code == 429
-        assert busy.json()["error"]["code"] == "rate_limit_exceeded"
-        assert "x-should-retry" not in busy.headers
-        assert (await alice.post("/v1/completions", asked | {"n": 5})).status_code == 400
-        assert (await alice.post("/v1/completions", asked | {"n": 1})).status_code == 200
-        assert (await bob.post("/v1/completions", asked | {"n": 5})).status_code == 200
-        await alice.done("asample", sample(sampler, 0))
-        await alice.result(first["request_id"])
-        await alice.done("asample", sample(sampler, 2, num_samples=2))
-        assert tenants.service.futures.usage.num_requests == 0
-
-    let(engine, tmp_path / "state", ("alice", "bob"), script, limits=limited(max_samples=4))
+@with_tenants("alice", "bob", limits=limited(max_samples=4))
+async def test_samples_under_way_are_limited_and_their_number_can_be_sent_again(tenants: Tenants) -> None:
+    alice, bob = tenants["alice"], tenants["bob"]
+    sampler = await alice.sampler(await alice.session())
+    # The first number is missing, so that what follows waits for it.
+    first = await alice.ok("asample", sample(sampler, 1, num_samples=3))
+    assert (await alice.ok("asample", sample(sampler, 1, num_samples=3))) == first
+    answer = await alice.post("/api/v1/asample", sample(sampler, 2, num_samples=2))
+    assert answer.status_code == 429
+    assert "max_samples" in answer.json()["error"]
+    too_many = await alice.post("/api/v1/asample", sample(sampler, 3, num_samples=5))
+    assert too_many.status_code == 400
+    asked = {"model": NANO, "prompt": [1], "max_tokens": 2, "n": 2}
+    busy = await alice.post("/v1/completions", asked)
+    assert busy.status_code == 429
+    assert busy.json()["error"]["code"] == "rate_limit_exceeded"
+    assert "x-should-retry" not in busy.headers
+    assert (await alice.post("/v1/completions", asked | {"n": 5})).status_code == 400
+    assert (await alice.post("/v1/completions", asked | {"n": 1})).status_code == 200
+    assert (await bob.post("/v1/completions", asked | {"n": 5})).status_code == 200
+    await alice.done("asample", sample(sampler, 0))
+    await alice.result(first["request_id"])
+    await alice.done("asample", sample(sampler, 2, num_samples=2))
+    assert tenants.service.futures.usage.num_requests == 0
 
 
 @pytest.mark.whole
-def test_tokens_of_one_request_are_limited(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice = tenants["alice"]
-        sampler = await alice.sampler(await alice.session())
-        await alice.done("asample", sample(sampler, 0, num_samples=2, max_tokens=8))
-        for params in ({"max_tokens": 9}, {"max_tokens": None}):
-            asked = sample(sampler, 1, num_samples=2, **params)
-            answer = await alice.post("/api/v1/asample", asked)
-            assert answer.status_code == 400
-            assert "max_tokens" in answer.json()["error"]
-        await alice.done("asample", sample(sampler, 2))  # the refused number was counted
-        said = [{"role": "user", "content": "Hi"}]
-        answer = await alice.post("/v1/chat/completions", {"model": NANO, "messages": said})
+@with_tenants("alice", limits=limited(max_tokens=16))
+async def test_tokens_of_one_request_are_limited(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    sampler = await alice.sampler(await alice.session())
+    await alice.done("asample", sample(sampler, 0, num_samples=2, max_tokens=8))
+    for params in ({"max_tokens": 9}, {"max_tokens": None}):
+        asked = sample(sampler, 1, num_samples=2, **params)
+        answer = await alice.post("/api/v1/asample", asked)
         assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == "max_tokens"
-
-    let(engine, tmp_path / "state", ("alice",), script, limits=limited(max_tokens=16))
-
-
-@pytest.mark.whole
-def test_requests_under_way_are_limited(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice = tenants["alice"]
-        session = await alice.session()
-        model, sampler = await alice.model(session), await alice.sampler(session)
-        step = {"model_id": model, "adam_params": {}}
-        waiting = [(await alice.ok("optim_step", step | {"seq_id": s}))["request_id"] for s in (2, 3)]
-        assert (await alice.post("/api/v1/asample", sample(sampler, 0))).status_code == 429
-        refused = await alice.post("/api/v1/optim_step", step | {"seq_id": 4})
-        assert refused.status_code == 400
-        assert "max_requests" in refused.json()["error"]
-        again = await alice.ok("optim_step", step | {"seq_id": 2})
-        assert again["request_id"] == waiting[0]
-        tenants.service.runs.gap_seconds = 0.0
-        tenants.service.unload(model)
-        for request_id in waiting:
-            await alice.result(request_id)
-        await alice.done("asample", sample(sampler, 0))
-
-    let(engine, tmp_path / "state", ("alice",), script, limits=limited(max_requests=2))
+        assert "max_tokens" in answer.json()["error"]
+    await alice.done("asample", sample(sampler, 2))  # the refused number was counted
+    said = [{"role": "user", "content": "Hi"}]
+    answer = await alice.post("/v1/chat/completions", {"model": NANO, "messages": said})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "max_tokens"
 
 
 @pytest.mark.whole
-def test_models_in_memory_are_limited(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice = tenants["alice"]
-        session = await alice.session()
-        model = await alice.model(session)
-        assert await alice.model(session) == model  # a repeated request makes nothing
-        await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "w"})
-        asked = {"session_id": session, "model_seq_id": 1, "base_model": NANO}
-        load = {"session_id": session, "model_seq_id": 2, "path": f"tinker://{model}/weights/w"}
-        for path, body in (
-            ("create_model", asked | {"lora_config": {"rank": 4}}),
-            ("load_weights", load | {"optimizer": False}),
-        ):
-            answer = await alice.post(f"/api/v1/{path}", body)
-            assert answer.status_code == 400
-            assert "max_models" in answer.json()["error"]
-        await alice.done("unload_model", {"model_id": model})
-        await alice.model(session, 1)
-        await tenants["bob"].model(await tenants["bob"].session())
+@with_tenants("alice", limits=limited(max_requests=2))
+async def test_requests_under_way_are_limited(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model, sampler = await alice.model(session), await alice.sampler(session)
+    step = {"model_id": model, "adam_params": {}}
+    waiting = [(await alice.ok("optim_step", step | {"seq_id": s}))["request_id"] for s in (2, 3)]
+    assert (await alice.post("/api/v1/asample", sample(sampler, 0))).status_code == 429
+    refused = await alice.post("/api/v1/optim_step", step | {"seq_id": 4})
+    assert refused.status_code == 400
+    assert "max_requests" in refused.json()["error"]
+    again = await alice.ok("optim_step", step | {"seq_id": 2})
+    assert again["request_id"] == waiting[0]
+    tenants.service.runs.gap_seconds = 0.0
+    tenants.service.unload(model)
+    for request_id in waiting:
+        await alice.result(request_id)
+    await alice.done("asample", sample(sampler, 0))
 
-    let(engine, tmp_path / "state", ("alice", "bob"), script, limits=limited(max_models=1))
+
+@pytest.mark.whole
+@with_tenants("alice", "bob", limits=limited(max_models=1))
+async def test_models_in_memory_are_limited(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model = await alice.model(session)
+    assert await alice.model(session) == model  # a repeated request makes nothing
+    await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "w"})
+    asked = {"session_id": session, "model_seq_id": 1, "base_model": NANO}
+    load = {"session_id": session, "model_seq_id": 2, "path": f"tinker://{model}/weights/w"}
+    for path, body in (
+        ("create_model", asked | {"lora_config": {"rank": 4}}),
+        ("load_weights", load | {"optimizer": False}),
+    ):
+        answer = await alice.post(f"/api/v1/{path}", body)
+        assert answer.status_code == 400
+        assert "max_models" in answer.json()["error"]
+    await alice.done("unload_model", {"model_id": model})
+    await alice.model(session, 1)
+    await tenants["bob"].model(await tenants["bob"].session())
 
 
 @pytest.mark.whole
@@ -408,3 +400,40 @@ def test_flags_that_are_wrong_are_told_before_anything_is_loaded(
         said = capsys.readouterr().err
         assert told in said
         assert "putting" not in said
+
+
+@with_tenants("alice", "bob")
+async def test_a_key_has_so_many_sessions_until_they_end(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "MOST_SESSIONS", 2)
+    alice, bob = tenants["alice"], tenants["bob"]
+    first, _ = await alice.session(), await alice.session()
+    refused = await alice.post("/api/v1/create_session", {})
+    assert refused.status_code == 400
+    assert "too many sessions" in refused.json()["error"]
+    await bob.session()
+    ended = await alice.post(f"/api/v1/sessions/{first}/finish", {})
+    assert ended.status_code == 200
+    await alice.session()
+    assert (await alice.post("/api/v1/create_session", {})).status_code == 400
+
+
+@with_tenants("alice", "bob")
+async def test_a_key_has_so_many_copies_of_sampling_clients_until_their_sessions_end(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplers, "MOST_OPEN", 2)
+    alice, bob = tenants["alice"], tenants["bob"]
+    first, other = await alice.session(), await alice.session()
+    sampler = await alice.sampler(first)
+    for copy in range(3):  # the client itself, and two copies
+        await alice.done("asample", sample(sampler, copy * SAMPLING_BLOCK))
+        await alice.done("asample", sample(sampler, copy * SAMPLING_BLOCK + 1))
+    refused = await alice.post("/api/v1/asample", sample(sampler, 3 * SAMPLING_BLOCK))
+    assert refused.status_code == 400
+    assert "too many copies" in refused.json()["error"]
+    theirs = await bob.sampler(await bob.session())
+    await bob.done("asample", sample(theirs, SAMPLING_BLOCK))
+    await alice.done("asample", sample(sampler, 2))  # those that are there go on
+    assert (await alice.post(f"/api/v1/sessions/{first}/finish", {})).status_code == 200
+    again = await alice.sampler(other)
+    await alice.done("asample", sample(again, 5 * SAMPLING_BLOCK))

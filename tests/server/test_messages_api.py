@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic import Anthropic
-from scripted import replies, text_of
+from scripted import CALL, NOW, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S, wait_until
@@ -17,18 +17,10 @@ from running import HANG_S, wait_until
 pytestmark = pytest.mark.whole
 
 ASK: list[Any] = [{"role": "user", "content": "Weather?"}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Oslo", "Rome"]}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
 TOOLS: list[Any] = [
     {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA},
     {"name": "now", "input_schema": {"type": "object"}, "type": "custom"},
 ]
-CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
-NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 
 
 def client_of(tooled: Running, key: str = KEY) -> Anthropic:

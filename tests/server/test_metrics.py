@@ -1,13 +1,11 @@
 """What `/metrics` tells: counts that are right, in the form that Prometheus reads, and nothing of anybody's."""
 
 import re
-from pathlib import Path
 
 import pytest
-from tenants import NANO, Tenant, Tenants, let, sample, secret
+from tenants import NANO, Tenant, Tenants, sample, secret, with_tenants
 from training_requests import forward_backward
 
-from tinsmith.engine.engine import Engine
 from tinsmith.server.access.guard import Answered
 from tinsmith.server.metrics import Answers
 from tinsmith.server.prometheus import Metric, MetricKind, exposition
@@ -36,50 +34,48 @@ def asked(route: str, method: str, status: int) -> str:
 
 
 @pytest.mark.whole
-def test_what_happened_is_counted(engine: Engine, tmp_path: Path) -> None:
-    async def script(tenants: Tenants) -> None:
-        alice, bob = tenants["alice"], tenants["bob"]
-        session = await alice.session()
-        model, sampler = await alice.model(session), await alice.sampler(session)
-        before = await values(bob)
-        await alice.done("forward_backward", forward_backward(model, 1))
-        for seq in (2, 3):
-            step = {"model_id": model, "seq_id": seq, "adam_params": {"learning_rate": 0.0}}
-            await alice.done("optim_step", step)
-        await alice.done("asample", sample(sampler, 0, num_samples=3, stop=[]))
-        said = {"model": NANO, "prompt": [1, 2], "max_tokens": 4}
-        assert (await alice.post("/v1/completions", said)).status_code == 200
-        waiting = await alice.ok("optim_step", {"model_id": model, "seq_id": 9, "adam_params": {}})
-        wrong = await bob.post("/api/v1/asample", sample(sampler, 1))
-        assert wrong.status_code == 400
-        await bob.http.get("/api/v1/nowhere")
-        await bob.http.get("/api/v1/sessions", headers={"x-api-key": "tml-no"})
-        after = await values(bob)
+@with_tenants("alice", "bob")
+async def test_what_happened_is_counted(tenants: Tenants) -> None:
+    alice, bob = tenants["alice"], tenants["bob"]
+    session = await alice.session()
+    model, sampler = await alice.model(session), await alice.sampler(session)
+    before = await values(bob)
+    await alice.done("forward_backward", forward_backward(model, 1))
+    for seq in (2, 3):
+        step = {"model_id": model, "seq_id": seq, "adam_params": {"learning_rate": 0.0}}
+        await alice.done("optim_step", step)
+    await alice.done("asample", sample(sampler, 0, num_samples=3, stop=[]))
+    said = {"model": NANO, "prompt": [1, 2], "max_tokens": 4}
+    assert (await alice.post("/v1/completions", said)).status_code == 200
+    waiting = await alice.ok("optim_step", {"model_id": model, "seq_id": 9, "adam_params": {}})
+    wrong = await bob.post("/api/v1/asample", sample(sampler, 1))
+    assert wrong.status_code == 400
+    await bob.http.get("/api/v1/nowhere")
+    await bob.http.get("/api/v1/sessions", headers={"x-api-key": "tml-no"})
+    after = await values(bob)
 
-        def grown(name: str) -> float:
-            return after[name] - before.get(name, 0.0)
+    def grown(name: str) -> float:
+        return after[name] - before.get(name, 0.0)
 
-        assert grown("tinsmith_trained_tokens_total") == 15
-        assert grown("tinsmith_optimizer_steps_total") == 2
-        assert 12 < grown("tinsmith_sampled_tokens_total") <= 16
-        assert grown("tinsmith_requests_under_way") == 1
-        assert after["tinsmith_models_in_memory"] == 1
-        assert after[f'tinsmith_kv_pages_in_use{{model="{NANO}"}}'] == 0
-        assert after[f'tinsmith_kv_pages_capacity{{model="{NANO}"}}'] > 0
-        assert after[f'tinsmith_samples_running{{model="{NANO}"}}'] == 0
-        assert grown(asked("/api/v1/asample", "POST", 200)) == 1
-        assert grown(asked("/api/v1/asample", "POST", 400)) == 1
-        assert grown(asked("/api/v1/optim_step", "POST", 200)) == 3
-        assert grown(asked("/{path:path}", "GET", 404)) == 1
-        assert grown(asked("refused", "GET", 401)) == 1
-        assert grown(asked("/metrics", "GET", 200)) == 1
-        assert after["process_resident_memory_bytes"] > 0
-        text = (await bob.http.get("/metrics")).text
-        for told in ("alice", "bob", model, sampler, waiting["request_id"], secret("bob")):
-            assert told not in text
-        assert (await alice.http.get("/metrics", headers={"x-api-key": ""})).status_code == 401
-
-    let(engine, tmp_path / "state", ("alice", "bob"), script)
+    assert grown("tinsmith_trained_tokens_total") == 15
+    assert grown("tinsmith_optimizer_steps_total") == 2
+    assert 12 < grown("tinsmith_sampled_tokens_total") <= 16
+    assert grown("tinsmith_requests_under_way") == 1
+    assert after["tinsmith_models_in_memory"] == 1
+    assert after[f'tinsmith_kv_pages_in_use{{model="{NANO}"}}'] == 0
+    assert after[f'tinsmith_kv_pages_capacity{{model="{NANO}"}}'] > 0
+    assert after[f'tinsmith_samples_running{{model="{NANO}"}}'] == 0
+    assert grown(asked("/api/v1/asample", "POST", 200)) == 1
+    assert grown(asked("/api/v1/asample", "POST", 400)) == 1
+    assert grown(asked("/api/v1/optim_step", "POST", 200)) == 3
+    assert grown(asked("/{path:path}", "GET", 404)) == 1
+    assert grown(asked("refused", "GET", 401)) == 1
+    assert grown(asked("/metrics", "GET", 200)) == 1
+    assert after["process_resident_memory_bytes"] > 0
+    text = (await bob.http.get("/metrics")).text
+    for told in ("alice", "bob", model, sampler, waiting["request_id"], secret("bob")):
+        assert told not in text
+    assert (await alice.http.get("/metrics", headers={"x-api-key": ""})).status_code == 401
 
 
 def test_a_label_of_any_text_is_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import replies, text_of
+from scripted import CALL, NOW, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
@@ -16,18 +16,10 @@ from tinsmith.server.responses.items import Item, turns_of
 
 pytestmark = pytest.mark.whole
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Oslo", "Rome"]}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
 TOOLS: list[Any] = [
     {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
     {"type": "function", "name": "now", "parameters": None, "strict": None},
 ]
-CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
-NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 
 
 @pytest.fixture(scope="module")

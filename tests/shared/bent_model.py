@@ -42,6 +42,15 @@ def byte_tokenizer(
     return tokenizer
 
 
+def fill(model: torch.nn.Module) -> None:
+    """Give a model random weights; the same every time."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            centre = 1.0 if name.endswith("norm.weight") else 0.0
+            parameter.copy_(centre + 0.1 * torch.randn(parameter.shape, generator=generator))
+
+
 def write_bent_model(
     folder: Path,
     tokenizer: PreTrainedTokenizerFast,
@@ -75,11 +84,8 @@ def write_bent_model(
             tie_word_embeddings=False,
         )
     )
-    generator = torch.Generator().manual_seed(0)
+    fill(model)
     with torch.no_grad():
-        for name, parameter in sorted(model.named_parameters()):
-            centre = 1.0 if name.endswith("norm.weight") else 0.0
-            parameter.copy_(centre + 0.1 * torch.randn(parameter.shape, generator=generator))
         embeddings, head = model.model.embed_tokens.weight, model.lm_head.weight
         # Large embeddings say clearly what the last token was, whatever the layers add to them.
         embeddings.mul_(20.0)

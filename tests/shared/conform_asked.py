@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from running import HANG_S, KEY, Running
+from tinsmith.lab.conform.subject import Verdict
 from tinsmith.lab.conform.suite import ask, checks, open_subject
-from tinsmith.lab.conform.verdicts import Verdict
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

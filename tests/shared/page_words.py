@@ -14,7 +14,7 @@ class Words(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         del tag
-        self.addresses += [v or "" for n, v in attrs if n in ("src", "href", "xlink:href")]
+        self.addresses += [v or "" for n, v in attrs if n in ("src", "href", "xlink:href", "action", "data")]
         self.ids += [v or "" for n, v in attrs if n == "id"]
 
     def handle_data(self, data: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from label_runs import manifest
+from own_task import KEYS as SHORT
 from scripted_judge import Say, ScriptedJudge, completion, criteria_in, ratings, refused
 
 from running import HANG_S
@@ -30,17 +31,8 @@ RECIPE = RubricBaseRecipe(
 )
 """It can hardly write, but takes a prompt of any length."""
 KEYS = {
-    "steps": "2",
-    "group_size": "4",
-    "groups_per_batch": "3",
-    "lora_rank": "4",
-    "max_tokens": "10",
-    "eval_items": "2",
-    "eval_samples": "1",
-    "eval_every": "0",
-    "save_every": "1",
-    "learning_rate": "2e-3",
-    "quiet": "true",
+    **{**SHORT, "steps": "2", "groups_per_batch": "3"},
+    **{"max_tokens": "10", "eval_samples": "1", "eval_every": "0"},
 }
 PIECE = 300
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinsmith.lab.judge.limits import Clock
+from tinsmith.lab.judge.chat_judge import Clock
 
 KEY = "sk-test-0123456789-secret"
 

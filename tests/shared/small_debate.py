@@ -5,17 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from small_study import PAPERS
+from small_study import PAPERS, opened
 
 from tinsmith.data.labels import Disruption
 from tinsmith.lab.course import Course
 from tinsmith.lab.labels.task import Task, make_task
-from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
-from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.items import UserItem, split_items
@@ -98,26 +96,9 @@ def open_debate(
     **parts: Any,
 ) -> DebateRun:
     """Open a run of the pair, or go on with it; it tests on a few papers only."""
-    told = {"identity_sha256": repr(settings)}
-    opened, mark = RunFolder.begin(folder, told, if_exists=if_exists)
-    service: Any = connection.client
-    if mark is None:
-        made = service.create_lora_training_client(base_model="base", rank=4, seed=3)
-    else:
-        made = service.create_training_client_from_state_with_optimizer(mark.state_path)
-    run: DebateRun = Run(
-        service=service,
-        trainer=made.result(WAIT_SECONDS),
-        model_name="base",
-        course=Course(
-            subject=debated(connection, challenger, reward, forks=forks, **parts), settings=settings, forks=forks
-        ),
-        settings=settings,
-        folder=opened,
-        teller=Teller(name="test", steps=settings.steps, quiet=True),
-    )
-    if mark is not None:
-        run.resume(mark)
-    if changed is not None:
-        changed(run)
-    return run
+
+    def course(_tokenizer: object) -> Course[UserItem, UserAnswer]:
+        subject = debated(connection, challenger, reward, forks=forks, **parts)
+        return Course(subject=subject, settings=settings, forks=forks)
+
+    return opened(connection, folder, settings, course, if_exists, changed)

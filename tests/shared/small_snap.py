@@ -4,11 +4,11 @@ import gzip
 import hashlib
 import io
 import tarfile
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from answering import Quiet, answering
 
 from tinsmith.data.sources.hepth.release import Release
 
@@ -102,7 +102,7 @@ def small_files() -> dict[str, bytes]:
 def serving(snap: Snap) -> Generator[Snap, None, None]:
     """Run the server; its address is `snap.url`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/")
             wanted = self.headers.get("Range")
@@ -130,17 +130,6 @@ def serving(snap: Snap) -> Generator[Snap, None, None]:
             self.wfile.write(body[first:last])
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    snap.url = f"http://127.0.0.1:{server.server_address[1]}/"
-    try:
+    with answering(Handler) as url:
+        snap.url = f"{url}/"
         yield snap
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.rewards import make_label_reward
@@ -14,12 +15,12 @@ from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.papers.run_data import label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.rl import train as train_run
-from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.lab.settings import CommonSettings, RlSettings
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
 
@@ -47,6 +48,19 @@ RL = RlSettings(
     seed=1,
 )
 """Of a short run."""
+SFT = SftSettings(
+    steps=4,
+    learning_rate=5e-3,
+    lora_rank=4,
+    batch_size=8,
+    eval_every=0,
+    save_every=0,
+    eval_items=6,
+    test_items=6,
+    max_tokens=24,
+    seed=1,
+)
+"""Of a short supervised run."""
 
 
 def item(number: int) -> Item:
@@ -95,28 +109,43 @@ def open_run(
     changed: Callable[[PaperRun], None] | None = None,
 ) -> PaperRun:
     """Open a run on the small study, or go on with it."""
-    opened, mark = RunFolder.begin(folder, {"identity_sha256": repr(settings)}, if_exists=if_exists)
+
+    def course(tokenizer: Any) -> Course[Item, Answer]:
+        study = LabelledPapers(
+            task=TASK,
+            papers=PAPERS,
+            renderer=renderer_for(tokenizer),
+            tokenizer=tokenizer,
+            reward=None if reward is None else make_label_reward(reward, TASK),
+        )
+        return label_course(study, settings)
+
+    return opened(connection, folder, settings, course, if_exists, changed)
+
+
+def opened(
+    connection: Connection,
+    folder: Path,
+    settings: CommonSettings,
+    course: Callable[[Any], Course[I, A]],
+    if_exists: IfExists,
+    changed: Callable[[Run[I, A]], None] | None,
+) -> Run[I, A]:
+    """Open a run whose course depends on the tokenizer, or go on with it."""
+    begun, mark = RunFolder.begin(folder, {"identity_sha256": repr(settings)}, if_exists=if_exists)
     service = connection.client
     if mark is None:
         made = service.create_lora_training_client(base_model="base", rank=4, seed=3)
     else:
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
     trainer = made.result(WAIT_SECONDS)
-    tokenizer = trainer.get_tokenizer()
-    study = LabelledPapers(
-        task=TASK,
-        papers=PAPERS,
-        renderer=renderer_for(tokenizer),
-        tokenizer=tokenizer,
-        reward=None if reward is None else make_label_reward(reward, TASK),
-    )
     run = Run(
         service=service,
         trainer=trainer,
         model_name="base",
-        course=label_course(study, settings),
+        course=course(trainer.get_tokenizer()),
         settings=settings,
-        folder=opened,
+        folder=begun,
         teller=Teller(name="test", steps=settings.steps, quiet=True),
     )
     if mark is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from coroutines import Script, coroutine_test
 from fastapi import FastAPI
 
 from tinsmith.engine.engine import Engine
@@ -136,3 +137,12 @@ def let(
             await service.close()
 
     asyncio.run(live())
+
+
+def with_tenants(*names: str, **options: Any) -> Callable[[Script], Callable[..., None]]:
+    """Decorate a coroutine function that tests a service with the keys of these names; `options` are those of `let`."""
+
+    def run(script: Script, engine: Engine, state: Path) -> None:
+        let(engine, state, names, script, **options)
+
+    return coroutine_test(run, "engine", "state")

@@ -32,7 +32,7 @@ def test_the_calibration_error_weighs_the_words_by_their_items() -> None:
     found = Calibration.of(["high"] * 4 + ["low"] * 2 + [None], [True, True, True, False, False, False, False])
     # high: 3 of 4 right against 0.8; low: 0 of 2 against 0.2.
     assert found.ece == pytest.approx((abs(3 - 3.2) + abs(0 - 0.4)) / 6)
-    assert [level.accuracy for level in found.levels][::2] == [0.0, 0.75]
+    assert [(level.right, level.items) for level in found.levels][::2] == [(0, 2), (3, 4)]
 
 
 def test_a_perfectly_stated_confidence_has_no_error() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tinsmith.stats import sign_flips as module
-from tinsmith.stats.sign_flips import flip_p
+from tinsmith.stats import significance as module
+from tinsmith.stats.significance import flip_p
 
 
 def drawn(n: int, seed: int, denominator: int = 12) -> list[Fraction]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
-from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, sensitivity, table_optimum
-from tinsmith.stats.incentives.posteriors import (
+from tinsmith.stats.incentives.policies import (
+    Optimum,
     Policy,
     Posteriors,
     ascend,
@@ -20,6 +20,9 @@ from tinsmith.stats.incentives.posteriors import (
     best_rule,
     g_mean_gradient,
     macro_f1_gradient,
+    reacting_optimum,
+    sensitivity,
+    table_optimum,
 )
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.studies.disruption.published_tables import worked_example

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
-from tinsmith.stats.gate.claims import Beats, MeanLearned, judge_beats, judge_learned
+from tinsmith.stats.gate.claims import (
+    Beats,
+    CheckName,
+    Finding,
+    Learned,
+    ParityRecord,
+    Training,
+    Verdict,
+    judge_beats,
+    judge_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
-from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
 
 DRAWS = Bootstrap(draws=4000)
@@ -127,11 +135,9 @@ def test_more_effort_refuses_that_one_beats_the_other() -> None:
 def test_what_is_learned_lies_above_all_that_is_simpler() -> None:
     system, before = constant("A", 0.8), constant("A", 0.2)
     baseline, control = constant("a word", 0.5, seeds=1), constant("A'", 0.3)
-    whole = MeanLearned(
-        system=system, metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME
-    )
-    bare = MeanLearned(system=system, metric="reward", before=before, parity=SAME)
-    low = MeanLearned(
+    whole = Learned(system=system, metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME)
+    bare = Learned(system=system, metric="reward", before=before, parity=SAME)
+    low = Learned(
         system=constant("A", 0.4), metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME
     )
     allowed, missing, below = judge_learned([whole, bare, low], DRAWS)

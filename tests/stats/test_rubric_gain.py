@@ -11,8 +11,14 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
-from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_interval, sign_flip_p
-from tinsmith.stats.significance import items_needed, mcnemar
+from tinsmith.stats.significance import (
+    clustered_interval,
+    items_needed,
+    least_moved,
+    mcnemar,
+    paired_interval,
+    sign_flip_p,
+)
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
     Finding,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tinsmith.stats.estimates import Runs
-from tinsmith.stats.significance import detectable_difference, holm, items_needed, mcnemar
+from tinsmith.stats.significance import holm, items_needed, mcnemar
 from tinsmith.types.errors import ConfigError, DataError
 
 LABELS = ("a", "b", "c")
@@ -54,13 +54,12 @@ def test_holm_rejects_what_its_own_procedure_rejects(p_values: list[float], alph
     assert {i for i, p in enumerate(holm(p_values)) if p <= alpha} == rejected
 
 
-def test_detectable_differences_of_the_reference() -> None:
-    found = [round(100 * detectable_difference(n), 1) for n in (500, 2000, 10_000)]
-    assert found == [6.9, 3.4, 1.5]
+def test_items_needed_are_those_of_the_reference() -> None:
+    assert [items_needed(gain) for gain in (0.06863, 0.03431, 0.01535)] == [500, 2001, 9994]
 
 
 def test_power_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="discordance"):
-        detectable_difference(100, discordance=0.0)
+        items_needed(0.1, discordance=0.0)
     with pytest.raises(ConfigError, match="field: effect"):
         items_needed(0.0)

@@ -17,9 +17,9 @@ from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.labels.task import items_of, make_task
-from tinsmith.lab.papers import estimate
+from tinsmith.lab.papers import run_data
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.papers.estimate import minutes
+from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON
@@ -86,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     patch.setenv("TINKER_API_KEY", KEY)
-    patch.setattr(estimate, "forecast_lines", _no_forecast)  # it is told before each run, and is slow
+    patch.setattr(run_data, "forecast_lines", _no_forecast)  # it is told before each run, and is slow
     source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), silent)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)

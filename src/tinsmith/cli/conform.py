@@ -49,7 +49,7 @@ def conform(
         raise ConfigError(error.what, field="URL", value=url, fix="start the server, or give another address") from None
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     from tinsmith.lab.conform import suite
-    from tinsmith.lab.conform.verdicts import Word
+    from tinsmith.lab.conform.subject import Word
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # its retries are among the answers
     asked = [one for one in suite.checks() if only is None or only in one.name]

@@ -10,7 +10,7 @@ import typer
 from tinsmith.types.waits import loading, ticking
 
 if TYPE_CHECKING:
-    from tinsmith.lab.bundle.contents import Origin
+    from tinsmith.lab.bundle.pack import Origin
 
 _LISTED = 5  # Files that are named when a bundle was written, the largest.
 
@@ -40,8 +40,7 @@ def pack(
     if not holds_study(folder):
         require_runs([folder])  # before what is heavy is imported
     with loading():
-        from tinsmith.lab.bundle.contents import Kept
-        from tinsmith.lab.bundle.crate import Statement
+        from tinsmith.lab.bundle.pack import Kept, Statement
         from tinsmith.lab.bundle.pack import pack as run
 
     said = Statement(
@@ -88,8 +87,7 @@ def _origin(folder: Path, with_data: bool) -> Origin:
     from importlib.util import find_spec
 
     from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, TASKS, plan_of
-    from tinsmith.lab.bundle.contents import Origin
-    from tinsmith.lab.bundle.pack import data_of, source_of_file
+    from tinsmith.lab.bundle.pack import Origin, data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located
     from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.source import PACKAGE

@@ -41,7 +41,7 @@ def quickstart(
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import busy_lines, slowdown
         from tinsmith.lab.page.comparison import COMPARISON
-        from tinsmith.lab.papers.estimate import minutes
+        from tinsmith.lab.papers.run_data import minutes
         from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.ops.extension import physical_cores

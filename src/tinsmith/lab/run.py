@@ -27,8 +27,7 @@ from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.stats.groups import FlatRewards
-from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
+from tinsmith.stats.monitors.run_monitors import Alarm, DeterminismMonitor
 
 Reached = Callable[[Standing], None]
 

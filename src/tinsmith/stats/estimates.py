@@ -87,9 +87,8 @@ class Runs:
         place = {item: i for i, item in enumerate(self.items)}
         missing = [item for item in items if item not in place]
         if missing or not items:
-            raise DataError(
-                f"{self.name} did not answer {len(missing)} of {len(items)} items", field="items", value=missing[:1]
-            )
+            what = f"{self.name} did not answer {len(missing)} of {len(items)} items"
+            raise DataError(what, field="items", value=missing[:1])
         order = np.array([place[item] for item in items])
         return Runs(self.name, self.labels, tuple(items), self.golds[order], self.predicted[:, order])
 
@@ -100,16 +99,12 @@ class Runs:
             raise DataError(what, field="labels", value=other.labels, allowed=", ".join(self.labels))
         if set(self.items) != set(other.items):
             apart = len(set(self.items) ^ set(other.items))
-            raise DataError(
-                f"{self.name} and {other.name} were scored on different items: {apart} differ",
-                fix="score both on the same split",
-            )
+            what = f"{self.name} and {other.name} were scored on different items: {apart} differ"
+            raise DataError(what, fix="score both on the same split")
         other = other.on(self.items)
         if not np.array_equal(self.golds, other.golds):
-            raise DataError(
-                f"{self.name} and {other.name} have different true labels for the same items",
-                fix="score both on the same slice",
-            )
+            what = f"{self.name} and {other.name} have different true labels for the same items"
+            raise DataError(what, fix="score both on the same slice")
         return other
 
 
@@ -168,6 +163,14 @@ def pattern_counts(member: Codes, num_patterns: int, draws: int, rng: np.random.
         drawn += (np.arange(size, dtype=np.int32) * num_patterns)[:, None]
         counted = np.bincount(drawn.ravel(), minlength=size * num_patterns)
         yield counted.reshape(size, num_patterns).astype(np.float64)
+
+
+def drawn_sums(times: FloatArray, values: FloatArray) -> FloatArray:
+    """Return `times` (R, P) . `values` (P, S), added up in the order of P: a library's depends on the processor."""
+    total = np.zeros((len(times), values.shape[1]))
+    for column, row in zip(times.T, values, strict=True):
+        total += column[:, None] * row
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ easy papers and wrong on the hard ones matches more often than that.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -36,11 +35,6 @@ class Level:
     items: int
     right: int
 
-    @property
-    def accuracy(self) -> float:
-        """Share right; NaN where nothing was stated so."""
-        return self.right / self.items if self.items else math.nan
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -59,9 +53,8 @@ class Calibration:
             raise DataError("every item needs a confidence and an answer", field="confidences")
         unknown = sorted({word for word in confidences if word is not None} - set(STATED))
         if unknown:
-            raise DataError(
-                "this is not a stated confidence", field="confidence", value=unknown[0], allowed=", ".join(STATED)
-            )
+            what = "this is not a stated confidence"
+            raise DataError(what, field="confidence", value=unknown[0], allowed=", ".join(STATED))
         levels = tuple(
             Level(
                 word,
@@ -184,10 +177,6 @@ class Evaluation:
             [answer.predicted == answer.gold for answer in self.answers],
         )
 
-    def outcomes(self) -> Mapping[str, int]:
-        """Return how many answers had each outcome, by name."""
-        return dict(sorted(Counter(answer.outcome for answer in self.answers).items()))
-
     def runs(self, name: str) -> Runs:
         """Return the strict answers as a system of one seed, for intervals, tests and claims."""
         return combine(name, [self])
@@ -276,15 +265,6 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
 _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)  # Of these a system has the mean over its tasks.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Shares of answers whose labels are all right."""
-
-    exact_match: Estimate
-    independent: Estimate  # Share expected of independent tasks with the same shares of right answers.
-    difference: Estimate  # The first minus the second: the covariance of being right, for two tasks.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluations:
     """The evaluations of one system's answers, one a task, by the task's name."""
@@ -330,8 +310,12 @@ class Evaluations:
                 found[f"{prefix}/{metric.value}"] = value
         return {**found, f"{prefix}/exact_match": self.exact_match}
 
-    def agreement(self, bootstrap: Bootstrap) -> Agreement:
-        """Return how often all labels are right, with intervals over items: Wilson's, and bootstrapped ones."""
+    def agreement(self, bootstrap: Bootstrap) -> tuple[Estimate, Estimate, Estimate]:
+        """Return the share of answers whose labels are all right, the share expected of independent tasks, and the gap.
+
+        Independent tasks have the same shares of right answers; the gap is the covariance of being right, for two
+        tasks. Intervals are over items: Wilson's, and bootstrapped ones.
+        """
         right = self._right()
         n, tasks = right.shape
         every = np.arange(2**tasks)
@@ -343,10 +327,10 @@ class Evaluations:
         exact, independent = counts[:, -1] / n, (counts @ patterns / n).prod(axis=1)
         alone = float((right.sum(axis=0) / n).prod())
         matched = int(right.all(axis=1).sum())
-        return Agreement(
-            exact_match=Estimate(matched / n, wilson(matched, n, bootstrap.level)),
-            independent=Estimate(alone, percentile(independent, bootstrap.level)),
-            difference=Estimate(matched / n - alone, percentile(exact - independent, bootstrap.level)),
+        return (
+            Estimate(matched / n, wilson(matched, n, bootstrap.level)),
+            Estimate(alone, percentile(independent, bootstrap.level)),
+            Estimate(matched / n - alone, percentile(exact - independent, bootstrap.level)),
         )
 
     def _right(self) -> NDArray[np.bool_]:

@@ -11,21 +11,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.types.errors import DataError
-
 Rewards = Sequence[float]  # Of one group's rollouts.
-
-
-def informative_rate(p: float, size: int) -> float:
-    """Return how likely a group of `size` independent answers, each right with probability p, is to hold both kinds.
-
-    >>> informative_rate(0.5, 2), informative_rate(1.0, 8)
-    (0.5, 0.0)
-    """
-    return 1.0 - p**size - (1.0 - p) ** size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +63,6 @@ def group_census(groups: Sequence[Rewards]) -> GroupCensus:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One prompt's rollouts, failed ones left out: rewards and whether the label was right, (G,) each."""
-
-    gold: str
-    rewards: tuple[float, ...]
-    right: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LabelGroups:
     """Groups of one true label."""
 
@@ -90,67 +70,27 @@ class LabelGroups:
     informative: int = 0  # Groups whose rewards are not all equal.
     all_right: int = 0
     all_wrong: int = 0
-    samples: int = 0
-    right_samples: int = 0
-    size_counts: tuple[tuple[int, int], ...] = ()  # Pairs (group size, groups of that size), ascending.
+
+    @classmethod
+    def of(cls, rewards: Sequence[float], right: Sequence[bool]) -> LabelGroups:
+        """Count one prompt's rollouts, failed ones left out; fewer than two compare nothing, and count as no group."""
+        if len(rewards) < 2:
+            return cls()
+        differs = any(reward != rewards[0] for reward in rewards)
+        return cls(groups=1, informative=int(differs), all_right=int(all(right)), all_wrong=int(not any(right)))
 
     def __add__(self, other: LabelGroups) -> LabelGroups:
-        sizes = Counter(dict(self.size_counts)) + Counter(dict(other.size_counts))
         return LabelGroups(
             self.groups + other.groups,
             self.informative + other.informative,
             self.all_right + other.all_right,
             self.all_wrong + other.all_wrong,
-            self.samples + other.samples,
-            self.right_samples + other.right_samples,
-            tuple(sorted(sizes.items())),
         )
 
     @property
     def informative_rate(self) -> float:
         """Share of groups with a gradient; NaN without a group."""
         return self.informative / self.groups if self.groups else math.nan
-
-    @property
-    def mixed_rate(self) -> float:
-        """Share of groups with right and wrong answers in them; NaN without a group."""
-        return (self.groups - self.all_right - self.all_wrong) / self.groups if self.groups else math.nan
-
-    @property
-    def expected_mixed_rate(self) -> float:
-        """Mixed share if every answer were an independent coin, p the share right; NaN without a group."""
-        if not self.groups:
-            return math.nan
-        p = self.right_samples / self.samples
-        return math.fsum(count * informative_rate(p, size) for size, count in self.size_counts) / self.groups
-
-    @property
-    def determinism(self) -> float:
-        """The determinism index of these groups, as `GroupCensus.determinism`; below 0: more mixed than chance."""
-        expected = self.expected_mixed_rate
-        return 1.0 - self.mixed_rate / expected if expected > 0.0 else math.nan
-
-
-def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, LabelGroups]:
-    """Count groups by true label; those of fewer than two rollouts compare nothing and are left out."""
-    counted = dict.fromkeys(labels, LabelGroups())
-    for group in groups:
-        if group.gold not in counted or len(group.rewards) != len(group.right):
-            what = "a group has one true label, and a reward for every answer"
-            raise DataError(what, field="group", value=group.gold, allowed=", ".join(labels))
-        size, right = len(group.rewards), sum(group.right)
-        if size < 2:
-            continue
-        counted[group.gold] += LabelGroups(
-            groups=1,
-            informative=int(any(reward != group.rewards[0] for reward in group.rewards)),
-            all_right=int(right == size),
-            all_wrong=int(right == 0),
-            samples=size,
-            right_samples=right,
-            size_counts=((size, 1),),
-        )
-    return counted
 
 
 SLACK = 0.01  # Of the sum: how much of it the kept ones may lack, as published.

@@ -11,13 +11,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, generator, pattern_counts, resampled_seeds
+from tinsmith.stats.estimates import (
+    Bootstrap,
+    Difference,
+    Estimate,
+    Runs,
+    drawn_sums,
+    generator,
+    pattern_counts,
+    resampled_seeds,
+)
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.sign_flips import flip_p
+from tinsmith.stats.significance import flip_p
 from tinsmith.types.errors import DataError
 
 ByItem = Mapping[str, Fraction]
@@ -36,11 +46,7 @@ class MeanRuns:
     def of(cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None) -> MeanRuns:
         """Build it from each seed's values by item; items that a seed has no value of are left out."""
         shared = set(by_seed[0]).intersection(*by_seed[1:]) if by_seed else set[str]()
-        if not shared:
-            raise DataError(f"{name}: there is nothing to average", field="items, seeds")
-        own = clusters or {}
-        items = tuple(sorted(shared))
-        return cls(name, items, {item: own.get(item, item) for item in items}, tuple(by_seed))
+        return cls.some(name, by_seed, tuple(shared), clusters)
 
     @classmethod
     def some(
@@ -69,9 +75,8 @@ class MeanRuns:
         """Return the values of `items` alone."""
         missing = [item for item in items if item not in self.clusters]
         if missing or not items:
-            raise DataError(
-                f"{self.name} has no value of {len(missing)} of {len(items)} items", field="items", value=missing[:1]
-            )
+            what = f"{self.name} has no value of {len(missing)} of {len(items)} items"
+            raise DataError(what, field="items", value=missing[:1])
         kept = tuple(sorted(items))
         return replace(self, items=kept, clusters={item: self.clusters[item] for item in kept})
 
@@ -111,15 +116,19 @@ class MeanRuns:
                     sizes[at, seed] += 1.0
         rng = generator(bootstrap.seed, "clusters")
         drawn = pattern_counts(np.arange(len(names)), len(names), bootstrap.draws, rng)
-        means = np.concatenate([_over(times @ sums, times @ sizes) for times in drawn])
+        means = np.concatenate([_over(drawn_sums(times, sums), times @ sizes) for times in drawn])
         return resampled_seeds(means, seed=bootstrap.seed, system=system)
 
 
-def shared_items(systems: Sequence[MeanRuns]) -> tuple[list[MeanRuns], float]:
-    """Return the systems on the items that all of them have, and the share left out."""
+System = TypeVar("System", Runs, MeanRuns)
+
+
+def shared_items(systems: Sequence[System]) -> tuple[list[System], float]:
+    """Return the systems on the items that all of them have, in the order of the first, and the share left out."""
     every = set[str]().union(*(one.items for one in systems))
-    shared = sorted(every.intersection(*(one.items for one in systems)))
-    return [one.on(shared) for one in systems], 1.0 - len(shared) / len(every)
+    shared = every.intersection(*(one.items for one in systems))
+    items = [item for item in systems[0].items if item in shared]
+    return [one.on(items) for one in systems], 1.0 - len(items) / len(every)
 
 
 def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:

@@ -11,19 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.types.confusion_scores import (
-    FloatArray,
-    balanced_accuracy,
-    f1,
-    g_mean,
-    invalid_rate,
-    label_match,
-    macro_f1,
-    min_class_recall,
-    precision,
-    predicted_share,
-    recall,
-)
+from tinsmith.types import confusion_scores
+from tinsmith.types.confusion_scores import FloatArray as FloatArray
 from tinsmith.types.errors import DataError
 
 Score = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (...).
@@ -50,24 +39,11 @@ class ClassMetric(StrEnum):
     PREDICTED_SHARE = "predicted_share"
 
 
-SCORES: Mapping[Metric, Score] = MappingProxyType(
-    {
-        Metric.LABEL_MATCH: label_match,
-        Metric.INVALID_RATE: invalid_rate,
-        Metric.MACRO_F1: macro_f1,
-        Metric.BALANCED_ACCURACY: balanced_accuracy,
-        Metric.MIN_CLASS_RECALL: min_class_recall,
-        Metric.G_MEAN: g_mean,
-    }
+SCORES: Final[Mapping[Metric, Score]] = MappingProxyType({one: getattr(confusion_scores, one) for one in Metric})
+CLASS_SCORES: Final[Mapping[ClassMetric, ClassScore]] = MappingProxyType(
+    {one: getattr(confusion_scores, one) for one in ClassMetric}
 )
-CLASS_SCORES: Mapping[ClassMetric, ClassScore] = MappingProxyType(
-    {
-        ClassMetric.RECALL: recall,
-        ClassMetric.PRECISION: precision,
-        ClassMetric.F1: f1,
-        ClassMetric.PREDICTED_SHARE: predicted_share,
-    }
-)
+"""Functions of the metrics' names."""
 
 _METRICS: Final = {
     "label_match": "accuracy",
@@ -102,9 +78,8 @@ def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
     try:
         return np.fromiter((position[value] for value in values), np.int64, len(values))
     except KeyError as error:
-        raise DataError(
-            "this is not one of the task's labels", field="label", value=error.args[0], allowed=", ".join(labels)
-        ) from None
+        what = "this is not one of the task's labels"
+        raise DataError(what, field="label", value=error.args[0], allowed=", ".join(labels)) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,17 +142,9 @@ def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
     return counted.reshape(num_labels, num_labels + 1)
 
 
-def constant_baseline(labels: Sequence[str], golds: Sequence[str], answer: str) -> Confusion:
-    """Return the confusion matrix of always answering `answer`.
-
-    Its accuracy is the label's share pi of the items and its macro-F1 is 2 pi / (1 + pi) / K.
-    """
-    return Confusion.of(labels, golds, [answer] * len(golds))
-
-
 def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -> str:
     """Return the label whose constant answer scores best; the first of equals."""
-    scores = [constant_baseline(labels, golds, label).score(metric) for label in labels]
+    scores = [Confusion.of(labels, golds, [label] * len(golds)).score(metric) for label in labels]
     return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
 
 

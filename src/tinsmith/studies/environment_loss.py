@@ -17,8 +17,8 @@ import tinsmith as ts
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.checks import difference, higher
 from tinsmith.pages.measures import over_seeds
-from tinsmith.stats.diagnostics.diversity import WINDOW, Boredom, Heard, boredom
-from tinsmith.stats.sign_flips import sign_flip_p
+from tinsmith.stats.diversity import WINDOW, Boredom, Heard, boredom
+from tinsmith.stats.significance import sign_flip_p
 from tinsmith.studies.shell import Facts, shell
 
 NONE, ADVISED, HIGH, CONTROL = "lambda-0", "lambda-0.05", "lambda-0.2", "scrambled"

@@ -18,15 +18,7 @@ from tinsmith.lab.study.checks import difference, not_lower
 from tinsmith.lab.study.measures import estimated
 from tinsmith.lab.study.record import DRAWS, Shown
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.diagnostics.diversity import (
-    boundary,
-    different,
-    distinct_n,
-    dyadic,
-    pass_at_k,
-    swapped,
-    swapped_over_seeds,
-)
+from tinsmith.stats.diversity import boundary, different, distinct_n, dyadic, pass_at_k, swapped, swapped_over_seeds
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.lookup import MOST_LOOKUPS, lookup, lookups, way
 

@@ -133,7 +133,7 @@ def looks(steps: int) -> dict[str, int]:
 
 def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     """Return the study on the world that is asked for."""
-    from tinsmith.lab.papers.estimate import minutes  # not above: mistakes in keys are told without these
+    from tinsmith.lab.papers.run_data import minutes  # not above: mistakes in keys are told without these
     from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
     from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
 

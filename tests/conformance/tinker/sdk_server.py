@@ -106,9 +106,8 @@ def from_environment() -> Server | None:
 
 def write_model(folder: Path) -> None:
     """Save a random Llama of two layers and a tokenizer of bytes, made by their own libraries."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from bent_model import byte_tokenizer, fill
+    from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -125,16 +124,6 @@ def write_model(folder: Path) -> None:
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(config)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in sorted(model.named_parameters()):
-            centre = 1.0 if name.endswith("norm.weight") else 0.0
-            parameter.copy_(centre + 0.1 * torch.randn(parameter.shape, generator=generator))
+    fill(model)
     model.save_pretrained(folder)
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(["<|end|>", *(f"<|{i}|>" for i in range(END + 1, VOCAB))])
-    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>").save_pretrained(folder)
+    byte_tokenizer(["<|end|>"]).save_pretrained(folder)

@@ -3,9 +3,22 @@
 import numpy as np
 import pytest
 import tinker
+import torch
 from hf_reference import HfReference
-from sdk_cases import TIMEOUT_S, datum, forward, lora, prompt_of, same, sampler_logprobs, text_datum, tokens_of, train
-from sdk_server import Server
+from sdk_cases import (
+    TIMEOUT_S,
+    USER_ERRORS,
+    datum,
+    forward,
+    lora,
+    prompt_of,
+    same,
+    sampler_logprobs,
+    text_datum,
+    tokens_of,
+    train,
+)
+from sdk_server import END, VOCAB, Server
 from tinker import types
 
 PROMPT = "the tinsmith said: "
@@ -197,3 +210,191 @@ def test_chunks_of_a_prompt_are_one_prompt(sampler: tinker.SamplingClient) -> No
     chunks = [types.EncodedTextChunk(tokens=part) for part in (tokens[:5], tokens[5:])]
     split = sampler.sample(types.ModelInput(chunks=chunks), 1, params(seed=8)).result(TIMEOUT_S)
     assert told(split) == draw(sampler, params(seed=8))
+
+
+STOPPED = "hammer, anvil, "
+LONG = 400
+
+
+def sample(client: tinker.SamplingClient, stop: object, max_tokens: int = LONG) -> types.SampledSequence:
+    """One seeded sample."""
+    wanted = types.SamplingParams.model_validate({"max_tokens": max_tokens, "seed": 11, "stop": stop})
+    return client.sample(prompt_of(STOPPED), 1, wanted).result(TIMEOUT_S).sequences[0]
+
+
+def test_an_empty_list_never_stops(sampler: tinker.SamplingClient) -> None:
+    sequence = sample(sampler, [])
+    assert len(sequence.tokens) == LONG
+    assert sequence.stop_reason == "length"
+
+
+def test_a_stop_token_ends_the_sample_and_is_part_of_it(sampler: tinker.SamplingClient) -> None:
+    free = sample(sampler, []).tokens
+    stop = next(token for i, token in enumerate(free) if i > 20 and token not in free[:i])
+    sequence = sample(sampler, [stop])
+    at = next(i for i, token in enumerate(free) if token in (stop, END))
+    assert sequence.tokens == free[: at + 1]
+    assert sequence.stop_reason == "stop"
+
+
+def test_a_stop_string_ends_the_sample_and_is_part_of_it(
+    server: Server, service: tinker.ServiceClient, sampler: tinker.SamplingClient
+) -> None:
+    if server.process is None:
+        pytest.skip("a named server may name a tokenizer that is not on this machine")
+    tokenizer = lora(service, server.model).get_tokenizer()
+    free = sample(sampler, []).tokens
+    ascii_pair = next(
+        (i, tokenizer.decode(free[i : i + 2]))
+        for i in range(5, LONG)
+        if END not in free[: i + 2]
+        and tokenizer.decode(free[i : i + 2]).isascii()
+        and len(tokenizer.decode(free[i : i + 2])) == 2
+    )
+    at, text = ascii_pair
+    for stop in (text, [text, "never in there"]):
+        sequence = sample(sampler, stop)
+        assert sequence.tokens == free[: at + 2]
+        assert sequence.stop_reason == "stop"
+
+
+def test_without_stops_the_end_token_ends(server: Server, sampler: tinker.SamplingClient) -> None:
+    if server.process is None:
+        pytest.skip("a named server may have another end token")
+    wanted = types.SamplingParams(max_tokens=LONG, seed=2)
+    sequences = sampler.sample(prompt_of(STOPPED), 16, wanted).result(TIMEOUT_S).sequences
+    stopped = [sequence for sequence in sequences if sequence.stop_reason == "stop"]
+    assert stopped
+    for sequence in stopped:
+        assert sequence.tokens.index(END) == len(sequence.tokens) - 1
+    for sequence in sequences:
+        if sequence.stop_reason == "length":
+            assert len(sequence.tokens) == LONG
+            assert END not in sequence.tokens
+
+
+def test_thirty_samples_in_flight_change_nothing(sampler: tinker.SamplingClient) -> None:
+    alone = sample(sampler, [], 48)
+    others = [
+        sampler.sample(
+            prompt_of(f"{i} " * (1 + 7 * i)),
+            1 + i % 3,
+            types.SamplingParams(max_tokens=20 + i, stop=[], temperature=0.5 + i / 10),
+        )
+        for i in range(30)
+    ]
+    among = sample(sampler, [], 48)
+    for other in others:
+        other.result(TIMEOUT_S)
+    assert among.tokens == alone.tokens
+    assert among.logprobs == alone.logprobs
+
+
+def test_256_requests_at_once_are_each_as_alone(server: Server, sampler: tinker.SamplingClient) -> None:
+    if not server.exact:
+        pytest.skip("needs a server that promises equal bits")
+
+    def submit(i: int) -> tinker.APIFuture[types.SampleResponse]:
+        wanted = types.SamplingParams(max_tokens=4 + i % 9, seed=i, stop=[], temperature=1.0)
+        return sampler.sample(prompt_of("tin " * (1 + i % 11) + str(i)), 1, wanted)
+
+    pending = [submit(i) for i in range(256)]
+    together = [future.result(TIMEOUT_S).sequences[0] for future in pending]
+    alone = [submit(i).result(TIMEOUT_S).sequences[0] for i in range(256)]
+    assert [s.tokens for s in together] == [s.tokens for s in alone]
+    assert [s.logprobs for s in together] == [s.logprobs for s in alone]
+
+
+SCORED = "the tinsmith said"
+ROWS = len(SCORED) - 1
+NOTHING = types.SamplingParams(max_tokens=0)
+
+
+def ask(
+    sampler: tinker.SamplingClient,
+    *,
+    params: types.SamplingParams = NOTHING,
+    num_samples: int = 1,
+    text: str = SCORED,
+    **questions: object,
+) -> types.SampleResponse:
+    future = sampler.sample(prompt_of(text), num_samples, params, **questions)  # pyright: ignore[reportArgumentType]
+    return future.result(TIMEOUT_S)
+
+
+def tensor(values: types.TensorData | None) -> np.ndarray:
+    assert values is not None
+    return values.to_torch().numpy()
+
+
+def test_a_prompt_is_scored_without_a_token(sampler: tinker.SamplingClient) -> None:
+    got = ask(sampler, num_samples=2, include_prompt_logprobs=True, topk_prompt_logprobs=2)
+    assert got.prompt_logprobs_np is not None
+    assert [(one.tokens, one.stop_reason) for one in got.sequences] == [([], "length")] * 2
+    scored = np.array(sampler_logprobs(sampler, SCORED), np.float32)
+    assert got.prompt_logprobs_np[1:].tobytes() == scored[-ROWS:].tobytes()
+    assert got.topk_prompt_logprobs is not None
+    assert [row is None or len(row) for row in got.topk_prompt_logprobs] == [True, *[2] * ROWS]
+
+
+def test_dense_targets_are_scored_where_they_stand(sampler: tinker.SamplingClient) -> None:
+    ids = torch.full((ROWS, 3), -1, dtype=torch.int64)
+    ids[:, 0] = torch.tensor(tokens_of(SCORED)[1:])
+    ids[5, 2] = 77
+    got = ask(sampler, include_prompt_logprobs=True, target_prompt_logprobs=types.TensorData.from_torch(ids))
+    scored = tensor(got.target_prompt_logprobs)
+    assert scored.shape == (ROWS, 3)
+    assert got.prompt_logprobs_np is not None
+    assert scored[:, 0].tobytes() == got.prompt_logprobs_np[1:].tobytes()
+    assert scored[5, 2] < 0.0
+    assert (scored[ids.numpy() < 0] == 0.0).all()
+
+
+def test_sparse_targets_come_back_as_they_were_sent(sampler: tinker.SamplingClient) -> None:
+    ids = torch.full((ROWS, VOCAB), -1, dtype=torch.int64)
+    ids[3, 200], ids[3, 7], ids[9, 40] = 12, 99, 13
+    sent = types.TensorData.from_torch_sparse(ids, pad_value=-1)
+    got = ask(sampler, target_prompt_logprobs=sent).target_prompt_logprobs
+    assert got is not None
+    assert got.sparse_crow_indices == sent.sparse_crow_indices
+    assert got.sparse_col_indices == sent.sparse_col_indices
+    assert got.shape == sent.shape == [ROWS, VOCAB]
+    named = ids[:, [7, 40, 200]].contiguous()
+    dense = ask(sampler, target_prompt_logprobs=types.TensorData.from_torch(named))
+    assert got.data == tensor(dense.target_prompt_logprobs)[named.numpy() >= 0].tolist()
+
+
+def test_alternatives_have_the_logprobs_of_targets(sampler: tinker.SamplingClient) -> None:
+    params = types.SamplingParams(max_tokens=1, temperature=0.7, seed=5)
+    drawn = ask(sampler, params=params, prompt_alt_tokens_k=6).prompt_alt_tokens
+    assert drawn is not None
+    tokens, logprobs = tensor(drawn.tokens), tensor(drawn.logprobs)
+    assert tokens.shape == logprobs.shape == (ROWS, 6)
+    assert drawn.tokens.dtype == "int64"
+    again = ask(sampler, params=params, num_samples=3, prompt_alt_tokens_k=6).prompt_alt_tokens
+    assert again is not None
+    assert tensor(again.tokens).tolist() == tokens.tolist()
+    targets = types.TensorData.from_numpy(np.ascontiguousarray(tokens, np.int64))
+    scored = tensor(ask(sampler, target_prompt_logprobs=targets).target_prompt_logprobs)
+    assert scored.tobytes() == logprobs.tobytes()
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        {},
+        {"prompt_alt_tokens_k": 4096},
+        {"target_prompt_logprobs": types.TensorData([1] * (ROWS + 1), "int64", [ROWS + 1, 1])},
+        {"target_prompt_logprobs": types.TensorData([-1] * ROWS, "int64", [ROWS, 1])},
+        {"target_prompt_logprobs": types.TensorData([VOCAB] * ROWS, "int64", [ROWS, 1])},
+        {"target_prompt_logprobs": types.TensorData([1], "int64", [ROWS, 1], [0] * ROWS, [0])},
+        {"topk_prompt_logprobs": VOCAB + 1},
+    ],
+    ids=lambda questions: " ".join(questions) or "nothing",
+)
+def test_what_cannot_be_said_is_refused_and_the_client_lives_on(
+    sampler: tinker.SamplingClient, questions: dict[str, object]
+) -> None:
+    with pytest.raises(USER_ERRORS):
+        ask(sampler, **questions)  # pyright: ignore[reportArgumentType]
+    assert ask(sampler, params=types.SamplingParams(max_tokens=1)).sequences

@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+from answering import Quiet, answering
 
 KEY = "secret-key-0123456789"
 
@@ -55,7 +55,7 @@ class FakeOpenAlex:
 def serving(fake: FakeOpenAlex) -> Generator[FakeOpenAlex, None, None]:
     """Run the server; its address is `fake.url`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             assert parts.path == "/works"
@@ -71,17 +71,5 @@ def serving(fake: FakeOpenAlex) -> Generator[FakeOpenAlex, None, None]:
             with suppress(OSError):  # who asked has read enough
                 self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with answering(Handler) as fake.url:
         yield fake
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,12 +4,13 @@ import bz2
 import gzip
 import json
 import lzma
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 import zstandard
-from building import edges_of
+from building import ROOT, edges_of
 from openalex_works import line, work
 
 from tinsmith.data.corpus import Corpus
@@ -20,6 +21,10 @@ from tinsmith.data.sources.openalex.source import OpenAlexChoices, PagesSource, 
 from tinsmith.data.sources.sciscinet.source import SciSciNetSource
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import DataError
+
+sys.path.insert(0, str(ROOT / "bench"))
+
+from mutations_data import TABLES, verdict
 
 PAIRS = [("p1", "p0"), ("p2", "p0"), ("p3", "p1")]
 
@@ -427,3 +432,11 @@ def test_flags_that_are_none_are_counted_and_end_the_build(tmp_path: Path) -> No
     pl.DataFrame({"citing_paperid": [1], "cited_paperid": [0]}).write_parquet(tmp_path / "paperrefs.parquet")
     with pytest.raises(DataError, match="cannot be read"):
         build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_mutation_is_a_traceback_or_a_silent_loss(name: str, tmp_path: Path) -> None:
+    found = {seed: verdict(TABLES[name], seed, tmp_path) for seed in range(60 if name.endswith(".gz") else 30)}
+    assert {seed: said for seed, said in found.items() if said not in ("read", "refused")} == {}
+    assert "read" in found.values()
+    assert "refused" in found.values()

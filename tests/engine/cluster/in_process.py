@@ -5,15 +5,11 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-import pytest
-
-from loopback import KEPT
 from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.stage_calls import StageLostError
 from tinsmith.engine.cluster.work import Lost, Outcome, SampleWork, Shipped, WeightsId, Work
-from tinsmith.engine.engine import Engine
 
 MODELS = {"tinsmith/nano": "tinsmith/nano"}
 
@@ -110,9 +106,3 @@ def cluster_of(
     for i, host in enumerate(hosts):
         transport.add(f"worker-{i}", host)
     return ClusterEngine(models or MODELS, hosts[0].facts(), transport.dispatcher, shards=shards)
-
-
-@pytest.fixture(scope="session")
-def hosts() -> list[Host]:
-    """Four workers' engines."""
-    return [Host(Engine(MODELS, kept=KEPT)) for _ in range(4)]

@@ -2,15 +2,13 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from course import NAME, course, datums_of
-from in_process import MODELS, Threads, cluster_of, hosts
+from in_process import Threads, cluster_of
 
-from loopback import KEPT
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.work import GradientWork, SampleWork, Work
 from tinsmith.engine.engine import Engine
@@ -20,29 +18,7 @@ from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import InputError, LostError
 from tinsmith.types.fingerprints import tensors_sha256
 
-__all__ = ["hosts"]
-
-Expected = Callable[[AdapterKind], list[object]]
-
-
-@pytest.fixture(scope="session")
-def alone() -> Engine:
-    """One process."""
-    return Engine(MODELS, kept=KEPT)
-
-
-@pytest.fixture(scope="session")
-def expected(alone: Engine) -> Expected:
-    """Results of one process, each kind computed once."""
-    return cache(partial(course, alone))
-
-
-@pytest.fixture
-def transport() -> Iterator[Threads]:
-    """Workers to come."""
-    made = Threads()
-    yield made
-    made.close()
+Expected = Callable[..., list[object]]
 
 
 @pytest.mark.parametrize("kind", list(AdapterKind))

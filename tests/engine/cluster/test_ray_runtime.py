@@ -1,4 +1,4 @@
-"""A Ray that is started here: who may reach it, what of it is left behind, and what is said where there is none."""
+"""A Ray that is started here: who may reach it, how it ends, and what is said where there is none."""
 
 import importlib.util
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from running import HANG_S
 from tinsmith.engine.cluster import ray_guardian
 from tinsmith.engine.cluster.ray_runtime import join, start_local
 from tinsmith.types.errors import ConfigError
@@ -88,3 +89,86 @@ def test_a_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
     assert (told["cores"], told["own_marks"], told["token_file"]) == (1, [], False)
     assert ray_guardian.marked(mark) == []
     assert not Path(told["folder"]).exists()
+
+
+WAITS = """
+import shutil, subprocess, sys, threading
+from tinsmith.engine.cluster import ray_start
+
+name, seconds, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+program = shutil.copy(shutil.which("sleep"), f"{folder}/{name}")
+with ray_start.watched_start(seconds):
+    part = subprocess.Popen([program, "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print(part.pid, flush=True)
+    try:
+        sys.stdin.readline() and part.kill()
+        threading.Event().wait()  # as Ray waits
+    finally:
+        part.kill()
+"""
+
+
+def _ended(name: str, seconds: float, folder: object, line: str) -> tuple[int, str]:
+    command = [sys.executable, "-c", WAITS, name, str(seconds), str(folder)]
+    done = subprocess.run(command, input=line, capture_output=True, text=True, timeout=HANG_S, check=False)
+    subprocess.run(["kill", done.stdout.strip()], check=False, capture_output=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of a process's children on Linux")
+@pytest.mark.parametrize("part", ["gcs_server", "raylet"])
+def test_a_part_that_ends_meanwhile_ends_the_process(part: str, tmp_path: object) -> None:
+    code, said = _ended(part, 600, tmp_path, "kill it\n")
+    assert code == 3
+    assert f"Ray's {part} ended" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of a process's children on Linux")
+def test_a_start_that_takes_too_long_ends_the_process(tmp_path: object) -> None:
+    code, said = _ended("raylet", 0.5, tmp_path, "")
+    assert code == 3
+    assert "0.5 s" in said
+
+
+MARK = "TINSMITH_RAY_TEST"
+WAITING = "import sys; print('there', flush=True); sys.stdin.read()"
+
+
+def _waiting(*marks: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **dict.fromkeys(marks, "1")}
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_only_what_bears_the_mark_is_ended_when_its_first_process_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "ray"
+    (folder / "session").mkdir(parents=True)
+    of_ray, nested = _waiting(MARK), _waiting(MARK, f"{MARK}_OTHER")
+    others = [_waiting(), _waiting(f"{MARK}_OTHER")]
+    try:
+        assert set(ray_guardian.marked(MARK)) == {of_ray.pid, nested.pid}
+        guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", ray_guardian.__file__, MARK, str(folder)], stdin=subprocess.PIPE
+        )
+        assert guardian.stdin is not None
+        guardian.stdin.close()
+        assert [of_ray.wait(), nested.wait()] == [-9, -9]
+        assert guardian.wait() == 0
+        assert [other.poll() for other in others] == [None, None]
+        assert not folder.exists()
+    finally:
+        for process in (of_ray, nested, *others):
+            process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_a_process_that_is_marked_itself_does_not_end_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = _waiting(MARK)
+    monkeypatch.setattr(os, "getpid", lambda: process.pid)
+    assert ray_guardian.marked(MARK) == []
+    process.communicate()

@@ -1,8 +1,7 @@
 """A worker that is several processes: the bits of one, whichever form of a base, and lost as a whole."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import LossName
 from tinsmith.types.errors import ConfigError, InputError
 
+Expected = Callable[..., list[object]]
 KINDS = (AdapterKind.LORA, AdapterKind.QDORA)
 
 
@@ -71,24 +71,6 @@ def worker(shares: Sequence[Shard], dies: Callable[[str], bool] = lambda _name: 
     return Host(ShardedEngine(last, [Beside(each, each.facts(), dies) for each in earlier]))
 
 
-@pytest.fixture(scope="module")
-def alone() -> Engine:
-    return Engine(MODELS, kept=KEPT)
-
-
-@pytest.fixture(scope="module")
-def expected(alone: Engine) -> Callable[..., list[object]]:
-    """Results of one process, each computed once."""
-    return cache(partial(course, alone))
-
-
-@pytest.fixture
-def transport() -> Iterator[Threads]:
-    made = Threads()
-    yield made
-    made.close()
-
-
 def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) -> None:
     first, second = worker(shares(2)), worker(shares(2))
     certificates = {host.facts().bases[NAME].certificate for host in (first, second)}
@@ -99,7 +81,7 @@ def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_workers_of_two_processes_compute_what_one_process_does(
-    kind: AdapterKind, expected: Callable[..., list[object]], shares: Callable[[int], list[Shard]], transport: Threads
+    kind: AdapterKind, expected: Expected, shares: Callable[[int], list[Shard]], transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(shares(2)), worker(shares(2))], shards=2)
     assert course(engine, kind) == expected(kind)
@@ -108,7 +90,7 @@ def test_workers_of_two_processes_compute_what_one_process_does(
 
 @pytest.mark.parametrize("at", ["sample", "forward", "backward", "open"])
 def test_what_a_lost_stage_was_asked_is_done_by_another_worker(
-    at: str, expected: Callable[..., list[object]], shares: Callable[[int], list[Shard]], transport: Threads
+    at: str, expected: Expected, shares: Callable[[int], list[Shard]], transport: Threads
 ) -> None:
     calls = 0
 
@@ -123,7 +105,7 @@ def test_what_a_lost_stage_was_asked_is_done_by_another_worker(
 
 
 def test_both_forms_of_a_base_are_sampled_from_at_once(
-    shares: Callable[[int], list[Shard]], expected: Callable[..., list[object]], transport: Threads
+    shares: Callable[[int], list[Shard]], expected: Expected, transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(shares(2))], shards=2)
     for kind in (AdapterKind.QLORA, AdapterKind.LORA, AdapterKind.QLORA):

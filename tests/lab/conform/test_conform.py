@@ -2,13 +2,11 @@
 
 import inspect
 import json
-import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,14 @@ with warnings.catch_warnings():
     import tinker
     from tinker import types
 
+from answering import Quiet, answering
 from conform_asked import Patch, answered_otherwise, verdicts
 from page_words import Words
 
 from running import HANG_S, KEY, NANO, Running
 from tinsmith.cli import main
+from tinsmith.lab.conform.subject import Verdict, Word
 from tinsmith.lab.conform.suite import ask, checks, open_subject
-from tinsmith.lab.conform.verdicts import Verdict, Word
 
 pytestmark = [
     pytest.mark.whole,
@@ -313,7 +312,7 @@ def test_a_users_mistake_is_a_few_lines(
     assert named in told
 
 
-class _Other(BaseHTTPRequestHandler):
+class _Other(Quiet):
     """Another program's server."""
 
     def do_GET(self) -> None:
@@ -323,18 +322,10 @@ class _Other(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
 
 def test_another_programs_server_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with HTTPServer(("127.0.0.1", 0), _Other) as other:
-        serving = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01})
-        serving.start()
-        with pytest.raises(SystemExit) as ended:
-            main(["conform", f"http://127.0.0.1:{other.server_port}"])
-        other.shutdown()
-        serving.join()
+    with answering(_Other) as url, pytest.raises(SystemExit) as ended:
+        main(["conform", url])
     assert ended.value.code == 2
     assert "404" in capsys.readouterr().err
 

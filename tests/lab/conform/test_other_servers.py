@@ -18,8 +18,8 @@ with warnings.catch_warnings():
 from conform_asked import answered_otherwise, verdicts
 
 from running import HANG_S, KEY, Running
+from tinsmith.lab.conform.subject import Word
 from tinsmith.lab.conform.suite import ask, checks, open_subject
-from tinsmith.lab.conform.verdicts import Word
 
 pytestmark = [
     pytest.mark.whole,

@@ -34,6 +34,12 @@ SECOND_STEP = next(
 )
 
 
+@pytest.fixture
+def forged(original: Path, tmp_path: Path) -> Path:
+    """A copy of the run, to be forged."""
+    return Path(shutil.copytree(original, tmp_path / "forged"))
+
+
 def audited(folder: Path, steps: int, seed: int = 1) -> Audited:
     return audit(folder, SUBJECTS, plan_of, steps=steps, seed=seed, say=silent)
 
@@ -117,11 +123,10 @@ def test_a_draw_says_how_probably_it_finds_a_forged_step_or_unit() -> None:
     ],
 )
 def test_a_forged_file_is_not_the_one_that_the_manifest_names(
-    original: Path, tmp_path: Path, forge: Callable[[Path], None], found: str
+    forged: Path, forge: Callable[[Path], None], found: str
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    forge(folder)
-    done = audited(folder, 0)
+    forge(forged)
+    done = audited(forged, 0)
     assert not done.passed
     assert any(found in fault for fault in done.faults)
 
@@ -136,12 +141,11 @@ def test_a_forged_file_is_not_the_one_that_the_manifest_names(
     ],
 )
 def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_drawn(
-    original: Path, tmp_path: Path, forge: Callable[[Path], None], phase: Phase
+    forged: Path, forge: Callable[[Path], None], phase: Phase
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    forge(folder)
-    signed_again(folder)
-    done = audited(folder, 1, seed=FIRST_STEP)
+    forge(forged)
+    signed_again(forged)
+    done = audited(forged, 1, seed=FIRST_STEP)
     assert done.drawn == (0,)
     assert not done.faults
     first = done.segments[0].first
@@ -150,53 +154,45 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
 
 
 def test_a_unit_of_gradient_that_was_forged_and_signed_again_is_named_where_its_step_is_drawn(
-    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    original: Path, forged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    line_changed(TRACE, 0, _unit)(folder)
-    signed_again(folder)
-    ran = command(capsys, "audit", folder, "--steps", 1, "--seed", FIRST_STEP)
+    line_changed(TRACE, 0, _unit)(forged)
+    signed_again(forged)
+    ran = command(capsys, "audit", forged, "--steps", 1, "--seed", FIRST_STEP)
     assert ran.code == 1
     (honest, *_) = (json.loads(line)["units"] for line in (original / TRACE).read_text().splitlines())
     named = f"unit of gradient 1 of {len(honest)}: {'0' * 16} | {honest[1][:16]}"
     assert named in ran.out
 
 
-def test_a_checkpoint_with_a_forged_weight_is_named_though_it_was_signed_again(original: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    (weights,) = folder.rglob("weights/step-000002")
+def test_a_checkpoint_with_a_forged_weight_is_named_though_it_was_signed_again(forged: Path) -> None:
+    (weights,) = forged.rglob("weights/step-000002")
     name, _, _ = forged_tensor(weights, checkpoint_files.ADAPTER)
-    (fault,) = audited(folder, 0).faults
+    (fault,) = audited(forged, 0).faults
     assert name in fault
     assert "after step 1" in fault
 
 
-def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_with_both_values(
-    original: Path, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    (weights,) = folder.rglob("weights/step-000002")
-    name, before, forged = forged_tensor(weights, checkpoint_files.OPTIMIZER)
-    done = audited(folder, 1, seed=SECOND_STEP)
+def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_with_both_values(forged: Path) -> None:
+    (weights,) = forged.rglob("weights/step-000002")
+    name, before, after = forged_tensor(weights, checkpoint_files.OPTIMIZER)
+    done = audited(forged, 1, seed=SECOND_STEP)
     assert (done.drawn, done.faults) == ((1,), ())
     (segment,) = done.segments
     assert segment.first is None
     assert segment.element is not None
     assert name in segment.element
-    assert f"[0, 0] is {forged!s}, and {before!s} computed again" in segment.element
+    assert f"[0, 0] is {after!s}, and {before!s} computed again" in segment.element
     assert not done.passed
 
 
-def test_the_command_ends_with_1_where_something_is_forged(
-    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+def test_the_command_ends_with_1_where_something_is_forged(forged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for code in (0, 1):
-        ran = command(capsys, "audit", folder, "--steps", 0, "--seed", 5, "--json")
+        ran = command(capsys, "audit", forged, "--steps", 0, "--seed", 5, "--json")
         said = json.loads(ran.out)
         assert ran.code == code
         assert (said["passed"], said["seed"], said["drawn"]) == (code == 0, 5, [])
-        lines_moved(METRICS, 1, 0, 2, 3, 4)(folder)
+        lines_moved(METRICS, 1, 0, 2, 3, 4)(forged)
 
 
 def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
@@ -227,12 +223,11 @@ def test_units_are_drawn_by_a_seed_over_the_whole_run_and_never_none(original: P
 
 
 def test_a_unit_that_was_forged_and_signed_again_is_named_with_its_step_where_it_is_drawn(
-    original: Path, tmp_path: Path
+    original: Path, forged: Path
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    line_changed(TRACE, 3, _unit)(folder)
-    signed_again(folder)
-    done = audited_units(folder)
+    line_changed(TRACE, 3, _unit)(forged)
+    signed_again(forged)
+    done = audited_units(forged)
     (first,) = done.differences
     assert not done.faults
     assert first.unit is not None
@@ -252,21 +247,19 @@ def _replied(line: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("change", "phase"), [(_rewarded, Phase.REWARD), (_replied, Phase.SAMPLE)])
 def test_a_rollout_that_was_forged_and_signed_again_shows_where_a_unit_of_its_step_is_drawn(
-    original: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], phase: Phase
+    forged: Path, change: Callable[[dict[str, Any]], None], phase: Phase
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    line_changed(ROLLOUTS, 0, change)(folder)
-    signed_again(folder)
-    first, *_ = audited_units(folder).differences
+    line_changed(ROLLOUTS, 0, change)(forged)
+    signed_again(forged)
+    first, *_ = audited_units(forged).differences
     assert (first.step, first.phase) == (0, phase)
 
 
-def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(original: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    line_changed(TRACE, 1, lambda line: line["units"].pop())(folder)
-    line_changed(TRACE, 2, lambda line: line.pop("units"))(folder)
-    signed_again(folder)
-    done = audited_units(folder)
+def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(forged: Path) -> None:
+    line_changed(TRACE, 1, lambda line: line["units"].pop())(forged)
+    line_changed(TRACE, 2, lambda line: line.pop("units"))(forged)
+    signed_again(forged)
+    done = audited_units(forged)
     assert any("step 2" in fault for fault in done.faults)
     first, *_ = done.differences
     assert first.unit is not None
@@ -274,26 +267,24 @@ def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(original: Pat
 
 
 def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(
-    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    forged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "other"))
     for number in range(STEPS):
-        line_changed(TRACE, number, lambda line: line.pop("units"))(folder)
+        line_changed(TRACE, number, lambda line: line.pop("units"))(forged)
     for asked in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
-        refused = command(capsys, "audit", folder, *asked)
+        refused = command(capsys, "audit", forged, *asked)
         assert refused.code == 2
         assert "--units" in refused.err
 
 
 def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_one_is_forged(
-    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    forged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "forged"))
-    line_changed(TRACE, 0, _unit)(folder)
-    signed_again(folder)
-    code, said, _ = command(capsys, "audit", folder, "--units", "100%", "--seed", 1)
+    line_changed(TRACE, 0, _unit)(forged)
+    signed_again(forged)
+    code, said, _ = command(capsys, "audit", forged, "--units", "100%", "--seed", 1)
     assert code == 1
-    count = len(places(folder))
+    count = len(places(forged))
     assert f"{count} units of {count}" in said
     assert "unit of gradient 1 of " in said
     assert "20% forged: 100%" in said

@@ -197,24 +197,29 @@ def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 
 
+class NoServer:
+    """A client of a server that answers no question."""
+
+    def close(self, reason: str) -> Future[None]:
+        assert reason
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    @classmethod
+    def opened(cls, base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
+        del settings
+        return Connection(cast(tinker.ServiceClient, cls()), base_url, None)
+
+
 def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Gone:
+    class Gone(NoServer):
         def create_lora_training_client(self, **settings: object) -> None:
             raise tinker.TinkerError(f"nobody answers about {settings['base_model']}")
 
-        def close(self, reason: str) -> Future[None]:
-            assert reason
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
-    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
-        del settings
-        return Connection(cast(tinker.ServiceClient, Gone()), base_url, None)
-
-    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    monkeypatch.setattr(conduct_module, "open_connection", Gone.opened)
     with pytest.raises(LostError, match="before the first step: nobody answers about base"):
         run(made, tmp_path / "early", "sft/lora")
     assert manifest(tmp_path / "early")["status"] == "lost"
@@ -252,24 +257,14 @@ def children_of_this_process() -> list[str]:
 def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Refusing:
+    class Refusing(NoServer):
         def create_lora_training_client(self, **settings: object) -> None:
             assert settings["base_model"] == "base"
             request = httpx.Request("POST", "http://127.0.0.1/")
             said = "not served here\n  field: base_model\n  allowed: other"
             raise tinker.BadRequestError("400", response=httpx.Response(400, request=request), body={"error": said})
 
-        def close(self, reason: str) -> Future[None]:
-            assert reason
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
-    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
-        del settings
-        return Connection(cast(tinker.ServiceClient, Refusing()), base_url, None)
-
-    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    monkeypatch.setattr(conduct_module, "open_connection", Refusing.opened)
     with pytest.raises(ConfigError) as caught:
         run(made, tmp_path / "refused", "sft/lora")
     assert (caught.value.field, caught.value.allowed) == ("model_name", "other")

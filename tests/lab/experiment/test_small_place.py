@@ -10,8 +10,8 @@ from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
 from tinsmith.lab.experiment.estimate import MEASURED_PARAMETERS, Lengths, dry_run, machine_pace, run_seconds
 from tinsmith.lab.experiment.experiment import Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
-from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings, Watched
 from tinsmith.lab.study.sizes import cells_of

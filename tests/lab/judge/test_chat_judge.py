@@ -12,10 +12,9 @@ import pytest
 from scripted_judge import KEY, YES, InstantClock, Say, ScriptedJudge, all_yes, completion, ratings, refused
 
 from running import HANG_S
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
-from tinsmith.lab.judge.limits import CallLimits
+from tinsmith.lab.judge.chat_judge import BlockingJudge, CallLimits, ChatJudge
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
-from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, JudgeFailure, ParseFailure, Spent
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.types.errors import ConfigError
 
@@ -34,8 +33,8 @@ def judge(
     clock: InstantClock | None = None,
     cache: VerdictCache | None = None,
     **settings: Any,
-) -> list[Judged | JudgeFailure]:
-    async def main() -> list[Judged | JudgeFailure]:
+) -> list[Answered[Any] | JudgeFailure]:
+    async def main() -> list[Answered[Any] | JudgeFailure]:
         async with server:
             made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
             async with ChatJudge(made, cache=cache, api_key=KEY, clock=clock or InstantClock()) as judge:
@@ -44,7 +43,7 @@ def judge(
     return run(main())
 
 
-def run(main: Coroutine[Any, Any, list[Judged | JudgeFailure]]) -> list[Judged | JudgeFailure]:
+def run(main: Coroutine[Any, Any, list[Answered[Any] | JudgeFailure]]) -> list[Answered[Any] | JudgeFailure]:
     return asyncio.run(main)
 
 
@@ -54,7 +53,7 @@ def test_verdicts_and_tokens_come_back_in_order() -> None:
         return completion(ratings("Yes", "Yes" if odd else "No"))
 
     results = judge(ScriptedJudge(then=Say(body=by_response)), asked(5))
-    assert [pass_rate([v.passed for v in r.verdicts]) for r in results if isinstance(r, Judged)] == [
+    assert [pass_rate([v.passed for v in r.value]) for r in results if isinstance(r, Answered)] == [
         0.5,
         1.0,
         0.5,
@@ -98,15 +97,15 @@ def test_the_request_is_a_chat_with_the_response_fenced() -> None:
 def test_what_may_pass_is_tried_again(first: Say) -> None:
     server, clock = ScriptedJudge([first, first]), InstantClock()
     [result] = judge(server, asked(1), clock=clock)
-    assert isinstance(result, Judged)
-    assert pass_rate([v.passed for v in result.verdicts]) == 1.0
+    assert isinstance(result, Answered)
+    assert pass_rate([v.passed for v in result.value]) == 1.0
     assert result.spent.calls == len(server.requests) == 3
     assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
 
 
 def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
     [result] = judge(ScriptedJudge([Say(hang=True)]), asked(1), judge_timeout_s=0.05)
-    assert isinstance(result, Judged)
+    assert isinstance(result, Answered)
     assert result.spent.calls == 2
     [result] = judge(ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1)
     assert isinstance(result, JudgeFailure)
@@ -115,7 +114,7 @@ def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
 
 def test_an_answer_that_never_ends_is_given_up() -> None:
     [result] = judge(ScriptedJudge([Say(drip=True)]), asked(1), judge_timeout_s=0.05)
-    assert isinstance(result, Judged)
+    assert isinstance(result, Answered)
     server = ScriptedJudge(then=Say(drip=True))
     [result] = judge(server, asked(1), judge_timeout_s=0.05, judge_max_retries=0)
     assert isinstance(result, JudgeFailure)
@@ -134,7 +133,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
 def test_retry_after_is_honoured(status: int, headers: tuple[str, ...], least: float) -> None:
     clock = InstantClock(wall=60.0)
     [result] = judge(ScriptedJudge([refused(status, "slow down", None, *headers)]), asked(1), clock=clock)
-    assert isinstance(result, Judged)
+    assert isinstance(result, Answered)
     assert least <= clock.now() <= least + 0.3
 
 
@@ -188,7 +187,7 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_from_then_on() -> None:
         ]
     )
 
-    async def main() -> list[Judged | JudgeFailure]:
+    async def main() -> list[Answered[Any] | JudgeFailure]:
         async with server:
             settings = ChatSettings(judge_model="m", judge_base_url=server.url, judge_max_retries=0)
             async with ChatJudge(settings, api_key=KEY, clock=InstantClock()) as judge:
@@ -197,7 +196,7 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_from_then_on() -> None:
                 return results
 
     results = run(main())
-    assert [r.spent.calls for r in results if isinstance(r, Judged)] == [3, 1]
+    assert [r.spent.calls for r in results if isinstance(r, Answered)] == [3, 1]
     assert set(server.requests[-1]) == {"model", "messages"}
 
 
@@ -214,7 +213,7 @@ def test_the_same_run_waits_the_same_and_calls_do_not_come_back_together() -> No
 def test_no_more_calls_at_once_than_allowed() -> None:
     server = ScriptedJudge(gate=4)
     results = judge(server, asked(12), judge_concurrency=4)
-    assert all(isinstance(result, Judged) for result in results)
+    assert all(isinstance(result, Answered) for result in results)
     assert server.most_at_once == 4
 
 
@@ -254,9 +253,9 @@ def test_a_second_run_answers_from_the_cache_without_a_call(tmp_path: Path) -> N
     second = judge(server, asked(3), cache=cache)
     assert server.requests == []
     for before, after in zip(first, second, strict=True):
-        assert isinstance(before, Judged)
-        assert isinstance(after, Judged)
-        assert after.verdicts == before.verdicts
+        assert isinstance(before, Answered)
+        assert isinstance(after, Answered)
+        assert after.value == before.value
         assert (before.from_cache, after.from_cache) == (False, True)
         assert after.spent == Spent()
 
@@ -273,7 +272,7 @@ def test_a_failure_is_not_kept(tmp_path: Path) -> None:
     [failed] = judge(ScriptedJudge(then=refused(500)), asked(1), cache=cache)
     [judged] = judge(ScriptedJudge(), asked(1), cache=cache)
     assert isinstance(failed, JudgeFailure)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, Answered)
 
 
 def test_the_key_is_nowhere_but_in_the_header(
@@ -284,7 +283,7 @@ def test_the_key_is_nowhere_but_in_the_header(
     server = ScriptedJudge([YES, refused(404, f"no model for key {KEY}"), refused(401, KEY[:8])])
     seen: list[str] = []
 
-    async def main() -> list[Judged | JudgeFailure]:
+    async def main() -> list[Answered[Any] | JudgeFailure]:
         async with server:
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
             settings = ChatSettings(judge_model="m")
@@ -339,9 +338,9 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
         assert ready.wait(HANG_S)
         settings = ChatSettings(judge_model="m", judge_base_url=started[0])
         with BlockingJudge(settings, api_key=KEY) as judge:
-            assert all(r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged))
+            assert all(r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Answered))
             [last] = judge.judge_all(asked(1))
-            assert isinstance(last, Judged)
+            assert isinstance(last, Answered)
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()

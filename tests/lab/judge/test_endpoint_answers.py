@@ -10,9 +10,9 @@ import pytest
 from scripted_judge import KEY, YES, InstantClock, Say, ScriptedJudge, ratings, refused
 
 from tinsmith.lab.judge.chat_judge import ChatJudge
-from tinsmith.lab.judge.endpoint_answers import NoText, Reply, Usage, read_completion, read_error
+from tinsmith.lab.judge.endpoint import Reply, Trouble, Usage, read_completion, read_error
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure
+from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, JudgeFailure
 from tinsmith.types.bodies import BoundedBody
 from tinsmith.types.errors import DataError
 
@@ -23,10 +23,10 @@ def answered(message: dict[str, object], finish: str | None = "stop", usage: obj
     return json.dumps({"choices": [{"finish_reason": finish, "message": message}], "usage": usage})
 
 
-def judged(script: list[Say], **settings: Any) -> tuple[Judged | JudgeFailure, ScriptedJudge]:
+def judged(script: list[Say], **settings: Any) -> tuple[Answered[Any] | JudgeFailure, ScriptedJudge]:
     server = ScriptedJudge(script)
 
-    async def main() -> Judged | JudgeFailure:
+    async def main() -> Answered[Any] | JudgeFailure:
         async with server:
             made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
             async with ChatJudge(made, api_key=KEY, clock=InstantClock()) as judge:
@@ -54,7 +54,7 @@ def test_an_answer_without_a_text_has_its_cause_and_is_billed(
     message: dict[str, object], finish: str | None, cause: FailureCause
 ) -> None:
     found = read_completion(answered(message, finish).encode())
-    assert isinstance(found, NoText)
+    assert isinstance(found, Trouble)
     assert (found.cause, found.usage) == (cause, Usage(1000, 500))
     result, server = judged([Say(body=answered(message, finish))] * 2, judge_max_retries=1)
     assert isinstance(result, JudgeFailure)
@@ -78,20 +78,20 @@ def test_a_text_that_ends_early_has_that_as_its_cause(finish: str) -> None:
     assert isinstance(result, JudgeFailure)
     assert result.cause is (FailureCause.CUT_OFF if finish == "length" else FailureCause.FILTERED)
     whole, _ = judged([Say(body=answered({"content": ratings("Yes")}, finish))])
-    assert isinstance(whole, Judged)
+    assert isinstance(whole, Answered)
 
 
 @pytest.mark.parametrize("body", ['{"choices": []}', "{}", "[]", "null", '{"choices": [3]}', '{"choices": {}}', "\x00"])
 def test_a_body_without_choices_is_no_content(body: str) -> None:
     found = read_completion(body.encode())
-    assert isinstance(found, NoText)
+    assert isinstance(found, Trouble)
     assert found.cause is FailureCause.NO_CONTENT
 
 
 def test_an_error_inside_an_answer_counts_as_its_status() -> None:
     inside = Say(body=json.dumps({"error": {"code": 429, "message": "slow down"}}))
     result, server = judged([inside, YES])
-    assert isinstance(result, Judged)
+    assert isinstance(result, Answered)
     assert len(server.requests) == 2
     result, _ = judged([Say(body=json.dumps({"error": {"code": 404, "message": "no such model"}}))])
     assert isinstance(result, JudgeFailure)
@@ -164,7 +164,7 @@ def test_a_field_that_an_endpoint_names_is_dropped_once_and_said_once(
     caplog.set_level(logging.WARNING)
     no = Say(status, json.dumps(body))
     result, server = judged([no, YES], judge_max_tokens=9)
-    assert isinstance(result, Judged)
+    assert isinstance(result, Answered)
     assert [field in request for request in server.requests] == [True, False]
     assert server.requests[-1].get("max_tokens") == (9 if field == "max_completion_tokens" else None)
     assert [record.getMessage() for record in caplog.records if field in record.getMessage()].__len__() == 1

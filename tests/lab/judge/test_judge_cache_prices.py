@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.judge.limits import backoff, retry_after
+from tinsmith.lab.judge.chat_judge import backoff
 from tinsmith.lab.judge.prompting import (
     JudgePrompt,
     JudgeRequest,
@@ -18,6 +18,7 @@ from tinsmith.lab.judge.prompting import (
 )
 from tinsmith.lab.judge.records import Spent, Verdict
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.http_answers import retry_after
 
 VERDICTS = (Verdict(True, "Sí."), Verdict(False, ""))
 FORM = ratings_form(2)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tinsmith.lab.judge.limits import WINDOW_S, CallLimits, Clock
+from tinsmith.lab.judge.chat_judge import WINDOW_S, CallLimits, Clock
 from tinsmith.types.seeds import derive
 
 

@@ -38,7 +38,7 @@ def test_influence_at_a_confusion_like_exp4s() -> None:
     shares = ShareTable(tuple((*row, 0.0) for row in EXP4_LIKE.tolist()))
     assert shares.macro_f1() == pytest.approx(0.2914, abs=5e-5)
     free = MacroF1Influence(low=-100.0, high=100.0)
-    slope = np.array(free.task_terms(shares, (), ())) * 2 / 3
+    slope = np.array(free.task_terms(shares)) * 2 / 3
     assert np.diag(slope) == pytest.approx([2.22, 0.864, 0.456], abs=5e-3)
     wrong = [slope[k - 1, k] for k in range(3)]
     assert wrong == pytest.approx([-0.015, -0.143, -0.185], abs=5e-4)
@@ -49,7 +49,7 @@ def test_influence_is_the_slope_of_the_macro_f1(seed: int) -> None:
     cells = np.random.default_rng(seed).dirichlet(np.ones(12)).reshape(3, 4)
     shares = ShareTable(tuple(map(tuple, cells.tolist())))
     free = MacroF1Influence(low=-100.0, high=100.0)
-    influence = np.array(free.task_terms(shares, (), ())) * 2 / 3
+    influence = np.array(free.task_terms(shares)) * 2 / 3
     step = 1e-6
     for y in range(3):
         own = shares.f1(y) / (3 * (shares.truth(y) + shares.said(y)))

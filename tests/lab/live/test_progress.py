@@ -1,6 +1,7 @@
 """How far a wait has come, and how long a run will take: told in time, seldom, and from what was measured."""
 
 import math
+import runpy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from tinsmith.lab.course import Course
+from tinsmith.lab.live import busy
 from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
@@ -168,3 +170,8 @@ def test_a_resumed_run_raises_the_alarm_at_the_same_step() -> None:
         resumed.restore([{"step": -1, "eval/macro_f1": 0.1}, *lines[:kept]])
         found = [bool(resumed.saw(int(line["step"]), line)) for line in lines[kept:]]
         assert found == expected[kept:]
+
+
+def test_other_work_slows_a_run_down_and_never_speeds_it_up() -> None:
+    measured = runpy.run_path(busy.__file__)["slowdown"]  # all other tests are told that the machine is idle
+    assert measured(1) >= 1.0

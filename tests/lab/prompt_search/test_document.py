@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinsmith.lab.prompt_search.document import (
+from tinsmith.lab.prompt_search.search import (
     MOST_LINES,
     AskedModel,
     Change,

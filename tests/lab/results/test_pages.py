@@ -2,12 +2,12 @@ import json
 import os
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fake_runs import FEW, LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
+from page_words import Words
 from pages_of import compared, page_of, report_of, undrawn
 
 from golden_pages import assert_golden
@@ -21,28 +21,20 @@ pytestmark = pytest.mark.whole
 VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
 
 
-class Page(HTMLParser):
-    """Checks that elements close as they open, and keeps ids, addresses and the words a reader sees."""
+class Page(Words):
+    """Checks that elements close as they open, and keeps scripts apart from the words a reader sees."""
 
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.ids: list[str] = []
-        self.addresses: list[str] = []
-        self.words: list[str] = []
         self.open: list[str] = []
         self.scripts: list[str] = []
-        self.feed(html)
+        super().__init__(html)
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in VOID:
             self.open.append(tag)
-        for name, value in attrs:
-            assert not name.startswith("on"), (tag, name)
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("src", "href", "xlink:href", "action", "data"):
-                self.addresses.append(value or "")
+        assert not [name for name, _ in attrs if name.startswith("on")], tag
+        super().handle_starttag(tag, attrs)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -57,10 +49,6 @@ class Page(HTMLParser):
             self.scripts.append(data)
         elif "style" not in self.open:
             self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 @pytest.fixture(scope="module")

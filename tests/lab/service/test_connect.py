@@ -99,7 +99,7 @@ def test_workers_are_asked_for_only_where_there_are_any(
     with pytest.raises(FileNotFoundError):
         EmbeddedServer(settings)
     (command,) = commands
-    assert command[command.index("tree") + 1 :] == flags
+    assert command[command.index(f"{NANO}={NANO}") + 1 :] == flags
 
 
 def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,9 @@
 """A server that was named is asked whether it takes the key; one that does not is the user's mistake."""
 
-import threading
-from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from answering import Quiet, answering
 
 from tinsmith.lab.service.reach import KEY, require_server
 from tinsmith.types.errors import ConfigError
@@ -13,7 +11,7 @@ from tinsmith.types.errors import ConfigError
 RIGHT = "tml-right"
 
 
-class _Guarded(BaseHTTPRequestHandler):
+class _Guarded(Quiet):
     """Answers that it is well to anybody, and anything else to who has the key."""
 
     def do_GET(self) -> None:
@@ -21,18 +19,11 @@ class _Guarded(BaseHTTPRequestHandler):
         self.send_response(200 if open_to_all or self.headers["X-API-Key"] == RIGHT else 401)
         self.end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:
-        del format, args
-
 
 @pytest.fixture
-def address() -> Generator[str, None, None]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Guarded) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        serving.join()
+def address() -> Iterator[str]:
+    with answering(_Guarded) as url:
+        yield url
 
 
 def test_the_right_key_is_taken(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

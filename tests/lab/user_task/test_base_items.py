@@ -1,4 +1,4 @@
-"""What the small base of a task reads, where that is not what is trained on."""
+"""What the small base of a task reads, where that is not what is trained on, and how long: the task says it."""
 
 from pathlib import Path
 from random import Random
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tinsmith.lab.user_task.functions import task_value
-from tinsmith.lab.user_task.items import items_of_base
-from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
+from tinsmith.lab.user_task.items import items_of_base, split_items
+from tinsmith.lab.user_task.run_data import TaskBaseRecipe, base_minutes, recipe_of, task_conversations
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -58,3 +58,25 @@ def test_they_need_demonstrations_and_are_some(tmp_path: Path) -> None:
         task(demonstrate=None, base_items=READ)
     with pytest.raises(DataError):
         items_of_base(task(base_items=[]), tmp_path)
+
+
+def test_unsaid_it_is_the_laboratorys_own_recipe() -> None:
+    assert recipe_of(task()) == TaskBaseRecipe()
+
+
+def test_a_task_says_how_many_steps_and_changes_nothing_else(tmp_path: Path) -> None:
+    one = task(base_steps=100)
+    assert recipe_of(one) == TaskBaseRecipe(steps=100)
+    items = split_items(one, tmp_path, 0).train
+    assert base_minutes(one, items) == pytest.approx(base_minutes(task(), items) / 10)
+
+
+@pytest.mark.parametrize("steps", [-1, True, 2.5])
+def test_what_is_no_number_of_steps_is_refused(steps: Any) -> None:
+    with pytest.raises(ConfigError, match="base_steps"):
+        task(base_steps=steps)
+
+
+def test_without_demonstrations_there_is_nothing_to_train_on() -> None:
+    with pytest.raises(ConfigError, match="demonstrate="):
+        task(demonstrate=None, base_steps=5)

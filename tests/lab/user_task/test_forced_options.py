@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from own_task import KEYS as SHORT
 from own_task import NANO, silent
 
 from tinsmith.cli.registered import plan_of
@@ -12,17 +13,7 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import ConfigError
 
-KEYS = {
-    "steps": "1",
-    "group_size": "2",
-    "groups_per_batch": "3",
-    "lora_rank": "4",
-    "eval_every": "0",
-    "save_every": "0",
-    "eval_items": "2",
-    "learning_rate": "1e-3",
-    "model_name": NANO,
-}
+KEYS = {**SHORT, "steps": "1", "group_size": "2", "groups_per_batch": "3", "eval_every": "0", "model_name": NANO}
 
 
 @pytest.fixture(scope="module")

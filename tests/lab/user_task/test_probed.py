@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import KEYS as SHORT
 from own_task import silent
 
 from tinsmith.cli.registered import plan_of
@@ -13,19 +14,8 @@ from tinsmith.lab.runs.files import METRICS
 from tinsmith.types.errors import ConfigError
 
 KEYS = {
-    "steps": "1",
-    "group_size": "2",
-    "groups_per_batch": "2",
-    "lora_rank": "4",
-    "eval_every": "0",
-    "save_every": "0",
-    "eval_items": "2",
-    "max_tokens": "8",
-    "learning_rate": "1e-3",
-    "base_steps": "2",
-    "zero_variance_filter": "false",
-    "watch": "confidence",
-    "confidence_penalty": "1.0",
+    **{**SHORT, "steps": "1", "group_size": "2", "eval_every": "0", "max_tokens": "8", "base_steps": "2"},
+    **{"zero_variance_filter": "false", "watch": "confidence", "confidence_penalty": "1.0"},
 }
 
 

@@ -1,97 +1,27 @@
 """Published config.json files, shortened to what determines the function, and what is refused."""
 
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from made_tokenizers import byte_level, model_folder
 
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.folders.folder import read_weights
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.folders.hf_config import config_values, parse_config
-from tinsmith.types.errors import ConfigError
+from tinsmith.renderers.tokenizer import load_tokenizer
+from tinsmith.types.errors import CheckpointError, ConfigError
 
-LLAMA_3_1_8B: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "attention_bias": False,
-    "eos_token_id": [128001, 128008, 128009],
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 131072,
-    "mlp_bias": False,
-    "model_type": "llama",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-05,
-    "rope_scaling": {
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-        "rope_type": "llama3",
-    },
-    "rope_theta": 500000.0,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 128256,
-}
-QWEN2_5_0_5B: dict[str, Any] = {
-    "architectures": ["Qwen2ForCausalLM"],
-    "eos_token_id": 151643,
-    "hidden_act": "silu",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "max_position_embeddings": 32768,
-    "max_window_layers": 24,
-    "model_type": "qwen2",
-    "num_attention_heads": 14,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000.0,
-    "sliding_window": 32768,
-    "tie_word_embeddings": True,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-QWEN3_0_6B: dict[str, Any] = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "attention_bias": False,
-    "eos_token_id": 151645,
-    "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 40960,
-    "max_window_layers": 28,
-    "model_type": "qwen3",
-    "num_attention_heads": 16,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-06,
-    "rope_scaling": None,
-    "rope_theta": 1000000,
-    "sliding_window": None,
-    "tie_word_embeddings": True,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-MISTRAL_7B_V0_1: dict[str, Any] = {
-    "architectures": ["MistralForCausalLM"],
-    "eos_token_id": 2,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 32768,
-    "model_type": "mistral",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-05,
-    "rope_theta": 10000.0,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
+PUBLISHED = json.loads((Path(__file__).parents[1] / "published_configs.json").read_text())
+LLAMA_3_1_8B: dict[str, Any] = PUBLISHED["llama_3_1_8b"]
+QWEN2_5_0_5B: dict[str, Any] = PUBLISHED["qwen2_5_0_5b"]
+QWEN3_0_6B: dict[str, Any] = PUBLISHED["qwen3_0_6b"]
+MISTRAL_7B_V0_1: dict[str, Any] = PUBLISHED["mistral_7b_v0_1"]
 
 LLAMA_3_1_SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192)
 
@@ -334,3 +264,84 @@ def test_a_number_that_is_no_float_is_refused(field: str, value: object) -> None
 def test_layer_types_that_are_no_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="layer_types"):
         parse_config({**QWEN3_0_6B, "layer_types": [["full_attention"]]}, source="a/config.json")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_folder(tmp_path_factory.mktemp("whole") / "model", byte_level(added=["straße"]))
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_hidden_layers", 10**9),
+        ("vocab_size", 10**12),
+        ("max_position_embeddings", 10**10),
+        ("rms_norm_eps", float("inf")),
+        ("rope_theta", float("inf")),
+    ],
+)
+def test_a_config_out_of_proportion_is_refused_by_name(folder: Path, field: str, value: float) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
+    with pytest.raises(ConfigError) as caught:
+        read_config(folder)
+    assert caught.value.value == value
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
+def test_a_file_with_a_key_twice_is_refused_by_the_key(folder: Path, name: str) -> None:
+    file = folder / name
+    text = file.read_text()
+    key = next(iter(json.loads(text)))
+    file.write_text(text.replace("{", f'{{"{key}": null, ', 1))
+    with pytest.raises(ConfigError, match=f"{key}"):
+        (read_config if name == "config.json" else load_tokenizer)(folder)
+
+
+def test_a_header_that_names_a_tensor_twice_is_refused(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8 : 8 + size])
+    name = next(key for key in header if key != "__metadata__")
+    twice = json.dumps({"x": header[name], **header}).replace('"x"', f'"{name}"', 1).encode()
+    file.write_bytes(struct.pack("<Q", len(twice)) + twice + content[8 + size :])
+    with pytest.raises(CheckpointError, match=name):
+        read_weights(folder, read_config(folder))
+
+
+def _dropout(values: Any) -> None:
+    values["model"]["dropout"] = 0.5
+
+
+def _shared_id(values: Any) -> None:
+    values["model"]["vocab"]["a"] = values["model"]["vocab"]["b"]
+
+
+def _moved(values: Any) -> None:
+    values["added_tokens"][1]["id"] = 200
+
+
+def _renamed(values: Any) -> None:
+    values["added_tokens"][1]["content"] = "<|renamed|>"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_dropout, "dropout"), (_shared_id, "two tokens have one id"), (_moved, "= 200"), (_renamed, "renamed")],
+)
+def test_a_tokenizer_that_would_be_another_than_its_file_says_is_refused(
+    folder: Path, change: Callable[[Any], None], message: str
+) -> None:
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match=message):
+        load_tokenizer(folder)

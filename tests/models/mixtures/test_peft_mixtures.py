@@ -1,6 +1,7 @@
 """Adapters on experts and routers, to PEFT and from it: one pair an expert and matrix, or all experts' in one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,24 +10,46 @@ import torch
 from families import make_hf_model
 from peft_cases import Case, decoder_of, logprobs_of, spec_of
 
+from oracles import (
+    OLMOE,
+    QWEN3_MOE,
+    cross_entropy,
+    full_logprobs,
+    gradients,
+    held_weights,
+    hf_model,
+    make_adapter,
+    make_datums,
+    reference_gradients,
+    reference_logprobs,
+    reference_model,
+    relative_error,
+    sequences,
+    small_decoder,
+)
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import read_weights
 from tinsmith.models.folders.folder_config import read_config
+from tinsmith.models.held import held_base
 from tinsmith.models.merge import all_logprobs, max_logprob_difference, merged_weights, probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.rounding import renumbered, rounding_difference
 from tinsmith.ops.native import NativeKernels
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import LossName
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
-
-LIMIT = 1e-5
 
 pytestmark = [
     pytest.mark.whole,
-    # peft 0.21 on transformers 5.24: what it says of parameters that it adapts, and of a deprecated name.
     pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
 ]
+
+
+LIMIT = 1e-5
 
 
 def test_what_peft_would_load_a_part_of_is_not_exported(tmp_path: Path) -> None:
@@ -130,3 +153,67 @@ def test_renumbered_channels_are_the_same_function(family: str, tmp_path: Path) 
     kernels = NativeKernels()
     said = [all_logprobs(build_decoder(config, w, kernels), {}, tokens) for w in (weights, other)]
     assert 0.0 < float((said[0] - said[1]).abs().max()) < 1e-4
+
+
+MAX_LOGPROB_DIFFERENCE = 5e-5
+MAX_GRADIENT_ERROR = 1e-4
+
+EACH = pytest.mark.parametrize("config", [QWEN3_MOE, replace(OLMOE, num_layers=1)], ids=["qwen3_moe", "olmoe"])
+KINDS = pytest.mark.parametrize(
+    ("kind", "router"),
+    [
+        (AdapterKind.LORA, False),
+        (AdapterKind.LORA, True),
+        (AdapterKind.DORA, True),
+        (AdapterKind.QLORA, False),
+        (AdapterKind.QDORA, True),
+    ],
+)
+
+
+@EACH
+@KINDS
+def test_an_adapter_computes_and_learns_as_peft_does(config: DecoderConfig, kind: AdapterKind, router: bool) -> None:
+    spec = AdapterSpec(kind=kind, rank=3, alpha=6.0, seed=9, train_router=router)
+    adapter = make_adapter(config, spec)
+    model = reference_model(adapter)
+    tokens = sequences((40, 1, 17), config, 3)
+    with torch.no_grad():
+        for ours, ids in zip(full_logprobs(adapter.decoder, adapter.low, tokens), tokens, strict=True):
+            difference = float((ours - reference_logprobs(model, ids)).abs().max())
+            assert difference <= MAX_LOGPROB_DIFFERENCE
+    datums = make_datums(config, (30, 1, 17, 3), 5)
+    session = TrainingSession(adapter, micro_batches=MicroBatches(units=3))
+    session.forward_backward(datums, LossName.CROSS_ENTROPY)
+    reference = reference_gradients(model, datums, cross_entropy)
+    assert relative_error(gradients(session), reference) <= MAX_GRADIENT_ERROR
+
+
+@EACH
+def test_a_quantised_base_computes_with_what_it_holds(config: DecoderConfig) -> None:
+    decoder = small_decoder(config, quantised=True)
+    model = hf_model(config, held_weights(config, quantised=True), torch.float64)
+    tokens = sequences((40, 1, 17), config, 3)
+    with torch.no_grad():
+        for ours, ids in zip(full_logprobs(decoder, {}, tokens), tokens, strict=True):
+            difference = float((ours - reference_logprobs(model, ids)).abs().max())
+            assert difference <= MAX_LOGPROB_DIFFERENCE
+
+
+@EACH
+def test_experts_are_held_in_four_bits(config: DecoderConfig) -> None:
+    whole = held_base(small_decoder(config, quantised=False))
+    held = held_base(small_decoder(config, quantised=True))
+    assert held.linear_weights == whole.linear_weights
+    assert held.linears < 0.2 * whole.linears
+
+
+@EACH
+def test_the_model_with_its_experts_apart_is_the_same_model(config: DecoderConfig) -> None:
+    weights = held_weights(config, quantised=False)
+    (tokens,) = sequences((40,), config, 3)
+    with torch.no_grad():
+        said = [
+            reference_logprobs(hf_model(config, weights, torch.float64, apart=apart), tokens) for apart in (False, True)
+        ]
+    assert float((said[0] - said[1]).abs().max()) <= 5e-6  # transformers' shares are fp32 at most

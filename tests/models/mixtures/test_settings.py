@@ -1,6 +1,8 @@
 """Published config.json files of mixtures, shortened to what determines the function, and what is refused."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,58 +12,9 @@ from tinsmith.models.folders.hf_config import config_values, parse_config
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.errors import ConfigError
 
-QWEN3_30B_A3B: dict[str, Any] = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "attention_bias": False,
-    "decoder_sparse_step": 1,
-    "eos_token_id": 151645,
-    "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "max_position_embeddings": 40960,
-    "max_window_layers": 48,
-    "mlp_only_layers": [],
-    "model_type": "qwen3_moe",
-    "moe_intermediate_size": 768,
-    "norm_topk_prob": True,
-    "num_attention_heads": 32,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 4,
-    "output_router_logits": False,
-    "rms_norm_eps": 1e-06,
-    "rope_scaling": None,
-    "rope_theta": 1000000.0,
-    "router_aux_loss_coef": 0.001,
-    "sliding_window": None,
-    "tie_word_embeddings": False,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-OLMOE_1B_7B: dict[str, Any] = {
-    "architectures": ["OlmoeForCausalLM"],
-    "attention_bias": False,
-    "clip_qkv": None,
-    "eos_token_id": 50279,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 1024,
-    "max_position_embeddings": 4096,
-    "model_type": "olmoe",
-    "norm_topk_prob": False,
-    "num_attention_heads": 16,
-    "num_experts": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 16,
-    "num_key_value_heads": 16,
-    "rms_norm_eps": 1e-05,
-    "rope_scaling": None,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": False,
-    "vocab_size": 50304,
-}
+PUBLISHED = json.loads((Path(__file__).parents[1] / "published_configs.json").read_text())
+QWEN3_30B_A3B: dict[str, Any] = PUBLISHED["qwen3_30b_a3b"]
+OLMOE_1B_7B: dict[str, Any] = PUBLISHED["olmoe_1b_7b"]
 
 
 def _parse(values: dict[str, Any], **changes: Any) -> DecoderConfig:

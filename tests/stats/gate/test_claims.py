@@ -8,9 +8,19 @@ import pytest
 
 from sentences import missing
 from tinsmith.stats.estimates import Bootstrap, Runs
-from tinsmith.stats.gate.claim import CheckName, Claim, ClaimKind, Finding, Training, Verdict
-from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
-from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.gate.claims import (
+    Beats,
+    CheckName,
+    Claim,
+    ClaimKind,
+    Finding,
+    Learned,
+    ParityRecord,
+    Training,
+    Verdict,
+    judge_beats,
+    judge_learned,
+)
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import ConfigError
 

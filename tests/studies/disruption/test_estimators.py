@@ -20,7 +20,7 @@ from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Paper, make_task, paper_of
 from tinsmith.lab.papers.labels import LABEL_KINDS
-from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
+from tinsmith.lab.papers.worlds import LoadedSlice, labelled, split_items, unlabelled
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.service.connect import Connection
 from tinsmith.studies.disruption import estimators

@@ -7,7 +7,7 @@ import pytest
 from small_slice import BASE, WORLD, Made
 
 from tinsmith.lab.papers import run_data as paper_data
-from tinsmith.lab.papers import sets as paper_sets
+from tinsmith.lab.papers import worlds as paper_sets
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 FEWER = {

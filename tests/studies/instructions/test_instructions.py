@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from command_line import command
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.instructions.draws import Suite, followed, kinds_of
 from tinsmith.studies.instructions.task import instructions
@@ -124,18 +123,3 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     draws._checkers.cache_clear()
     assert draws.described("format:emoji", {})
     assert nltk.download is downloads
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("suite=ifevil", "ifeval"),
-        ("held_out=nothing", "kinds"),
-        ("fewest=4", "fewest"),
-        ("held_out_items=0", "held_out_items"),
-    ],
-)
-def test_mistakes_are_told(change: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ran = command(capsys, "run", "instructions", change)
-    assert ran.code == 2
-    assert words in ran.err

@@ -14,7 +14,7 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import OnRuns
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claim import Verdict
+from tinsmith.stats.gate.claims import Verdict
 from tinsmith.studies.microscope.looking import Intervention, Look, Looked
 from tinsmith.studies.microscope.policies import Agreement, Decoding, ItemLook, Rule, Writer
 from tinsmith.studies.microscope.study import agreed, corrected, look_seconds, lowest_of_control, with_looks

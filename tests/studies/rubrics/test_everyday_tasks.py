@@ -11,8 +11,17 @@ from statistics import mean
 import pytest
 
 from tinsmith.lab.experiment.key_text import At
-from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
-from tinsmith.lab.judge.rules.text_rules import Affix, Before, Beginnings, Contains, Match, Matches, Names
+from tinsmith.lab.judge.rules.text_rules import (
+    Affix,
+    Before,
+    Beginnings,
+    Contains,
+    Match,
+    Matches,
+    Names,
+    RuleJudge,
+    parse_rule,
+)
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset, split_tasks

@@ -5,24 +5,15 @@ import os
 from pathlib import Path
 
 import pytest
+from rlvr_small import KEYS
 
 from command_line import command
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 
-KEYS = {
-    "model_name": "tinsmith/nano",  # it writes nonsense, and needs no building
-    "steps": "2",
-    "group_size": "2",
-    "groups_per_batch": "2",
-    "lora_rank": "4",
-    "max_tokens": "6",
-    "eval_items": "2",
-    "eval_samples": "1",
-    "eval_every": "1",
-    "save_every": "0",
-    "quiet": "true",
-    "data_path": "tasks.jsonl",
+SMALL = {
+    **{**KEYS, "group_size": "2", "groups_per_batch": "2", "max_tokens": "6", "eval_every": "1", "save_every": "0"},
+    **{"model_name": "tinsmith/nano", "data_path": "tasks.jsonl"},  # it writes nonsense, and needs no building
 }
 
 pytestmark = pytest.mark.whole
@@ -38,7 +29,7 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
         for task in builtin_dataset().tasks[:12]
     ]
     data.write_text("".join(json.dumps(each) + "\n" for each in records))
-    changes = [f"{key}={value}" for key, value in KEYS.items()]
+    changes = [f"{key}={value}" for key, value in SMALL.items()]
     ran = command(capsys, "run", "rlvr", f"log_path={folder}", *changes)
     assert ran.code == 0, ran
     assert str(folder / "report.html") in ran.out

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from cpu_limit import guarded
 from tinsmith.lab.judge.rules.rule import Bound, Rule
-from tinsmith.lab.judge.rules.rule_text import PREFIX, RuleJudge, parse_rule
 from tinsmith.lab.judge.rules.text_rules import (
+    PREFIX,
     Affix,
     Before,
     Beginnings,
@@ -24,10 +24,12 @@ from tinsmith.lab.judge.rules.text_rules import (
     Matches,
     Names,
     Part,
+    RuleJudge,
     Unit,
     VariedWords,
     WholeSentences,
     Written,
+    parse_rule,
 )
 from tinsmith.lab.judge.text_measures import Script
 from tinsmith.types.errors import DataError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of, evaluate, flat_tree, pass_rate
+from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of, evaluate, pass_rate
 from tinsmith.studies.rubrics.task import MAX_DEPTH, tree_of
 from tinsmith.types.errors import DataError, InputError
 
@@ -75,9 +75,14 @@ def judged(draw: st.DrawFn) -> tuple[Node, list[bool]]:
     return tree, draw(st.lists(st.booleans(), min_size=count, max_size=count))
 
 
+def flat(*criteria: str) -> Branch:
+    """Return soft leaves side by side."""
+    return Branch(name="", children=tuple(Leaf(criterion=one) for one in criteria))
+
+
 @given(st.lists(st.booleans(), min_size=1, max_size=60))
 def test_a_flat_tree_is_the_pass_rate_exactly(verdicts: list[bool]) -> None:
-    score = evaluate(flat_tree(["c"] * len(verdicts)), verdicts)
+    score = evaluate(flat(*["c"] * len(verdicts)), verdicts)
     assert score == pass_rate(verdicts) == sum(verdicts) / len(verdicts)
 
 
@@ -193,8 +198,6 @@ def test_depth_and_number_of_verdicts_are_checked() -> None:
     with pytest.raises(DataError, match="levels"):
         tree_of({"children": [value]})
     with pytest.raises(InputError, match="verdict"):
-        evaluate(flat_tree(["a", "b"]), [True])
-    with pytest.raises(InputError):
-        flat_tree([])
+        evaluate(flat("a", "b"), [True])
     with pytest.raises(InputError):
         pass_rate([])

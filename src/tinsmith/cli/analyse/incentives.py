@@ -9,8 +9,16 @@ from dataclasses import dataclass
 
 from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
-from tinsmith.stats.incentives.policies import Optimum, Sensitivity, sensitivity, table_optimum
-from tinsmith.stats.incentives.posteriors import Policy, Posteriors, best_deterministic, best_policy
+from tinsmith.stats.incentives.policies import (
+    Optimum,
+    Policy,
+    Posteriors,
+    Sensitivity,
+    best_deterministic,
+    best_policy,
+    sensitivity,
+    table_optimum,
+)
 from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import ConfigError
 

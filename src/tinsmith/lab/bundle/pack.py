@@ -1,32 +1,41 @@
-"""Packs the folder of a run or a study into one file, with what it was made of, and nothing that is not for others."""
+"""Packs the folder of a run or a study into one file, with what it was made of, and nothing that is not for others.
+
+The metadata are RO-Crate 1.2 metadata, a model card that the hub reads, a data card, a citation. Written by hand and
+not by `rocrate`, whose metadata has the time of writing in it: equal runs are to give equal bytes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
+from tinsmith.engine.checkpoint_files import MARKER, marker_without_place
+from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.bundle.archive import CRATE, Content, write_archive
-from tinsmith.lab.bundle.contents import Kept, OriginOf, run_files, study_files
-from tinsmith.lab.bundle.crate import Statement, crate, texts_of_run, texts_of_study
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.manifest import HERE, Json
 from tinsmith.lab.experiment.replay import changes_of
-from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, Kind, holds_run
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.records import Config, Manifest, Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.functions import modules_beside
+from tinsmith.models.staging import present
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home
 from tinsmith.types.source import PACKAGE
+from tinsmith.types.version import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +186,304 @@ def _lines(name: str, content: Content) -> Iterator[tuple[int, bytes]]:
         while piece := stream.read(_CHUNK):
             yield 1, before + piece
             before = piece[-4096:]
+
+
+_OF_STUDY: Final = (".html", ".json", ".jsonl", ".md")
+
+
+class Kept(StrEnum):
+    """Which checkpoints go along."""
+
+    ALL = "all"
+    """Every one, so that any step can be computed again from one near it."""
+    LAST = "last"
+    """The adapter that the run ended with, and the one that it chose where that is another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Files from elsewhere that a run was made of, by their names in its bundle."""
+
+    source: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Of its task."""
+    data: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+
+OriginOf = Callable[[Path], Origin]
+"""Returns what the run in a folder was made of."""
+
+
+def study_files(folder: Path, kept: Kept, origin_of: OriginOf) -> dict[str, Content]:
+    """Return the files of a study and of each of its runs, by their names in a bundle."""
+    runs = sorted(each.parent for each in folder.rglob(CONFIG) if holds_run(each.parent))
+    runs = [each for each in runs if (each / MANIFEST).is_file()]
+    files: dict[str, Content] = {}
+    for each in sorted(folder.rglob("*")):
+        if each.is_file() and each.suffix in _OF_STUDY and not any(run in each.parents for run in runs):
+            files[_name(each, folder)] = _without_places(each, {str(folder.absolute()): "."})
+    for run in runs:
+        prefix = _name(run, folder)
+        files |= {f"{prefix}/{name}": content for name, content in run_files(run, kept, origin_of(run)).items()}
+    return files
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
+    """Return a run's files by their names in a bundle.
+
+    Raises:
+        DataError: a checkpoint that is to go along is damaged.
+    """
+    run, packed = RunFolder(folder), {**origin.source, **origin.data}
+    files: dict[str, Content] = {name: folder / name for name in (*GROWING, *WHOLE) if (folder / name).is_file()}
+    manifest = run.read_json(MANIFEST)
+    around = cast(Json, manifest.get("circumstances") or {})
+    moved = {str(path.absolute()): name for name, path in packed.items()}
+    moved |= {str(Path(here).parent): str(PurePosixPath(name).parent) for here, name in moved.items()}
+    now = {name: _placed(value, moved) for name, value in around.items()}
+    if "prices" in now:
+        now["prices"] = None  # what a judge costs decides nothing
+    if origin.data and "data_folder" in now:
+        now["data"] = now["data_folder"]
+    files[MANIFEST] = (json.dumps({**manifest, "circumstances": now}, indent=1, ensure_ascii=False) + "\n").encode()
+    if REPORT in files:
+        places = {str(value): str(now[name]) for name, value in around.items() if _is_place(value)}
+        files[REPORT] = _without_places(folder / REPORT, {**places, str(folder.absolute()): folder.name})
+    selected = cast(Json, manifest.get("selected") or {})
+    chosen = (str(selected[name]) for name in ("final_path", "sampler_path") if selected.get(name))
+    paths = {path for several in chosen for path in several.split()}
+    marks = [mark for mark in run.marks() if mark.here]
+    marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
+    files[CHECKPOINTS] = b"".join(run.lines_of(marks))
+    for path in sorted(paths.union(*map(_paths, marks))):
+        files |= _checkpoint(folder / STATE, path)
+    return {**files, **packed}
+
+
+def _paths(mark: Mark) -> list[str]:
+    return [path for several in (mark.state_path, *best_of(mark)) for path in several.split()]
+
+
+def _checkpoint(state: Path, path: str) -> dict[str, Content]:
+    """Return the files of a checkpoint; one that a server elsewhere has is not here, and does not go along."""
+    there = TinkerPath.parse(path).folder(state)
+    if not there.exists():
+        return {}
+    if (fault := damage(state, [path])) is not None:
+        raise DataError(fault, field="DIR", value=str(state.parent))
+    name, folder = f"{STATE}/{_name(there, state)}", present(there)
+    files: dict[str, Content] = {f"{name}/{each.name}": each for each in sorted(folder.iterdir()) if each.is_file()}
+    return {**files, f"{name}/{MARKER}": marker_without_place(folder).encode()}
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, str) and Path(value).is_absolute()
+
+
+def _placed(value: object, moved: Mapping[str, str]) -> object:
+    """Return a circumstance without this machine's folders: where it is in the bundle, or its name alone."""
+    if isinstance(value, Mapping):
+        return {name: _placed(each, moved) for name, each in cast(Json, value).items()}
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    file, colon, function = value.partition(".py:")
+    here = f"{file}.py" if colon else value
+    return (f"{HERE}{moved[here]}" if here in moved else Path(here).name) + (f":{function}" if colon else "")
+
+
+def _without_places(file: Path, places: Mapping[str, str]) -> Content:
+    """Return a page without this machine's folders; another file as it is."""
+    if file.suffix not in (".html", ".md"):
+        return file
+    text = file.read_text(encoding="utf-8")
+    for place in sorted(places, key=len, reverse=True):
+        text = text.replace(place, places[place])
+    return text.encode()
+
+
+CARD: Final = "README.md"
+DATA_CARD: Final = "DATA.md"
+CITATION: Final = "CITATION.cff"
+_FORMATS: Final = {
+    ".cff": "application/yaml",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".py": "text/x-python",
+    ".safetensors": "application/octet-stream",
+}
+_FIGURES: Final = 12
+"""Metrics of the last step that a model card shows."""
+_SUPERVISED: Final = (Kind.SFT, Kind.TASK_SFT)
+_HUB: Final = {"tinsmith/smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+"""Names on the hub of models that come in packages of the index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """The statements of whoever packs a bundle."""
+
+    authors: tuple[str, ...]
+    license: str
+    """Of the bundle, an SPDX identifier or words."""
+    data_license: str | None
+    """Of the data; None: they are not in it."""
+    date: str
+    """Of publication, YYYY-MM-DD."""
+
+
+def texts_of_run(
+    config: Config, manifest: Manifest, metrics: Mapping[str, float | None], said: Statement
+) -> dict[str, bytes]:
+    """Return the model card, the data card and the citation of a run."""
+    texts = {
+        CARD: _model_card(config, manifest, metrics, said),
+        DATA_CARD: _data_card(config, said),
+        CITATION: _citation(config.title, config.question, said),
+    }
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def texts_of_study(title: str, question: str, said: Statement) -> dict[str, bytes]:
+    """Return the card and the citation of a study."""
+    card = f"# {title}\n\n{question}\n\n{_CHECK_STUDY}\n"
+    return {CARD: card.encode(), CITATION: _citation(title, question, said).encode()}
+
+
+_CHECK: Final = """## Check it
+```
+pip install tinsmith
+tinsmith audit FILE.zip              # the file against itself, and three steps of your choice computed again
+tinsmith replay FILE.zip             # all of it once more
+tinsmith unpack FILE.zip DIR         # the run's folder; report.html is its page
+tinsmith export DIR --to peft --out ADAPTER
+```"""
+_CHECK_STUDY: Final = """## Check it
+```
+pip install tinsmith
+tinsmith unpack FILE.zip DIR         # index.html is the study's page; below it lie its runs
+tinsmith audit DIR/RUN
+```"""
+
+
+def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float | None], said: Statement) -> str:
+    named = str(manifest.circumstances.get("model_name") or config.model_name)
+    base = _HUB.get(config.model_name, named)  # as it was served, whichever of its names was given
+    kind = "sft" if config.kind in _SUPERVISED else "reinforcement-learning"
+    adapter = str(config.settings.get("adapter", "lora"))
+    front = {"license": said.license, "library_name": "peft", "tags": ["tinsmith", adapter, kind]}
+    if "/" in base and not base.startswith("tinsmith/"):
+        front = {"base_model": base, **front}
+    shown = {name: value for name, value in metrics.items() if name.startswith(("test", "eval")) and value is not None}
+    rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in sorted(shown.items())[:_FIGURES])
+    model = cast(Json, manifest.identity.get("model") or {})
+    hashes = "\n".join(f"- {name}: `{value}`" for name, value in sorted(manifest.hashes.items()))
+    parts = (
+        f"---\n{_yaml(front)}---",
+        f"# {config.title}",
+        config.question,
+        f"An adapter ({adapter}, rank {config.settings.get('lora_rank')}) on `{base}`, made by tinsmith {VERSION}; "
+        f"fingerprint of the base's weights: `{model.get('fingerprint')}`.",
+        f"## Last figures\n| metric | value |\n|---|---|\n{rows}" if rows else "",
+        f"## Identity\nThe same identity gives the same bits: `{manifest.identity_sha256}`.\n\n{hashes}",
+        _CHECK,
+    )
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _data_card(config: Config, said: Statement) -> str:
+    data = config.data
+    counts = {"training": data.train, "validation": data.validation, "test": data.test}
+    rows = "\n".join(f"- {name}: {count:,} items" for name, count in counts.items() if count is not None)
+    there = (
+        f"The data are in this bundle; their licence: {said.data_license}."
+        if said.data_license
+        else "The data are not in this bundle: they come with the package, are made by the task's source, or are named "
+        "when it is checked (`data=DIR`). The fingerprint says whether they are the same."
+    )
+    return f"# Data of {config.title}\n\nFingerprint: `{data.fingerprint}`\n\n{rows}\n\n{there}\n"
+
+
+def _citation(title: str, abstract: str, said: Statement) -> str:
+    fields = {
+        "cff-version": "1.2.0",
+        "message": "If you use this run, please cite it as below.",
+        "type": "dataset",
+        "title": title,
+        "abstract": abstract,
+        "authors": [{"name": name} for name in said.authors],
+        "date-released": said.date,
+        "keywords": ["tinsmith", "reproducible post-training"],
+    }
+    # CITATION.cff must name a licence of SPDX's list, or none.
+    return _yaml({name: value for name, value in fields.items() if value})
+
+
+def _yaml(fields: Mapping[str, object]) -> str:
+    """Return fields as YAML, whose flow style is JSON."""
+    return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items())
+
+
+def crate(title: str, question: str, files: Mapping[str, Content], identity: str, said: Statement) -> bytes:
+    """Return the RO-Crate metadata of these files."""
+    listed = [_file(name, files[name]) for name in sorted(files)]
+    people = [
+        {"@id": f"#author-{number}", "@type": "Person", "name": name} for number, name in enumerate(said.authors, 1)
+    ]
+    engine = {
+        "@id": "#tinsmith",
+        "@type": "SoftwareApplication",
+        "name": "tinsmith",
+        "version": VERSION,
+        "url": f"pkg:pypi/tinsmith@{VERSION}",
+    }
+    action = {
+        "@id": "#run",
+        "@type": "CreateAction",
+        "name": f"Run of {title}",
+        "instrument": _ref("#tinsmith"),
+        "result": [_ref(each["@id"]) for each in listed],
+    }
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": title,
+        "description": question or title,
+        "identifier": identity,
+        "datePublished": said.date,
+        "license": said.license,
+        "author": [_ref(each["@id"]) for each in people],
+        "hasPart": [_ref(each["@id"]) for each in listed],
+        "mentions": [_ref("#run")],
+    }
+    described = {
+        "@id": CRATE,
+        "@type": "CreativeWork",
+        "conformsTo": _ref("https://w3id.org/ro/crate/1.2"),
+        "about": _ref("./"),
+    }
+    graph: Sequence[Json] = (described, root, *people, engine, action, *listed)
+    value = {"@context": "https://w3id.org/ro/crate/1.2/context", "@graph": graph}
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _ref(name: object) -> dict[str, object]:
+    return {"@id": name}
+
+
+def _file(name: str, content: Content) -> dict[str, object]:
+    here = isinstance(content, Path)
+    return {
+        # A per cent sign of a name is written as such in an IRI.
+        "@id": name.replace("%", "%25").replace(" ", "%20"),
+        "@type": "File",
+        "name": name,
+        "encodingFormat": _FORMATS.get(PurePosixPath(name).suffix, "application/octet-stream"),
+        "contentSize": str(content.stat().st_size if here else len(content)),
+        "sha256": file_sha256(content) if here else hashlib.sha256(content).hexdigest(),
+    }

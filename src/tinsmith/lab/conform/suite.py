@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Final
 import httpx
 import tinker
 
-from tinsmith.lab.conform.subject import CHECKS, CannotTellError, Check, Subject
-from tinsmith.lab.conform.verdicts import FAILURES, Verdict, Word, differs, failure, is_refusal, words_of
+from tinsmith.lab.conform.subject import (
+    CHECKS,
+    FAILURES,
+    CannotTellError,
+    Check,
+    Subject,
+    Verdict,
+    Word,
+    differs,
+    failure,
+    is_refusal,
+    words_of,
+)
 from tinsmith.lab.service.official_client import Ended, Served, end_session, rest_client, served_models
 from tinsmith.pages.document import Document, Section, Words
 from tinsmith.pages.tables import plain
@@ -27,7 +38,7 @@ from tinsmith.types.visible import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-_TOPICS: Final = ("sampling", "scoring", "losses", "training", "state", "mistakes")
+_TOPICS: Final = ("sampling", "losses", "training", "mistakes")
 _OPENING_SECONDS: Final = 60.0
 _CLOSING_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 5.0

@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.lab.difference.rollouts import (
+    ABSENT,
+    FieldDifference,
     RolloutDifference,
+    TensorDifference,
     Timeline,
     decode,
     timeline,
+    unequal_fields,
     unequal_order,
     unequal_rewards,
     unequal_samples,
+    unequal_tensors,
 )
-from tinsmith.lab.difference.tensors import ABSENT, FieldDifference, TensorDifference, unequal_fields, unequal_tensors
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
 
@@ -90,63 +94,43 @@ _FILES: Final = (ROLLOUTS, TRACE, METRICS)
 Recorded = Mapping[str, Timeline]  # Lines of a run that are compared, by file.
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    run: Run
-    lines: Recorded
-
-    @property
-    def last(self) -> int:
-        return max(self.lines[METRICS], default=-1)
-
-
 def recorded(folder: Path, steps: int | None) -> Recorded:
     """Read what of a run is compared, up to step `steps` (None: all of it)."""
     return {name: timeline(folder / name, steps) for name in _FILES}
 
 
-_Sides = tuple[_Side, _Side]
-
-
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
-    one, two = (_Side(read_run(folder), recorded(folder, steps)) for folder in folders)
-    if not any(lines for side in (one, two) for lines in side.lines.values()):
-        raise DataError(
-            "neither run has a recorded step, so that there is nothing to compare",
-            field="DIR",
-            value=", ".join(map(str, folders)),
-        )
-    manifests = [side.run.manifest for side in (one, two)]
+    runs = [read_run(folder) for folder in folders]
+    lines = [recorded(folder, steps) for folder in folders]
+    if not any(each for one in lines for each in one.values()):
+        what = "neither run has a recorded step, so that there is nothing to compare"
+        raise DataError(what, field="DIR", value=", ".join(map(str, folders)))
+    manifests = [run.manifest for run in runs]
     identity, around = (
         unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))
         for part in ("identity", "circumstances")
     )
     notes = [
-        f"{side.run.folder} has no readable manifest.json: nothing is known of what it ran on"
-        for side in (one, two)
-        if side.run.manifest is None
+        f"{run.folder} has no readable manifest.json: nothing is known of what it ran on"
+        for run in runs
+        if run.manifest is None
     ]
-    untraced = [str(side.run.folder) for side in (one, two) if not side.lines[TRACE]]
+    untraced = [str(run.folder) for run, one in zip(runs, lines, strict=True) if not one[TRACE]]
     if untraced:
         which = " and ".join(untraced)
         notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
+    lasts = [max(one[METRICS], default=-1) for one in lines]
+    shared = range(1 + min(lasts))
+    found = (unequal_step(step, *lines, traced=not untraced) for step in shared)
     return Comparison(
         folders=folders,
-        first=_first((one, two), traced=not untraced) or _ends((one, two), whole=steps is None),
-        steps=1 + min(one.last, two.last),
+        first=next((one for one in found if one is not None), None) or _ends(lasts, manifests, whole=steps is None),
+        steps=len(shared),
         identity=identity,
         circumstances=tuple(each for each in around if each.name != "log_path"),
         notes=tuple(notes),
     )
-
-
-def _first(sides: _Sides, *, traced: bool) -> Difference | None:
-    """Return the first difference in the steps that both have."""
-    one, two = sides
-    steps = range(1 + min(one.last, two.last))
-    each = (unequal_step(step, one.lines, two.lines, traced=traced) for step in steps)
-    return next((found for found in each if found is not None), None)
 
 
 def unequal_step(step: int, one: Recorded, two: Recorded, *, traced: bool) -> Difference | None:
@@ -201,15 +185,13 @@ def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference
     return Difference(step=step, phase=Phase.METRICS, metrics=unequal_fields(*merged))
 
 
-def _ends(sides: _Sides, *, whole: bool) -> Difference | None:
+def _ends(lasts: Sequence[int], manifests: Sequence[Manifest | None], *, whole: bool) -> Difference | None:
     """Compare how far the runs came, and the weights they ended with."""
-    one, two = sides
-    if one.last != two.last:
-        return Difference(step=1 + min(one.last, two.last), phase=Phase.LENGTH)
-    ends = [side.run.manifest.hashes if side.run.manifest else {} for side in sides]
-    hashes = [each.get("weights_sha256") for each in ends]
+    if lasts[0] != lasts[1]:
+        return Difference(step=1 + min(lasts), phase=Phase.LENGTH)
+    hashes = [each and each.hashes.get("weights_sha256") for each in manifests]
     if whole and None not in hashes and hashes[0] != hashes[1]:
-        return Difference(step=one.last, phase=Phase.WEIGHTS)
+        return Difference(step=lasts[0], phase=Phase.WEIGHTS)
     return None
 
 

@@ -27,9 +27,8 @@ from tinsmith.engine.trace import StepTrace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import Block, ComputeHere, ComputeUnits, MicroBatches, UnitRequest
 from tinsmith.engine.unit_sums import UnitSums
-from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
+from tinsmith.lab.difference.rollouts import ABSENT, Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
-from tinsmith.lab.difference.tensors import ABSENT
 from tinsmith.lab.experiment.audit import (
     AnyAudit,
     begun,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
 
-from tinsmith.lab.difference.tensors import FieldDifference, unequal_fields
+from tinsmith.lab.difference.rollouts import FieldDifference, unequal_fields
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS

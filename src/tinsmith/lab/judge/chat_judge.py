@@ -6,8 +6,12 @@
     async with ChatJudge(settings, cache=VerdictCache(folder)) as judge:
         results = await judge.judge_all([JudgeRequest(task, response, criteria), ...])
 
-Every result is a `Judged`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
+Every result is an `Answered`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
 never a score. `ask` takes any other `Question` the same way. Code without an event loop uses `BlockingJudge`.
+
+The window of the limits slides. A call counts from the moment it is sent until a minute after its answer, because
+nobody here knows when in between the server counts it; so no minute of the server's holds more than the limit either.
+A call's tokens are reserved from above before it is sent and corrected to what the server reports.
 """
 
 from __future__ import annotations
@@ -15,16 +19,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Trouble
-from tinsmith.lab.judge.endpoint_answers import Reply, Usage
-from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
+from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Reply, Trouble, Usage
 from tinsmith.lab.judge.prompting import (
     A,
-    Answered,
     AnswerForm,
     JudgePrompt,
     JudgeRequest,
@@ -34,7 +38,8 @@ from tinsmith.lab.judge.prompting import (
     rating_question,
     tokens_in,
 )
-from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.types.seeds import derive
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +102,7 @@ class ChatJudge:
 
     async def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all, as many at once as the limits allow; results in the order of the requests."""
-        found = await self.ask_all([rating_question(request) for request in requests])
-        return [
-            one
-            if isinstance(one, JudgeFailure)
-            else Judged(verdicts=one.value, spent=one.spent, from_cache=one.from_cache)
-            for one in found
-        ]
+        return await self.ask_all([rating_question(request) for request in requests])
 
     async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all, as many at once as the limits allow; answers in the order of the questions."""
@@ -265,17 +264,131 @@ def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
 
 
 def _unreadable(parse: ParseFailure, form: AnswerForm[A], reply: Reply) -> Trouble:
-    if reply.ending is FailureCause.CUT_OFF:
-        detail = f"an answer that is no {form.words}: it was cut off at its token limit"
-        return Trouble(FailureCause.CUT_OFF, detail, again=True)
-    if reply.ending is FailureCause.FILTERED:
-        detail = f"an answer that is no {form.words}: the endpoint's content filter ended it"
-        return Trouble(FailureCause.FILTERED, detail, again=False)
-    return Trouble(FailureCause.BAD_ANSWER, f"an answer that is no {form.words}: {parse}", again=True)
+    cause, why = reply.ending or FailureCause.BAD_ANSWER, str(parse)
+    if cause is FailureCause.CUT_OFF:
+        why = "it was cut off at its token limit"
+    elif cause is FailureCause.FILTERED:
+        why = "the endpoint's content filter ended it"
+    return Trouble(cause, f"an answer that is no {form.words}: {why}", again=cause is not FailureCause.FILTERED)
 
 
 def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:
     """The result for who only waited for it."""
-    if isinstance(result, Answered):
-        return replace(result, spent=Spent(), from_cache=True)
-    return replace(result, spent=Spent())
+    found = replace(result, spent=Spent())
+    return replace(found, from_cache=True) if isinstance(found, Answered) else found
+
+
+FIRST_WAIT_S: Final = 0.5
+LONGEST_WAIT_S: Final = 30.0  # Of a wait that nobody asked for; doubled from FIRST_WAIT_S with each attempt.
+
+
+class Clock:
+    """The machine's clock; a test has its own."""
+
+    def now(self) -> float:
+        """Return seconds from any fixed moment, never going back."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Return seconds since 1970, to compare with a date."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many seconds of `now`; other calls go on."""
+        await asyncio.sleep(seconds)
+
+
+def backoff(seed: int, key: str, attempt: int) -> float:
+    """Return the seconds before attempt `attempt + 1`: doubling, capped, and spread from half to whole.
+
+    The spread is drawn from (seed, key, attempt), so that calls that failed together do not come
+    back together, and the same run waits the same again.
+    """
+    whole = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt, 32))
+    return whole * (0.5 + 0.5 * _unit(seed, key, attempt))
+
+
+def after_asked(asked: float, seed: int, key: str, attempt: int) -> float:
+    """Return the seconds to wait where the server asked for some: never fewer, and spread a little."""
+    return asked + 0.5 * FIRST_WAIT_S * _unit(seed, key, attempt)
+
+
+def _unit(seed: int, key: str, attempt: int) -> float:
+    return (derive(seed, "judge", "backoff", key, attempt) >> 11) * 2.0**-53
+
+
+WINDOW_S: Final = 60.0
+_SLACK_S: Final = 1e-6  # Added to a wait, so that rounding does not wake it just before its moment.
+
+
+@dataclass(slots=True)
+class Slot:
+    """One call's place in the window."""
+
+    tokens: int  # What it counts for: reserved, then as reported.
+    ended: float | None = None
+
+
+class CallLimits:
+    """Lets calls through, first come first served; `None` is no limit."""
+
+    def __init__(self, clock: Clock, *, concurrency: int, rpm: int | None = None, tpm: int | None = None) -> None:
+        self._clock = clock
+        self._rpm = rpm
+        self._tpm = tpm
+        self._at_once = asyncio.Semaphore(concurrency)
+        self._turn = asyncio.Lock()
+        self._slots: deque[Slot] = deque()
+        self._not_before = 0.0
+        self._ended = asyncio.Event()
+
+    @asynccontextmanager
+    async def call(self, tokens: int) -> AsyncGenerator[Slot]:
+        """Wait until a call of at most so many tokens may be sent; it lasts as long as the block.
+
+        Set the slot's `tokens` where the answer tells them. A call that alone is above the limit is
+        sent when nothing else is in the window.
+        """
+        async with self._at_once:
+            async with self._turn:
+                slot = await self._admitted(tokens)
+            try:
+                yield slot
+            finally:
+                slot.ended = self._clock.now()
+                self._ended.set()
+
+    def pause(self, seconds: float) -> None:
+        """Send nothing for so long: the server asked for it."""
+        self._not_before = max(self._not_before, self._clock.now() + seconds)
+
+    async def _admitted(self, tokens: int) -> Slot:
+        while (wait := self._wait(tokens)) != 0.0:
+            if wait is not None:
+                await self._clock.sleep(wait + _SLACK_S)
+                continue
+            # The window is full of calls that have no answer yet: the next answer starts a minute.
+            self._ended.clear()
+            await self._ended.wait()
+        slot = Slot(tokens)
+        if self._rpm is not None or self._tpm is not None:
+            self._slots.append(slot)
+        return slot
+
+    def _wait(self, tokens: int) -> float | None:
+        """Seconds until it is worth asking again, 0 for now, None for after the next answer."""
+        now = self._clock.now()
+        if now < self._not_before:
+            return self._not_before - now
+        self._slots = deque(s for s in self._slots if s.ended is None or now < s.ended + WINDOW_S)
+        if self._fits(tokens):
+            return 0.0
+        ended = [slot.ended for slot in self._slots if slot.ended is not None]
+        return min(ended) + WINDOW_S - now if ended else None
+
+    def _fits(self, tokens: int) -> bool:
+        if not self._slots:
+            return True
+        if self._rpm is not None and len(self._slots) >= self._rpm:
+            return False
+        return self._tpm is None or sum(s.tokens for s in self._slots) + tokens <= self._tpm

@@ -10,17 +10,16 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, cast
 
 import httpx
 
-from tinsmith.lab.judge.endpoint_answers import Reply, Usage, read_completion, read_error
-from tinsmith.lab.judge.limits import retry_after
 from tinsmith.lab.judge.prompting import JudgePrompt
 from tinsmith.lab.judge.records import FailureCause
 from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.http_answers import retry_after
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -48,6 +47,7 @@ class Trouble:
     drop: frozenset[str] = frozenset()  # Optional fields that the endpoint names as the reason.
     usage: Usage | None = None  # Token counts that came all the same; None: there were none.
     unbilled: bool = False  # True if no token was written: the endpoint declined the call, or was never reached.
+    status: int | None = None  # The status that an error inside a 200 answer names.
 
 
 class Endpoint:
@@ -125,9 +125,7 @@ class Endpoint:
             return found
         if found.status is not None:
             return self._trouble(response, found.status, content, frozenset(sent), wall)
-        # A refusal is repeated by repeating the call; a model that thought for too long may think for less.
-        again = found.cause in (FailureCause.NO_CONTENT, FailureCause.CUT_OFF)
-        return Trouble(found.cause, self._clean(found.detail), again=again, usage=found.usage)
+        return replace(found, detail=self._clean(found.detail))
 
     async def _post(self, content: bytes) -> tuple[httpx.Response, bytes]:
         """Send by the pool with the fewest calls under way; return the answer and its body."""
@@ -199,3 +197,152 @@ def _checked_key(api_key: str | None) -> str | None:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigError("the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY")
     return key or None
+
+
+_MOST_TOKENS: Final = 2**53
+_MESSAGE_KEYS: Final = ("error", "errors", "detail", "message", "msg", "error_description", "title")
+"""Where endpoints put an error's text, the first that has one: OpenAI, FastAPI, problem+json, OAuth."""
+_DEEPEST: Final = 4
+_MOST_ENTRIES: Final = 8
+_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_TAG: Final = re.compile(r"<[^>]*>")
+_ENDINGS: Final[Mapping[str, FailureCause]] = {
+    "length": FailureCause.CUT_OFF,
+    "max_tokens": FailureCause.CUT_OFF,
+    "content_filter": FailureCause.FILTERED,
+}
+"""A failure's cause by `finish_reason`, where the text is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one call; None where the endpoint does not report them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None  # Hidden reasoning included.
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A text with its token counts."""
+
+    text: str
+    usage: Usage
+    ending: FailureCause | None = None  # Why the text may be incomplete, by the endpoint's `finish_reason`.
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """An endpoint's own words on a refusal."""
+
+    message: str
+    fields: frozenset[str]  # Fields of the request that the body names beside the message.
+
+
+def read_completion(content: bytes) -> Reply | Trouble:
+    """Read the body of a 200 answer; one without a text is billed all the same."""
+    body = _object(_json(content))
+    usage = _usage(_object(body.get("usage")))
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        error = _object(body.get("error"))
+        code = error.get("code")
+        message = read_error(content).message if "error" in body else "the answer has no choices"
+        status = code if isinstance(code, int) and 400 <= code < 600 else None
+        return Trouble(FailureCause.NO_CONTENT, message, again=True, usage=usage, status=status)
+    choice = _object(cast("list[object]", choices)[0])
+    finish = choice.get("finish_reason")
+    ending = _ENDINGS.get(finish) if isinstance(finish, str) else None
+    message = _object(choice.get("message"))
+    text, refusal = _text(message.get("content")), message.get("refusal")
+    refusal = refusal if isinstance(refusal, str) and refusal.strip() else _refusal(message.get("content"))
+    if refusal is not None:
+        return Trouble(FailureCause.DECLINED, f"the judge declined: {refusal}", again=False, usage=usage)
+    if text is not None:
+        return Reply(text, usage, ending)
+    told = f" (finish_reason {finish})" if isinstance(finish, str) else ""
+    cause = ending or FailureCause.NO_CONTENT
+    # A filter's refusal is repeated by repeating the call; a model that thought for too long may think for less.
+    again = cause is not FailureCause.FILTERED
+    return Trouble(cause, f"the answer holds no text{told}", again=again, usage=usage)
+
+
+def read_error(content: bytes) -> ErrorBody:
+    """Read the body of a refusal, whatever its shape: OpenAI's, FastAPI's list, a plain text, a page of a proxy."""
+    value = _json(content)
+    if value is None:
+        text = content[:100_000].decode("utf-8", "replace")
+        if text.lstrip().startswith("<"):
+            titled = _TITLE.search(text)
+            text = _TAG.sub(" ", titled[1] if titled else text)
+        return ErrorBody(_one_line(text), frozenset())
+    fields: set[str] = set()
+    texts = _messages(value, fields, 0)
+    message = "; ".join(texts) if texts else content[:1000].decode("utf-8", "replace")
+    return ErrorBody(_one_line(message), frozenset(fields - {"body", "query"}))
+
+
+def _messages(value: object, fields: set[str], depth: int) -> list[str]:
+    """Return the texts of an error, and add the fields that it names."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    if depth > _DEEPEST:
+        return []
+    if isinstance(value, list):
+        entries = cast("list[object]", value)[:_MOST_ENTRIES]
+        return [text for one in entries for text in _messages(one, fields, depth + 1)]
+    parts = _object(value)
+    param, loc = parts.get("param"), parts.get("loc")
+    if isinstance(param, str):
+        fields.add(re.split(r"[.\[]", param, maxsplit=1)[0])
+    place = [one for one in cast("list[object]", loc) if isinstance(one, str)] if isinstance(loc, list) else []
+    fields.update(place)
+    texts = next((found for key in _MESSAGE_KEYS if (found := _messages(parts.get(key), fields, depth + 1))), [])
+    return [f"{'.'.join(place)}: {text}" for text in texts] if place else texts
+
+
+def _text(content: object) -> str | None:
+    """Return a message's text, joined where it comes in parts; None where there is none."""
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text") for part in _parts(content) if part.get("type", "text") in ("text", "output_text")]
+    found = [text for text in texts if isinstance(text, str)]
+    return "".join(found) if found else None
+
+
+def _refusal(content: object) -> str | None:
+    texts = [part.get("refusal") for part in _parts(content)]
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
+
+
+def _parts(content: object) -> list[Mapping[str, object]]:
+    return [_object(part) for part in cast("list[object]", content)] if isinstance(content, list) else []
+
+
+def _usage(usage: Mapping[str, object]) -> Usage:
+    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    total = _count(usage.get("total_tokens"))
+    if prompt is not None and total is not None:
+        # Some endpoints bill hidden reasoning and report it in the total alone.
+        completion = max(completion or 0, total - prompt)
+    return Usage(prompt, completion)
+
+
+def _count(value: object) -> int | None:
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return whole if isinstance(whole, int) and not isinstance(whole, bool) and 0 <= whole <= _MOST_TOKENS else None
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -21,16 +21,17 @@ from importlib.resources import as_file, files
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, cast
 
 import msgspec
 
 from tinsmith.lab.judge.records import (
     SCHEMA_VERSION,
+    A,
     ParseFailure,
     Spent,
     Verdict,
-    checked_criteria,
+    check_criteria,
     fields_of,
     parse_verdicts,
 )
@@ -59,7 +60,7 @@ class JudgeRequest:
     criteria: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        checked_criteria(self.criteria)
+        check_criteria(self.criteria)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,6 @@ def characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-A = TypeVar("A")
-
 TOKENS_A_RATING: Final = 40  # A rating, or a choice, with one short sentence: an estimate.
 _TOKENS_AROUND: Final = 12
 
@@ -154,15 +153,6 @@ class Question(Generic[A]):
 
     prompt: JudgePrompt
     form: AnswerForm[A]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(Generic[A]):
-    """A judge's answer, and what it took."""
-
-    value: A
-    spent: Spent
-    from_cache: bool
 
 
 def object_schema(**properties: object) -> Mapping[str, object]:
@@ -272,7 +262,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         if self.criteria:
-            checked_criteria(self.criteria)
+            check_criteria(self.criteria)
 
 
 @dataclass(frozen=True, slots=True)

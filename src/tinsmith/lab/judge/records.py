@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -76,13 +76,20 @@ class Spent:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A response with its verdicts, one for each criterion, in the criteria's order."""
+A = TypeVar("A")
 
-    verdicts: tuple[Verdict, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Generic[A]):
+    """A judge's answer, and what it took."""
+
+    value: A
     spent: Spent
     from_cache: bool
+
+
+Judged = Answered[tuple[Verdict, ...]]
+"""A response's verdicts, one for each criterion, in the criteria's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +156,11 @@ def fields_of(value: JsonValue, names: set[str]) -> dict[str, JsonValue] | None:
     return dict(value.pairs)
 
 
-def checked_criteria(criteria: Sequence[str]) -> tuple[str, ...]:
-    """Return the criteria of a response as they are asked."""
+def check_criteria(criteria: Sequence[str]) -> None:
+    """Check the criteria of a response."""
     if not criteria or not all(criterion.strip() for criterion in criteria):
-        raise DataError(
-            "a response is judged by at least one criterion, and none is empty", field="criteria", value=list(criteria)
-        )
-    return tuple(criteria)
+        what = "a response is judged by at least one criterion, and none is empty"
+        raise DataError(what, field="criteria", value=list(criteria))
 
 
 RULES: Final = "rules"

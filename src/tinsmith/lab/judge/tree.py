@@ -52,13 +52,6 @@ def criteria_of(tree: Node) -> tuple[str, ...]:
     return tuple(criterion for child in tree.children for criterion in criteria_of(child))
 
 
-def flat_tree(criteria: Sequence[str]) -> Branch:
-    """Return the tree whose score is the pass rate: soft leaves side by side."""
-    if not criteria:
-        raise InputError("a tree needs a criterion", field="criteria", value=criteria)
-    return Branch(name="", children=tuple(Leaf(criterion=one) for one in criteria))
-
-
 def pass_rate(verdicts: Sequence[bool]) -> float:
     """Return the share of verdicts that hold."""
     if not verdicts:
@@ -85,7 +78,8 @@ def weighted_rate(verdicts: Sequence[bool], weights: Sequence[float]) -> float:
 def evaluate(tree: Node, verdicts: Sequence[bool]) -> float:
     """Return a tree's score in [0, 1] for one verdict a leaf, in the order of `criteria_of`.
 
-    >>> evaluate(flat_tree(["a", "b", "c"]), [True, False, True]) == 2 / 3
+    >>> leaves = tuple(Leaf(criterion=one) for one in "abc")
+    >>> evaluate(Branch(name="", children=leaves), [True, False, True]) == 2 / 3
     True
     """
     leaves = len(criteria_of(tree))

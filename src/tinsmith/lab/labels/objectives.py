@@ -35,6 +35,8 @@ class ShareTable:
     """
 
     cells: Cells
+    prior: Shares = ()  # pi, the share of papers of each label.
+    duals: Shares = ()  # Those of an objective that has them, before this batch.
 
     def truth(self, y: int) -> float:
         """Return the share of papers of label y."""
@@ -76,7 +78,7 @@ class Objective:
             if field.name == "floor" and value <= 0.0:
                 raise ConfigError("a floor must be above zero", field="floor", value=value)
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return the task term of every answer about every label."""
         raise NotImplementedError
 
@@ -85,10 +87,9 @@ class Objective:
         del size
         return ()
 
-    def next_duals(self, shares: ShareTable, duals: Shares) -> Shares:
+    def next_duals(self, shares: ShareTable) -> Shares:
         """Return the duals after a batch, from the confusion with it and the duals before it."""
-        del shares
-        return duals
+        return shares.duals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +111,8 @@ class MacroF1Influence(Objective):
         if self.low > self.high:
             raise ConfigError("the lower clip is above the upper one", field="low", value=self.low)
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return clipped slopes."""
-        del prior, duals
         labels = range(len(shares.cells))
         half = [0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels]
         f1 = [shares.f1(k) for k in labels]
@@ -129,16 +129,16 @@ class PriorMatching(Objective):
     strength: float = 1.0
     floor: float = 1e-3
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return accuracy less each label's excess."""
-        del duals
         offsets: list[float] = []
-        for k, expected in enumerate(prior):
+        for k, expected in enumerate(shares.prior):
             said = shares.said_if_valid(k)
             share = expected if said is None else max(said, self.floor)
             # ln(x) rounded from 30 digits: `math.log` has other last bits on other machines.
             offsets.append(self.strength * float(_PRECISE.ln(Decimal(share / expected))))
-        return [[one - offset for one, offset in zip(row, offsets, strict=True)] for row in _accuracy(len(prior))]
+        accuracy = diagonal([_RIGHT + _WRONG] * len(offsets), _WRONG)
+        return [[one - offset for one, offset in zip(row, offsets, strict=True)] for row in accuracy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +152,20 @@ class MinRecallDual(Objective):
     rate: float = 0.02
     ceiling: float = 5.0
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return accuracy weighted by the duals."""
-        size = len(shares.cells)
-        return diagonal([_RIGHT * (1.0 + duals[y] / (size * prior[y])) + _WRONG for y in range(size)], _WRONG)
+        size, pairs = len(shares.cells), zip(shares.duals, shares.prior, strict=True)
+        return diagonal([_RIGHT * (1.0 + dual / (size * expected)) + _WRONG for dual, expected in pairs], _WRONG)
 
     def first_duals(self, size: int) -> Shares:
         """Return zeros: plain accuracy."""
         return (0.0,) * size
 
-    def next_duals(self, shares: ShareTable, duals: Shares) -> Shares:
+    def next_duals(self, shares: ShareTable) -> Shares:
         """Take one step; a label without papers so far keeps its dual."""
-        recalls = [shares.recall(y) for y in range(len(duals))]
+        recalls = [shares.recall(y) for y in range(len(shares.duals))]
         steps = [0.0 if recall is None else self.rate * (self.tau - recall) for recall in recalls]
-        return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(duals, steps, strict=True))
+        return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(shares.duals, steps, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +177,11 @@ class GMeanInfluence(Objective):
 
     floor: float = 0.06
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return slopes on the diagonal."""
-        del duals
         size = len(shares.cells)
         least = [max(shares.recall(y) or 0.0, self.floor) for y in range(size)]
-        return diagonal([_RIGHT / size / least[y] / (size * prior[y]) for y in range(size)])
+        return diagonal([_RIGHT / size / least[y] / (size * shares.prior[y]) for y in range(size)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +193,8 @@ class InverseShare(Objective):
 
     floor: float = 0.1
 
-    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
+    def task_terms(self, shares: ShareTable) -> Matrix:
         """Return inverse shares on the diagonal."""
-        del prior, duals
         size = len(shares.cells)
         said = [shares.said_if_valid(k) for k in range(size)]
         return diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in said])
@@ -205,7 +203,3 @@ class InverseShare(Objective):
 def diagonal(right: Sequence[float], wrong: float = 0.0) -> Matrix:
     """Return the terms of right answers by label, with that of all wrong ones."""
     return [[one if y == k else wrong for k in range(len(right))] for y, one in enumerate(right)]
-
-
-def _accuracy(size: int) -> Matrix:
-    return [[(_RIGHT if y == k else 0.0) + _WRONG for k in range(size)] for y in range(size)]

@@ -115,15 +115,10 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
     before, *rest = _SECTION.split(text)
     names = rest[::2]
     if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):
-        raise ConfigError(
-            f"prompts/{path}: every line stands in one section",
-            field="sections",
-            value=names,
-            allowed=", ".join(allowed),
-            fix="begin each section with a line `# name`, each name once",
-        )
-    bodies = rest[1::2]
-    sections = {n: b.strip("\n") for n, b in zip(names, bodies, strict=True)}
+        what = f"prompts/{path}: every line stands in one section"
+        fix = "begin each section with a line `# name`, each name once"
+        raise ConfigError(what, field="sections", value=names, allowed=", ".join(allowed), fix=fix)
+    sections = {name: body.strip("\n") for name, body in zip(names, rest[1::2], strict=True)}
     for name, body in sections.items():
         if unknown := sorted(_placeholders(body, path) - allowed[name]):
             what = f"prompts/{path}: section {name} asks for what it must not have"

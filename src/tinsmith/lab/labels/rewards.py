@@ -33,8 +33,7 @@ from tinsmith.lab.labels.objectives import (
 )
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, NamedTerms, Scored, StepReward, rounded_sum
-from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
-from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.incentives.policies import Optimum, Posteriors, reacting_optimum, table_optimum
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TERMS: Final = ("parse", "contract", "task", "think")
@@ -168,7 +167,7 @@ class Reward:
             tuple((1.0 - weight) * share + weight * (counts[y, k] / total) for k, share in enumerate(row))
             for y, row in enumerate(before.confusion)
         )
-        duals = self.objective.next_duals(ShareTable(cells), before.duals)
+        duals = self.objective.next_duals(ShareTable(cells, duals=before.duals))
         self._state = msgspec.structs.replace(before, batches=before.batches + 1, confusion=cells, duals=duals)
 
     def state(self) -> RewardState:
@@ -178,10 +177,8 @@ class Reward:
     def restore(self, state: RewardState) -> None:
         """Go on from a state."""
         if (state.reward, state.labels) != (self.name, self.labels):
-            what, allowed = "this state belongs to another reward", f"{self.name} over {', '.join(self.labels)}"
-            raise CheckpointError(
-                what, field="reward", value=f"{state.reward} over {', '.join(state.labels)}", allowed=allowed
-            )
+            found, own = (f"{one.reward} over {', '.join(one.labels)}" for one in (state, self._state))
+            raise CheckpointError("this state belongs to another reward", field="reward", value=found, allowed=own)
         shape = [[len(row) for row in one.confusion] for one in (state, self._state)]
         if shape[0] != shape[1] or len(state.duals) != len(self._state.duals):
             raise CheckpointError("a reward's state has another shape", field="confusion", value=shape[0])
@@ -215,15 +212,14 @@ class Reward:
 
     def _task_terms(self, state: RewardState) -> Matrix:
         if self.objective is not None:
-            return self.objective.task_terms(ShareTable(state.confusion), self._prior, state.duals)
+            return self.objective.task_terms(ShareTable(state.confusion, self._prior, state.duals))
         return diagonal([self.table.correct * weight for weight in self._weights], self.table.wrong)
 
     def _indices(self, golds: Sequence[str], answers: Sequence[Answer]) -> list[tuple[int, int | None]]:
         """Return (truth, prediction) as positions in the labels; None for an invalid answer."""
         if len(golds) != len(answers):
-            raise DataError(
-                "every answer needs a gold label", field="golds", value=len(golds), allowed=str(len(answers))
-            )
+            what = "every answer needs a gold label"
+            raise DataError(what, field="golds", value=len(golds), allowed=str(len(answers)))
         position = {label: at for at, label in enumerate(self.labels)}
         for label in (*golds, *(answer.label for answer in answers)):
             if label is not None and label not in position:
@@ -310,7 +306,7 @@ def _followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.floa
         nonlocal duals
         cells = tuple((*row, 0.0) for row in shares.tolist())
         if objective is not None:
-            duals = objective.next_duals(ShareTable(cells), duals)
+            duals = objective.next_duals(ShareTable(cells, duals=duals))
         return reward.per_label(cells, duals)
 
     return stepping
@@ -350,8 +346,6 @@ class LabelReward(StepReward):
         Pure: it uses the states as they were before this batch.
         """
         by_subject = [reward.score(*_alone(items, answers, place)) for place, reward in enumerate(self.rewards)]
-        if len(by_subject) == 1:
-            return by_subject[0]
         return [self._together(some) for some in zip(*by_subject, strict=True)]
 
     def _together(self, some: Sequence[NamedTerms]) -> NamedTerms:

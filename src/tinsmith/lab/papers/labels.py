@@ -182,7 +182,7 @@ class PaperRun:
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """Say how many tokens are trained on and looked at, and how long that takes."""
-        from tinsmith.lab.papers.estimate import forecast_lines
+        from tinsmith.lab.papers.run_data import forecast_lines
 
         return forecast_lines(plan)
 

@@ -281,9 +281,8 @@ def both_rows(members: Mapping[str, Member]) -> list[Row]:
 
 
 def _scored(name: str, one: Evaluations) -> Row:
-    found = one.agreement(BOOTSTRAP)
     alone = [each.estimates(BOOTSTRAP)["label_match"] for each in one.tasks.values()]
-    figures = (found.exact_match, found.independent, found.difference, *alone)
+    figures = (*one.agreement(BOOTSTRAP), *alone)
     return [name, f"{one.num_items:,}", *map(from_estimate, figures)]
 
 

@@ -8,7 +8,6 @@ no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving w
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Final
@@ -133,7 +132,7 @@ def _cpu_ticks(pid: int) -> int:
 
 
 def _signal_name(number: int) -> str:
-    with contextlib.suppress(ValueError):
+    with suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
 
@@ -187,7 +186,7 @@ _ABANDON_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """How an embedded server is started; each field is a flag of `tinsmith serve`."""
+    """How an embedded server is started; each field is a flag of `tinsmith serve`, with the same default."""
 
     models: Mapping[str, str]
     """Served name -> folder or built-in name."""
@@ -304,9 +303,8 @@ class EmbeddedServer:
             return
         said = f": {self._said.wrong[-1]}" if self._said.wrong else ""
         with suppress(OSError):
-            self._tombstone = Tombstone(
-                int(self.base_url.rsplit(":", 1)[1]), f"the embedded server died (exit code {code}){said}"
-            )
+            port = int(self.base_url.rsplit(":", 1)[1])
+            self._tombstone = Tombstone(port, f"the embedded server died (exit code {code}){said}")
 
 
 def _command(settings: EmbeddedSettings) -> list[str]:
@@ -314,20 +312,12 @@ def _command(settings: EmbeddedSettings) -> list[str]:
     command = ["serve", "--port", "0", "--exit-with-stdin", "--session-timeout", "0"]
     for name, source in settings.models.items():
         command += ["--model", f"{name}={source}"]
-    command += ["--unit-hashes"] if settings.unit_hashes else []
-    flags: dict[str, object] = {
-        "--arithmetic": settings.arithmetic,
-        "--device": settings.device,
-        "--seed": settings.seed,
-        "--micro-batch": settings.micro_batch,
-        "--hold": settings.hold,
-        "--deviation": settings.deviation,
-        "--gradient-unit": settings.gradient_unit,
-        "--workers": settings.workers or None,
-        "--shards": None if settings.shards == 1 else settings.shards,
-        "--state": settings.state,
-    }
-    return command + [part for flag, value in flags.items() if value is not None for part in (flag, str(value))]
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if one.name not in ("models", "threads") and value != one.default:
+            flag = f"--{one.name.replace('_', '-')}"
+            command += [flag] if value is True else [flag, str(value)]
+    return command
 
 
 @dataclass(slots=True)
@@ -386,11 +376,6 @@ def connect(
     Raises:
         BackendError: the embedded server did not start.
     """
-    settings = EmbeddedSettings(
-        models=models or {"tinsmith/nano": "tinsmith/nano"},
-        arithmetic=arithmetic,
-        device=device,
-        seed=seed,
-        state=state,
-    )
+    served = models or {"tinsmith/nano": "tinsmith/nano"}
+    settings = EmbeddedSettings(models=served, arithmetic=arithmetic, device=device, seed=seed, state=state)
     return open_connection(base_url, settings).client

@@ -6,7 +6,7 @@ For whoever computes a few steps once: no server is started, and nothing goes ov
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
@@ -140,17 +140,8 @@ class LocalTrainer:
 
     def optim_step(self, params: types.AdamParams) -> Known[types.OptimStepResponse]:
         """Take a step."""
-        found = self.session.optim_step(
-            AdamParams(
-                learning_rate=params.learning_rate,
-                beta1=params.beta1,
-                beta2=params.beta2,
-                eps=params.eps,
-                weight_decay=params.weight_decay,
-                grad_clip_norm=params.grad_clip_norm,
-            )
-        )
-        return Known(types.OptimStepResponse(metrics=found))
+        settings = AdamParams(**{each.name: getattr(params, each.name) for each in fields(AdamParams)})
+        return Known(types.OptimStepResponse(metrics=self.session.optim_step(settings)))
 
     def save_weights_and_get_sampling_client(self) -> LocalSampler:
         """Return the policy of now."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tinsmith.lab.experiment.estimate import time_and_disk
-from tinsmith.lab.papers.estimate import minutes
+from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run

@@ -19,11 +19,9 @@ from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, n
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
 from tinsmith.stats.evaluation import combine
-from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
+from tinsmith.stats.gate.claims import Claim, ParityRecord, Training, judge_beats, judge_learned
 from tinsmith.stats.gate.claims import Learned as LearnedEvidence
-from tinsmith.stats.gate.claims import judge_beats, judge_learned
-from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 
@@ -120,7 +118,7 @@ class Labelled:
             parity=self._parity(one.first),
         )
 
-    def _learned(self, score: OnLabels, one: Learned) -> LearnedEvidence:
+    def _learned(self, score: OnLabels, one: Learned) -> LearnedEvidence[Runs]:
         system = self.systems[one.arm]
         control = self.systems[one.control] if one.control else None
         if control is not None:  # against the true labels: its own may be the shuffled ones

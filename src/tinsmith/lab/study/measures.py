@@ -32,11 +32,10 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
-from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
-from tinsmith.stats.gate.claims import MeanLearned
+from tinsmith.stats.gate.claims import Claim, ParityRecord, Training
+from tinsmith.stats.gate.claims import Learned as LearnedEvidence
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
@@ -419,11 +418,11 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
     )
 
 
-def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> MeanLearned:
+def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[MeanRuns]:
     arm, score = arms[one.arm], item_score(one.on or study.score)
     end = arm.per_item(score)
     known = [arm.baseline(each.name, score.metric) for each in arm.reads[0].task.baselines]
-    return MeanLearned(
+    return LearnedEvidence(
         system=end,
         metric=score.label,
         before=arms[study.untrained].per_item(score) if study.untrained else arm.per_item(score, BEFORE),

@@ -20,7 +20,7 @@ from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
-from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
+from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
@@ -84,7 +84,7 @@ class RecordedJudge:
         if known is None and request.criteria in self._failed:
             return self._failed[request.criteria]
         verdicts = known or tuple(records.Verdict(False, _UNKNOWN) for _ in request.criteria)
-        return records.Judged(verdicts=verdicts, spent=records.Spent(), from_cache=True)
+        return records.Answered(value=verdicts, spent=records.Spent(), from_cache=True)
 
     def close(self) -> None:
         """Do nothing: nothing is held open."""

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any, ClassVar, Final
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import Judged, JudgeFailure, Spent
-from tinsmith.lab.judge.rules.rule_text import Judge, RulesOnly
+from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent
+from tinsmith.lab.judge.rules.text_rules import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
@@ -54,7 +54,7 @@ class JudgedReward(StepReward):
         judging = Judging(
             judged=len(found) - len(failures),
             failed=len(failures),
-            from_cache=sum(isinstance(one, Judged) and one.from_cache for one in found),
+            from_cache=sum(isinstance(one, Answered) and one.from_cache for one in found),
             spent=sum((one.spent for one in found), Spent()),
         )
         if self.paid is not None:
@@ -66,8 +66,8 @@ class JudgedReward(StepReward):
     def _scored(self, asked: Asked, judged: Judged | JudgeFailure) -> Scored | Failed:
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
-        passed = [verdict.passed for verdict in judged.verdicts]
-        said = [{"passed": one.passed, "rationale": one.rationale} for one in judged.verdicts]
+        passed = [verdict.passed for verdict in judged.value]
+        said = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
         return Scored(
             terms={"rubric": self.score(asked.item, passed)}, record={"pass_rate": pass_rate(passed), "verdicts": said}
         )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
@@ -52,17 +53,6 @@ class Rate:
         if decimals == 0:
             decimals = _EXACT_DECIMALS
         return cls(int(Decimal(plain).scaleb(decimals)), decimals)
-
-    def window(self, n: int) -> tuple[int, int]:
-        """Return the smallest and largest count of n that prints so; empty where the first is larger.
-
-        >>> Rate.parse("0.378", "label_match").window(500)
-        (189, 189)
-        """
-        scale = 2 * 10**self.decimals
-        low = -(-n * (2 * self.units - 1) // scale)
-        high = n * (2 * self.units + 1) // scale
-        return max(low, 0), min(high, n)
 
     def holds(self, value: float) -> bool:
         """Whether a number prints so, up to a rounding of the number itself."""
@@ -131,8 +121,7 @@ class ReportedTable:
             raise DataError(f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels))
 
 
-@dataclass(frozen=True, slots=True)
-class CountRange:
+class CountRange(NamedTuple):
     """A count known to lie from `low` to `high`; both equal where it is certain."""
 
     low: int

@@ -49,7 +49,11 @@ class Window:
 
 
 def window(rate: Rate | None, n: Ints) -> Window:
-    """Return the counts of n (M,) that print as `rate`; all from 0 to n where it is not given."""
+    """Return the counts of n (M,) that print as `rate`; all from 0 to n where it is not given.
+
+    >>> window(Rate.parse("0.378", "label_match"), np.array([500]))
+    Window(low=array([189]), high=array([189]))
+    """
     if rate is None:
         return Window(np.zeros_like(n), n)
     scale = 2 * 10**rate.decimals
@@ -130,8 +134,8 @@ MOST_CASES = 20_000_000
 class SaidRanges:
     """Smallest and largest number of answers by label, and of invalid ones."""
 
-    said: tuple[tuple[int, int], ...]
-    invalid: tuple[int, int]
+    said: tuple[CountRange, ...]
+    invalid: CountRange
     checked: bool  # True if the macro-F1 was enumerated; False where there are too many cases.
 
 
@@ -168,12 +172,10 @@ def said_ranges(rate: Rate, sizes: Sequence[int], correct: Sequence[int], found:
     fits &= last <= bounds[derived][1]
     if not fits.any():
         return None
-    said: list[tuple[int, int]] = [(0, 0)] * num_labels
-    for axis, k in enumerate(free):
-        said[k] = _ends(axes[axis], fits, axis)
-    kept = last[fits]
-    said[derived] = int(kept.min()), int(kept.max())
-    return SaidRanges(tuple(said), _ends(axes[-1], fits, len(free)), True)
+    kept, found_at = last[fits], {k: _ends(axes[axis], fits, axis) for axis, k in enumerate(free)}
+    found_at[derived] = CountRange(int(kept.min()), int(kept.max()))
+    said = tuple(found_at[k] for k in range(num_labels))
+    return SaidRanges(said, _ends(axes[-1], fits, len(free)), True)
 
 
 def _f1(correct: int, size: int, said: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -181,10 +183,10 @@ def _f1(correct: int, size: int, said: NDArray[np.int64]) -> NDArray[np.float64]
     return 2.0 * correct / np.maximum(size + said, 1)
 
 
-def _ends(axis_values: NDArray[np.int64], fits: NDArray[np.bool_], axis: int) -> tuple[int, int]:
+def _ends(axis_values: NDArray[np.int64], fits: NDArray[np.bool_], axis: int) -> CountRange:
     others = tuple(i for i in range(fits.ndim) if i != axis)
     kept = axis_values[fits.any(axis=others)]
-    return int(kept[0]), int(kept[-1])
+    return CountRange(int(kept[0]), int(kept[-1]))
 
 
 LARGEST_N = 3000
@@ -297,21 +299,14 @@ def _solved_line(run: ReportedRun, columns: Columns, sizes: Ints) -> SolvedLine 
     narrowed = _by_means(run, columns, sizes.tolist(), correct, found)
     if narrowed is None:
         return None
-    return SolvedLine(
-        run.name,
-        tuple(correct),
-        total,
-        tuple(CountRange(*ends) for ends in narrowed.said),
-        CountRange(*narrowed.invalid),
-        narrowed.checked,
-    )
+    return SolvedLine(run.name, tuple(correct), total, narrowed.said, narrowed.invalid, narrowed.checked)
 
 
 def _adding_up(n: int, said: list[CountRange], invalid: CountRange) -> SaidRanges:
     """Narrow the numbers of answers by their sum: all labels' and the invalid ones make n."""
     every = [*said, invalid]
     low, high = sum(one.low for one in every), sum(one.high for one in every)
-    ends = [(max(one.low, n - (high - one.high)), min(one.high, n - (low - one.low))) for one in every]
+    ends = [CountRange(max(one.low, n - (high - one.high)), min(one.high, n - (low - one.low))) for one in every]
     return SaidRanges(tuple(ends[:-1]), ends[-1], False)
 
 
@@ -365,21 +360,16 @@ def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
         for key, rate in run.rates.items():
             metric, _, label = key.partition("/")
             share = metric == ClassMetric.PREDICTED_SHARE.value
-            if (key in OVER_ALL or share) and not _is_share_of(rate, n):
+            if (key in OVER_ALL or share) and not window(rate, np.array([n])).possible.any():
                 below = n * rate.units // 10**rate.decimals
+                less, more = (f"{count / n:.{rate.decimals}f}" for count in (below, below + 1))
                 found.append(
-                    f"{run.name}: {key} {rate} is no share of {n} items: {below} of them are "
-                    f"{below / n:.{rate.decimals}f}, {below + 1} are "
-                    f"{(below + 1) / n:.{rate.decimals}f}"
+                    f"{run.name}: {key} {rate} is no share of {n} items: {below} of them are {less}, "
+                    f"{below + 1} are {more}"
                 )
-            elif metric == ClassMetric.RECALL.value and not any(_is_share_of(rate, size) for size in range(1, n + 1)):
+            elif metric == ClassMetric.RECALL.value and not window(rate, np.arange(1, n + 1)).possible.any():
                 found.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
     for label in table.labels:
         if not len(_possible_sizes(table, label, n)):
             found.append(f"no size of the class {label} up to {n} fits its recalls in all lines")
     return tuple(found)
-
-
-def _is_share_of(rate: Rate, n: int) -> bool:
-    low, high = rate.window(n)
-    return low <= high

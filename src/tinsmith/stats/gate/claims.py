@@ -12,35 +12,224 @@ baselines, and the same training with answers that belong to other items.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from enum import StrEnum
+from functools import partial
+from typing import Any, Generic
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
-from tinsmith.stats.gate.claim import (
-    Check,
-    CheckName,
-    Claim,
-    ClaimKind,
-    Rival,
-    Training,
-    above,
-    above_zero,
-    checked,
-    one_model,
-    same_items,
-    same_training,
-)
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.parity import ParityRecord
-from tinsmith.stats.rates import Metric, best_constant
+from tinsmith.stats.intervals import Interval
+from tinsmith.stats.mean_runs import MeanRuns, System, mean_difference, shared_items
+from tinsmith.stats.rates import Metric, best_constant, metric_words
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 
+ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those models and not about the method.
+
+
+class Verdict(StrEnum):
+    """What may be printed."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+
+
+class ClaimKind(StrEnum):
+    """What is claimed."""
+
+    BEATS = "beats"  # One system scores higher than another, both trained on the same data and as long.
+    LEARNED = "learned"  # A system knows something that no constant, no metadata, no chance and no leak explains.
+
+
+class CheckName(StrEnum):
+    """One reason a claim can fail for."""
+
+    ITEMS = "same items"
+    TRAINING = "same training"
+    DIFFERENCE = "difference"
+    BEFORE = "before training"
+    BASELINE = "baselines of the task"
+    CONSTANT = "constant baseline"
+    METADATA = "metadata baseline"
+    CHANCE = "chance"
+    RECALL = "smallest recall"
+    CONTROL = "shuffled labels"
+    PARITY = "one model"
+
+
+class Finding(StrEnum):
+    """How a check came out."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of one claim, in words."""
+
+    name: CheckName
+    finding: Finding
+    sentence: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether it stands in nobody's way."""
+        return self.finding is Finding.PASSED
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a system was trained on, and for how long."""
+
+    data: str  # Fingerprint of the slice.
+    examples: int | None
+    """Papers seen, each as often as it was; None: fitted until more of them change nothing, as a baseline is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParityRecord:
+    """Comparisons of the sampler's and the trainer's log-probabilities over a whole run."""
+
+    steps: int
+    unequal_bits: int  # Sum over the steps.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim with its verdict, and every check in words."""
+
+    kind: ClaimKind
+    first: str
+    second: str  # What is beaten; of something learned, the simpler explanation that comes nearest.
+    metric: str
+    value: float  # first minus second.
+    interval: Interval | None  # Of the difference, at the level Holm's correction leaves to this claim.
+    p_value: float
+    p_holm: float
+    seeds: tuple[int, ...]
+    num_items: int
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Allowed if every check passed."""
+        return Verdict.ALLOWED if all(check.passed for check in self.checks) else Verdict.REFUSED
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is refused; all checks' sentences where it is allowed."""
+        refused = tuple(check.sentence for check in self.checks if not check.passed)
+        return refused or tuple(check.sentence for check in self.checks)
+
+    @property
+    def scope(self) -> str:
+        """What the claim is about: the method, or only the models that were trained."""
+        seeds = f"{' and '.join(map(str, self.seeds))} seed{'' if self.seeds == (1,) else 's'}"
+        if min(self.seeds) >= ENOUGH_SEEDS:
+            return f"the method, over {seeds}"
+        enough = f"{ENOUGH_SEEDS}{' a side' if len(self.seeds) > 1 else ''} speak for the method"
+        return f"these trained models only ({seeds}; {enough})"
+
+    @property
+    def words(self) -> str:
+        """The claim itself."""
+        if self.kind is ClaimKind.BEATS:
+            return f"{self.first} beats {self.second}"
+        return f"{self.first} learned something that nothing simpler explains"
+
+    def sentence(self) -> str:
+        """Return the one line to print."""
+        figure = f"{self.value:+.3f}{f' {self.interval}' if self.interval else ''}"
+        if self.kind is ClaimKind.LEARNED:
+            figure = f"{figure} beside {self.second}"
+        figure = f"{figure}, n = {self.num_items}"
+        if self.verdict is Verdict.ALLOWED:
+            return f"{self.words} on {self.metric}: {figure}; {self.scope}"
+        return f"not claimed: {self.words} on {self.metric} ({figure}): {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A simpler explanation, and how far the system is above it."""
+
+    check: CheckName
+    name: str
+    metric: str
+    gap: Difference
+
+
+def checked(name: CheckName, passed: bool | None, sentence: str) -> Check:
+    """Return a check by its outcome; None: the evidence for it is missing."""
+    finding = Finding.MISSING if passed is None else Finding.PASSED if passed else Finding.FAILED
+    return Check(name, finding, sentence)
+
+
+def same_items(n: int, left_out: float) -> Check:
+    """Say whether all systems were scored on the same n items, but for a share of them."""
+    passed = left_out <= 0.05
+    left = f"{left_out:.0%} of the items were not answered by all systems"
+    return checked(CheckName.ITEMS, passed, f"scored on the same {n} items" if passed else left)
+
+
+def same_training(seen: tuple[Training, Training] | None) -> Check:
+    """The first may have been trained on no other data, and no longer, than what it is to beat."""
+    check = partial(checked, CheckName.TRAINING)
+    if seen is None:
+        return check(None, "what the two were trained on, and how long, is not known")
+    mine, theirs = seen
+    if theirs.examples == 0:
+        return check(True, "the second was not trained: whether training helps is the question")
+    if mine.data != theirs.data:
+        return check(False, "the two were trained on different data")
+    if theirs.examples is None:
+        return check(True, "trained on the same data, the second until more of it changed nothing")
+    if mine.examples is None or mine.examples > theirs.examples:
+        own = "without a limit" if mine.examples is None else f"on {mine.examples:,} examples"
+        return check(False, f"trained for longer: {own}, the second on {theirs.examples:,}")
+    return check(True, f"trained on the same data, {mine.examples:,} examples against {theirs.examples:,}")
+
+
+def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> Check:
+    """Say whether a difference is above zero by its interval and by its corrected p."""
+    seen = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
+    passed = _holds(interval, p_holm, bootstrap)
+    sentence = f"the difference {seen} {'is above' if passed else 'may be'} zero"
+    if interval is not None and interval.high < 0.0:
+        sentence = f"{name} is worse: {seen}"
+    return checked(CheckName.DIFFERENCE, passed, sentence)
+
+
+def above(rival: Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Check:
+    """Say whether the system is above a simpler explanation."""
+    interval = rival.gap.at(level)
+    passed = _holds(interval, p_holm, bootstrap)
+    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {metric_words(rival.metric)}"
+    return checked(rival.check, passed, f"{'beats' if passed else 'does not beat'} {seen}")
+
+
+def _holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bool:
+    """True if both the interval and the corrected p say that a difference is above zero."""
+    return interval is not None and interval.above(0.0) and p_holm < 1.0 - bootstrap.level
+
+
+def one_model(seen: ParityRecord | None) -> Check:
+    """Say whether sampler and trainer agreed to the bit."""
+    if seen is None or seen.steps == 0:
+        return checked(CheckName.PARITY, None, "sampler and trainer were not compared")
+    equal = seen.unequal_bits == 0
+    agreed = f"sampler and trainer agree in every bit over {seen.steps} steps"
+    return checked(
+        CheckName.PARITY,
+        equal,
+        agreed if equal else f"sampler and trainer differ in {seen.unequal_bits} log-probabilities",
+    )
+
+
 RECALL_KEPT = 0.8  # Share of the other system's smallest recall that must be kept.
 _RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
-
-System = TypeVar("System", Runs, MeanRuns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,91 +249,31 @@ class Beats(Generic[System]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(Generic[System]):
     """The claim "system learned something that nothing simpler explains" and the evidence for it."""
 
-    system: Runs
-    metric: Metric = Metric.MACRO_F1
-    metadata: Runs | None = None  # The baseline that sees year, citations and field alone.
-    control: Runs | None = None  # `system` trained in the same way on shuffled labels.
+    system: System
+    metric: str = Metric.MACRO_F1
+    before: MeanRuns | None = None  # The same runs before their training; of means alone.
+    metadata: Runs | None = None  # The baseline that sees year, citations and field alone; of labels.
+    baselines: tuple[MeanRuns, ...] = ()  # The task's own, answers without a model; of means.
+    control: System | None = None  # Trained in the same way on shuffled labels: each item with another one's answer.
+    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
     parity: ParityRecord | None = None  # Sampler against trainer over its training steps.
 
     def __post_init__(self) -> None:
-        _require_rising(self.metric)
+        if isinstance(self.system, Runs):
+            _require_rising(Metric(self.metric))
 
-    def shared(self) -> tuple[list[Runs], float]:
-        """Return all systems on the items of all, and the share left out."""
-        return _shared([one for one in (self.system, self.metadata, self.control) if one is not None])
-
-    def rivals(self, systems: Sequence[Runs], bootstrap: Bootstrap) -> list[Rival]:
-        """Hold the system, which is the first, against all that could explain its score."""
-        system, *others = systems
-        label = best_constant(system.labels, [system.labels[code] for code in system.golds], self.metric)
-        blind = Runs.constant(system, label)
+    def others(self) -> list[tuple[CheckName, str, Any]]:
+        """Return the systems that could explain its score, by check and name."""
         named = (
+            (CheckName.BEFORE, "the model before training", self.before),
             (CheckName.METADATA, "the metadata-only baseline", self.metadata),
-            (CheckName.CONTROL, "the same method trained on shuffled labels", self.control),
+            *((CheckName.BASELINE, f"the baseline {one.name}", one) for one in self.baselines),
+            (CheckName.CONTROL, self.control_words, self.control),
         )
-        given = [(check, name) for check, name, one in named if one is not None]
-        against = [
-            (CheckName.CONSTANT, f"always {label}", self.metric, blind),
-            # Any constant's balanced accuracy is chance, in every resample.
-            (CheckName.CHANCE, "chance", Metric.BALANCED_ACCURACY, blind),
-            *((check, name, self.metric, other) for (check, name), other in zip(given, others, strict=True)),
-        ]
-        return [Rival(check, name, by, difference(system, other, by, bootstrap)) for check, name, by, other in against]
-
-    def checks(self, found: Sequence[Check], systems: Sequence[Runs], bootstrap: Bootstrap) -> tuple[Check, ...]:
-        """Return the checks of the rivals, and those whose evidence is missing."""
-        by_name = {check.name: check for check in found}
-        no_metadata = checked(CheckName.METADATA, None, "no metadata-only baseline was scored on these items")
-        return (
-            by_name[CheckName.CONSTANT],
-            by_name.get(CheckName.METADATA, no_metadata),
-            by_name[CheckName.CHANCE],
-            _nothing_leaks(None if self.control is None else systems[-1], by_name.get(CheckName.CONTROL), bootstrap),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanLearned:
-    """The same claim about means over items."""
-
-    system: MeanRuns
-    metric: str
-    before: MeanRuns  # The same runs before their training.
-    baselines: tuple[MeanRuns, ...] = ()  # The task's own: answers without a model.
-    control: MeanRuns | None = None  # Trained in the same way, each item with another one's answer.
-    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
-    parity: ParityRecord | None = None
-
-    def shared(self) -> tuple[list[MeanRuns], float]:
-        """Return all systems on the items of all, and the share left out."""
-        control = () if self.control is None else (self.control,)
-        return _shared([self.system, self.before, *self.baselines, *control])
-
-    def rivals(self, systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> list[Rival]:
-        """Hold the system, which is the first, against all that could explain its score."""
-        system, before, *others = systems
-        named = [
-            *((CheckName.BASELINE, f"the baseline {one.name}") for one in self.baselines),
-            (CheckName.CONTROL, self.control_words),
-        ]
-        own = mean_difference(system, before, bootstrap, paired=True)
-        return [
-            Rival(CheckName.BEFORE, "the model before training", self.metric, own),
-            *(
-                Rival(check, name, self.metric, mean_difference(system, other, bootstrap))
-                for (check, name), other in zip(named, others, strict=False)
-            ),
-        ]
-
-    def checks(self, found: Sequence[Check], systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> tuple[Check, ...]:
-        """Return the checks of the rivals, and those whose evidence is missing."""
-        del systems, bootstrap
-        no_baseline = checked(CheckName.BASELINE, None, "the task names no baseline that needs no model")
-        no_control = checked(CheckName.CONTROL, None, "no run on shuffled labels was trained in this way")
-        return (*found, *(() if self.baselines else (no_baseline,)), *((no_control,) if self.control is None else ()))
+        return [(check, name, one) for check, name, one in named if one is not None]
 
 
 def _require_rising(metric: Metric) -> None:
@@ -153,99 +282,132 @@ def _require_rising(metric: Metric) -> None:
         raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    """A claim's own test, before the correction over its family."""
+
+    first: Runs | MeanRuns
+    second: str
+    gap: Difference
+    left_out: float  # Share of the items that not all systems answered.
+    seeds: tuple[int, ...]
+    checks: Callable[[float, float], tuple[Check, ...]]
+    """Returns its own checks by its p after Holm's correction, and the level that this leaves to its intervals."""
+
+
 def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
     Items that one of the two did not answer are left out; more than a twentieth of them refuses the claim.
     """
-    found = [_beaten(one, bootstrap) for one in family]
-    corrected = _corrected([gap for _, _, gap, _, _ in found], bootstrap)
-    return tuple(
-        Claim(
-            kind=ClaimKind.BEATS,
-            first=one.first.name,
-            second=one.second.name,
-            metric=one.metric,
-            value=gap.value,
-            interval=gap.at(level),
-            p_value=gap.p_value,
-            p_holm=p_holm,
-            seeds=seeds,
-            num_items=items,
-            checks=(
-                same_items(items, left_out),
-                same_training(one.training),
-                above_zero(one.first.name, gap, gap.at(level), p_holm, bootstrap),
-                *more,
-                one_model(one.parity),
-            ),
-        )
-        for one, (items, left_out, gap, seeds, more), (p_holm, level) in zip(family, found, corrected, strict=True)
-    )
+    return _judged(ClaimKind.BEATS, family, [_beaten(one, bootstrap) for one in family], bootstrap)
 
 
-def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> tuple[int, float, Difference, tuple[int, ...], tuple[Check, ...]]:
-    """Return shared items, the share left out, the difference, seeds a side, and checks of labels alone."""
-    sides = (one.first.num_seeds, one.second.num_seeds)
-    (first, second), left_out = _shared([one.first, one.second])
-    if isinstance(first, Runs):
-        gap = difference(first, second, Metric(one.metric), bootstrap)
-        return first.num_items, left_out, gap, sides, (_recall_kept(first, second),)
-    gap = mean_difference(first, second, bootstrap, paired=one.same_models)
-    # What was not trained takes nothing from what seeds can say.
-    untrained = one.training is not None and one.training[1].examples == 0
-    return first.num_items, left_out, gap, sides[:1] if untrained or one.same_models else sides, ()
-
-
-class _Evidence(Protocol[System]):
-    """Either kind of claim to have learned: `Learned` or `MeanLearned`."""
-
-    @property
-    def metric(self) -> str: ...
-    @property
-    def parity(self) -> ParityRecord | None: ...
-    def shared(self) -> tuple[list[System], float]: ...
-    def rivals(self, systems: Sequence[System], bootstrap: Bootstrap) -> list[Rival]: ...
-    def checks(self, found: Sequence[Check], systems: Sequence[System], bootstrap: Bootstrap) -> tuple[Check, ...]: ...
-
-
-def judge_learned(family: Sequence[_Evidence[System]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
+def judge_learned(family: Sequence[Learned[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that a system learned something: Holm's correction runs over all of `family`.
 
     The p of one is the largest of its tests'; all its intervals are at the level that the correction leaves to it.
     """
-    shared = [one.shared() for one in family]
-    found = [one.rivals(systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)]
+    return _judged(ClaimKind.LEARNED, family, [_learned(one, bootstrap) for one in family], bootstrap)
+
+
+def _judged(
+    kind: ClaimKind, family: Sequence[Beats[Any] | Learned[Any]], tested: Sequence[_Tested], bootstrap: Bootstrap
+) -> tuple[Claim, ...]:
+    corrected = _corrected([each.gap for each in tested], bootstrap)
+    return tuple(
+        Claim(
+            kind=kind,
+            first=found.first.name,
+            second=found.second,
+            metric=one.metric,
+            value=found.gap.value,
+            interval=found.gap.at(level),
+            p_value=found.gap.p_value,
+            p_holm=p_holm,
+            seeds=found.seeds,
+            num_items=found.first.num_items,
+            checks=(
+                same_items(found.first.num_items, found.left_out),
+                *found.checks(p_holm, level),
+                one_model(one.parity),
+            ),
+        )
+        for one, found, (p_holm, level) in zip(family, tested, corrected, strict=True)
+    )
+
+
+def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
+    seeds = (one.first.num_seeds, one.second.num_seeds)
+    (first, second), left_out = shared_items([one.first, one.second])
+    gap = _gap((first, second), one.metric, bootstrap, paired=one.same_models)
+    # What was not trained takes nothing from what seeds can say.
+    untrained = one.training is not None and one.training[1].examples == 0
+    if not isinstance(first, Runs) and (untrained or one.same_models):
+        seeds = seeds[:1]
+
+    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
+        higher = above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)
+        recall = (_recall_kept(first, second),) if isinstance(first, Runs) else ()
+        return (same_training(one.training), higher, *recall)
+
+    return _Tested(first=first, second=second.name, gap=gap, left_out=left_out, seeds=seeds, checks=checks)
+
+
+def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
+    others = one.others()
+    (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
+    gap = partial(_gap, bootstrap=bootstrap)
+    rivals = [
+        Rival(check, name, one.metric, gap((system, other), one.metric, paired=check is CheckName.BEFORE))
+        for (check, name, _), other in zip(others, shared, strict=True)
+    ]
+    if isinstance(system, Runs):
+        label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(one.metric))
+        blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
+        rivals = [
+            Rival(CheckName.CONSTANT, f"always {label}", one.metric, gap((system, blind), one.metric)),
+            # Any constant's balanced accuracy is chance, in every resample.
+            Rival(CheckName.CHANCE, "chance", chance, gap((system, blind), chance)),
+            *rivals,
+        ]
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    nearest = [max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value)) for rivals in found]
-    corrected = _corrected([rival.gap for rival in nearest], bootstrap)
-    claims: list[Claim] = []
-    for one, (systems, left_out), rivals, near, (p_holm, level) in zip(
-        family, shared, found, nearest, corrected, strict=True
-    ):
-        system = systems[0]
+    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value))
+
+    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
         ps = [p_holm if rival is near else rival.gap.p_value for rival in rivals]
         held = [above(rival, p, level, bootstrap) for rival, p in zip(rivals, ps, strict=True)]
-        claims.append(
-            Claim(
-                kind=ClaimKind.LEARNED,
-                first=system.name,
-                second=near.name,
-                metric=one.metric,
-                value=near.gap.value,
-                interval=near.gap.at(level),
-                p_value=near.gap.p_value,
-                p_holm=p_holm,
-                seeds=(system.num_seeds,),
-                num_items=system.num_items,
-                checks=(
-                    same_items(system.num_items, left_out),
-                    *one.checks(held, systems, bootstrap),
-                    one_model(one.parity),
-                ),
-            )
-        )
-    return tuple(claims)
+        if isinstance(system, Runs):
+            return _checks_of_labels(held, None if one.control is None else shared[-1], bootstrap)
+        there = {check.name for check in held}
+        return (*held, *(checked(name, None, words) for name, words in _ABSENT.items() if name not in there))
+
+    seeds = (system.num_seeds,)
+    return _Tested(first=system, second=near.name, gap=near.gap, left_out=left_out, seeds=seeds, checks=checks)
+
+
+_ABSENT = {
+    CheckName.BASELINE: "the task names no baseline that needs no model",
+    CheckName.CONTROL: "no run on shuffled labels was trained in this way",
+}
+"""Evidence that a claim on means needs, and what is said where there is none."""
+
+
+def _checks_of_labels(held: Sequence[Check], control: Runs | None, bootstrap: Bootstrap) -> tuple[Check, ...]:
+    by_name = {check.name: check for check in held}
+    no_metadata = checked(CheckName.METADATA, None, "no metadata-only baseline was scored on these items")
+    return (
+        by_name[CheckName.CONSTANT],
+        by_name.get(CheckName.METADATA, no_metadata),
+        by_name[CheckName.CHANCE],
+        _nothing_leaks(control, by_name.get(CheckName.CONTROL), bootstrap),
+    )
+
+
+def _gap(pair: Sequence[Any], metric: str, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
+    if isinstance(pair[0], Runs):
+        return difference(pair[0], pair[1], Metric(metric), bootstrap)
+    return mean_difference(pair[0], pair[1], bootstrap, paired=paired)
 
 
 def _corrected(gaps: Sequence[Difference], bootstrap: Bootstrap) -> list[tuple[float, float]]:
@@ -254,14 +416,6 @@ def _corrected(gaps: Sequence[Difference], bootstrap: Bootstrap) -> list[tuple[f
     by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
     levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
     return [(p_holm, levels[place]) for place, p_holm in enumerate(holm(p_values))]
-
-
-def _shared(systems: Sequence[System]) -> tuple[list[System], float]:
-    """Return the systems on the items that all of them answered, and the share left out."""
-    everything = set[str]().union(*(system.items for system in systems))
-    shared = everything.intersection(*(system.items for system in systems))
-    items = [item for item in systems[0].items if item in shared]
-    return [system.on(items) for system in systems], 1.0 - len(items) / len(everything)
 
 
 def _recall_kept(first: Runs, second: Runs) -> Check:

@@ -11,13 +11,43 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
+from tinsmith.stats.monitors.run_monitors import Alarm, AlarmKind
 from tinsmith.stats.rates import Confusion, Metric
-from tinsmith.types.errors import CheckpointError, DataError
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When an alarm is raised."""
+
+    min_read: float = 0.05  # Share of the answers that keep the contract.
+    read_answers: int = 4  # Fewest answers to judge that by.
+    max_share: float = 0.75
+    share_evaluations: int = 3  # Evaluations running with a label above `max_share`.
+    min_recall: float = 0.05
+    min_information: float = 0.01  # Nats.
+    min_informative_rate: float = 0.05
+    group_steps: int = 20  # Steps over which informative groups are counted.
+    group_count: int = 30  # Fewest groups of a label in those steps to judge by.
+    goodhart_drop: float = 0.05  # Macro-F1 below its best while the training reward is above what it was then ...
+    goodhart_evaluations: int = 2  # ... in this many evaluations running.
+
+    def __post_init__(self) -> None:
+        shares = ("min_read", "max_share", "min_recall", "min_informative_rate", "goodhart_drop")
+        counts = ("read_answers", "share_evaluations", "group_steps", "group_count", "goodhart_evaluations")
+        for names, kind, low, high, allowed in (
+            (shares, "a share", 0.0, 1.0, "0 to 1"),
+            (counts, "a number", 1, math.inf, "1 and more"),
+        ):
+            for name in names:
+                if not low <= getattr(self, name) <= high:
+                    what = f"this limit must be {kind}"
+                    raise ConfigError(what, field=name, value=getattr(self, name), allowed=allowed)
+        if not self.min_information >= 0.0:
+            what = "the smallest information must not be negative"
+            raise ConfigError(what, field="min_information", value=self.min_information)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +80,6 @@ class MonitorState:
     goodhart_streak: int = 0
     active: tuple[str, ...] = ()  # Keys of the alarms whose condition holds.
     alarms: tuple[Alarm, ...] = ()
-
-    def as_json(self) -> object:
-        """Return it as what `json` writes."""
-        return msgspec.to_builtins(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> MonitorState:
-        """Read what `as_json` gave."""
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"this is not the state of a collapse monitor: {error}") from None
 
 
 @dataclass(slots=True)

@@ -9,12 +9,54 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import msgspec
 
 from tinsmith.stats.groups import group_census
-from tinsmith.stats.monitors.alarms import Alarm, AlarmKind
+
+
+class AlarmKind(StrEnum):
+    """What was seen."""
+
+    UNREAD = "unread"  # Hardly any answer keeps the contract; whatever else is told of labels means nothing then.
+    SHARE = "predicted_share"  # One label has most of the answers.
+    RECALL = "min_class_recall"  # A label is hardly ever found.
+    INFORMATION = "label_mi"  # The answer does not depend on the paper.
+    GROUPS = "informative_groups"  # A label's groups carry no gradient any more.
+    CHANCE = "balanced_accuracy"  # The recalls are no better than guessing.
+    GOODHART = "goodhart"  # The training reward rises while the classifier gets worse.
+    SAME_TEXT = "same_text"  # Many prompts get the same response.
+    JUDGE_FAILED = "judge_failed"  # Responses have no reward, because their judge failed.
+    DETERMINISM = "determinism"
+    """Prompts are always right or always wrong: groups carry no gradient, and more samples will not help."""
+    ROLLOUTS_FAILED = "rollouts_failed"
+    """Responses have no reward, because a function of the task failed, or nobody sampled them."""
+    IDLE_EXPERTS = "idle_experts"  # Many of a mixture's experts get no token.
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing seen at one step; `label` is None where all labels are meant."""
+
+    kind: AlarmKind
+    label: str | None
+    value: float
+    threshold: float
+    step: int
+    message: str
+    task: str | None = None  # The task that is meant, where an answer is to several.
+
+    @property
+    def key(self) -> str:
+        """The name in metrics.jsonl: alarm/kind, then /task and /label where it has them."""
+        return "/".join(["alarm", self.kind, *(name for name in (self.task, self.label) if name)])
+
+    def of_task(self, task: str) -> Alarm:
+        """Return the alarm as one of several tasks' that are watched; it says which."""
+        return replace(self, task=task, message=f"{task}: {self.message}")
+
 
 MAX_SAME_TEXT = 0.5  # Share of prompts that get the same text.
 MAX_JUDGE_FAILED = 0.05
@@ -31,40 +73,37 @@ class Responses:
     failed: float = 0.0  # Share of rollouts that came to nothing for another cause.
 
 
+class _State(msgspec.Struct, frozen=True):
+    alarms: tuple[Alarm, ...] = ()
+    holding: tuple[AlarmKind, ...] = ()
+
+
 @dataclass(slots=True)
 class ResponseMonitor:
     """Raises the alarms; feed it in the order of the steps."""
 
-    _alarms: list[Alarm] = field(default_factory=list[Alarm])
-    _holding: list[AlarmKind] = field(default_factory=list[AlarmKind])
+    _kept: _State = field(default_factory=_State)
 
     @property
     def alarms(self) -> Sequence[Alarm]:
         """Every alarm raised so far, oldest first."""
-        return tuple(self._alarms)
+        return self._kept.alarms
 
     def observe(self, seen: Responses) -> list[Alarm]:
         """Take one examination in; return the alarms that begin with it."""
         holding = [*_same_text(seen), *_failures(seen)]
-        begun = [alarm for alarm in holding if alarm.kind not in self._holding]
-        self._holding = [alarm.kind for alarm in holding]
-        self._alarms += begun
+        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
+        kinds = tuple(alarm.kind for alarm in holding)
+        self._kept = _State(alarms=(*self._kept.alarms, *begun), holding=kinds)
         return begun
 
     def state(self) -> object:
         """Return it as plain JSON values."""
-        return msgspec.to_builtins({"alarms": self._alarms, "holding": self._holding})
+        return msgspec.to_builtins(self._kept)
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        kept = msgspec.convert(state, _State)
-        self._alarms, self._holding = list(kept.alarms), list(kept.holding)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    alarms: tuple[Alarm, ...]
-    holding: tuple[AlarmKind, ...]
+        self._kept = msgspec.convert(state, _State)
 
 
 def _same_text(seen: Responses) -> list[Alarm]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.lab.difference.rollouts import unequal_tensors
 from tinsmith.lab.difference.runs import Phase
-from tinsmith.lab.difference.tensors import unequal_tensors
 from tinsmith.ops.exact import exp, mean
 from tinsmith.ops.objectives import kl
 from tinsmith.studies.bits.cells import TEMPERATURES, Completion, Outcome

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
-from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.labels import task_asked
-from tinsmith.lab.papers.sets import AnyPaper, labelled
+from tinsmith.lab.papers.run_data import minutes
+from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import from_estimate

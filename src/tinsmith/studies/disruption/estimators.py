@@ -32,7 +32,7 @@ from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.progress import in_notebook
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
-from tinsmith.lab.papers.sets import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
+from tinsmith.lab.papers.worlds import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Sampling, sample_groups
 from tinsmith.lab.runs.files import CONFIG, METRICS
 from tinsmith.lab.runs.folder import RunFolder

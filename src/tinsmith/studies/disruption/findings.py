@@ -25,9 +25,9 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
 from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
-from tinsmith.stats.incentives.policies import Optimum
-from tinsmith.stats.incentives.posteriors import Posteriors
-from tinsmith.stats.monitors.alarms import AlarmKind, Limits
+from tinsmith.stats.incentives.policies import Optimum, Posteriors
+from tinsmith.stats.monitors.collapse import Limits
+from tinsmith.stats.monitors.run_monitors import AlarmKind
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words
 from tinsmith.types.errors import TinsmithError
 

@@ -41,7 +41,8 @@ from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Sec
 from tinsmith.pages.drawing import class_slot
 from tinsmith.pages.measures import Measure, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
-from tinsmith.stats.monitors.alarms import AlarmKind, Limits
+from tinsmith.stats.monitors.collapse import Limits
+from tinsmith.stats.monitors.run_monitors import AlarmKind
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption import findings
 from tinsmith.types.errors import ConfigError, DataError

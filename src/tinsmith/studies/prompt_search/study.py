@@ -20,15 +20,18 @@ import msgspec
 import tinsmith as ts
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
-from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, placed
 from tinsmith.lab.prompt_search.search import (
     SEARCH_HEADS,
     STEP_HEADS,
+    AskedModel,
+    Document,
     Earned,
+    Grammar,
     Search,
     Searched,
     SearchSettings,
     halves_of,
+    placed,
     search_cells,
     step_rows,
 )
@@ -49,8 +52,8 @@ from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.pages.measures import counted, signed
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.stats.gate.claim import CheckName, Verdict
-from tinsmith.stats.gate.claim import Finding as Check
+from tinsmith.stats.gate.claims import CheckName, Verdict
+from tinsmith.stats.gate.claims import Finding as Check
 from tinsmith.stats.mean_runs import ByItem
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.types.errors import ConfigError

@@ -19,15 +19,20 @@ from tinsmith.lab.conform.subject import (
     CannotTellError,
     FloatArray,
     Subject,
+    Verdict,
+    Word,
     check,
     datum,
+    differs,
     farthest,
+    graded,
+    honoured,
     logprobs_of,
     prompt_of,
+    silent,
     text_datum,
     tokens_of,
 )
-from tinsmith.lab.conform.verdicts import Verdict, Word, differs, graded, honoured, silent
 from tinsmith.lab.service.official_client import loss_of
 
 Array = NDArray[np.float64]

@@ -11,26 +11,24 @@ from tinker import types
 from tinsmith.lab.conform.checks.losses import loss_batch
 from tinsmith.lab.conform.subject import (
     DATA,
+    FAILURES,
     NOT_A_TOKEN,
     PROMPT,
     CannotTellError,
     Subject,
+    Verdict,
     check,
     datum,
-    farthest,
-    params,
-    prompt_of,
-    tokens_of,
-)
-from tinsmith.lab.conform.verdicts import (
-    FAILURES,
-    Verdict,
     differs,
     failure,
+    farthest,
     graded,
     honoured,
     is_refusal,
+    params,
+    prompt_of,
     silent,
+    tokens_of,
     words_of,
 )
 from tinsmith.lab.service.official_client import Waiting, ready

@@ -1,4 +1,4 @@
-"""Rules about a response: its length, form, words and patterns, its topic, and that it is not broken off.
+"""Rules about a response, its length, form, words, patterns and topic; criteria that carry one; and judges by rules.
 
 Texts are compared without regard to case unless a rule says so; words are those of `text_measures.words_of`.
 Every rule holds or does not for any text whatever, without raising.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.judge.rules.rule import AT_LEAST_ONE, LARGEST, NONE_AT_ALL, Bound, Form, Rule
 from tinsmith.lab.judge.text_measures import (
     Script,
@@ -40,15 +42,12 @@ class Unit(enum.StrEnum):
 
 def length(response: str, unit: Unit) -> int:
     """Return a response's length."""
-    match unit:
-        case Unit.WORDS:
-            return len(words_of(response))
-        case Unit.CHARACTERS:
-            return len(response.strip())
-        case Unit.SENTENCES:
-            return len(sentences_of(response))
-        case Unit.LINES:
-            return len(lines_of(response))
+    return len(_PIECES[unit](response))
+
+
+_PIECES: Final[Mapping[Unit, Callable[[str], Sequence[str]]]] = MappingProxyType(
+    {Unit.WORDS: words_of, Unit.CHARACTERS: str.strip, Unit.SENTENCES: sentences_of, Unit.LINES: lines_of}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +100,26 @@ class Looks(Rule):
     look: Look
 
     def holds(self, response: str) -> bool:
-        match self.look:
-            case Look.HEADING:
-                return has_heading(response)
-            case Look.LOWER:
-                return response.islower()
-            case Look.UPPER:
-                return response.isupper()
-            case Look.ASCII:
-                return response.isascii() and any(map(str.isalpha, response))
-            case Look.JSON:
-                try:
-                    read_json(response.strip())
-                except NotJsonError:
-                    return False
-                return True
+        return _LOOKS[self.look](response)
+
+
+def _is_json(response: str) -> bool:
+    try:
+        read_json(response.strip())
+    except NotJsonError:
+        return False
+    return True
+
+
+_LOOKS: Final[Mapping[Look, Callable[[str], bool]]] = MappingProxyType(
+    {
+        Look.HEADING: has_heading,
+        Look.LOWER: str.islower,
+        Look.UPPER: str.isupper,
+        Look.ASCII: lambda response: response.isascii() and any(map(str.isalpha, response)),
+        Look.JSON: _is_json,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +296,7 @@ class Names(Rule):
         spoken = f" {' '.join(words)} "
 
         def occurring(phrases: tuple[str, ...]) -> int:
-            found = 0
-            for bare, plural, other in _forms(phrases):
-                found += bare in spoken or plural in spoken or other in spoken
-            return found
+            return sum(any(form in spoken for form in forms) for forms in _forms(phrases))
 
         return bool(words) and not occurring(self.unsaid) and self.count.holds(occurring(self.of))
 
@@ -353,12 +354,8 @@ class WholeSentences(Rule):
     def holds(self, response: str) -> bool:
         said = response.strip()
         begins, ends = said.lstrip(_OPENS)[:1], said.rstrip(_CLOSES)
-        return (
-            begins.isalnum()
-            and not begins.islower()
-            and ends.endswith(_STOPS)
-            and self.count.holds(len(sentences_of(said)))
-        )
+        is_whole = begins.isalnum() and not begins.islower() and ends.endswith(_STOPS)
+        return is_whole and self.count.holds(len(sentences_of(said)))
 
 
 class Part(enum.StrEnum):
@@ -394,11 +391,98 @@ class EveryPart(Rule):
             raise DataError(what, field="unit", value=self.unit.value, allowed=", ".join(allowed))
 
     def holds(self, response: str) -> bool:
-        match self.part:
-            case Part.LINE:
-                parts = lines_of(response)
-            case Part.SENTENCE:
-                parts = sentences_of(response)
-            case Part.WORD:
-                parts = words_of(response)
+        parts = _PIECES[Unit(f"{self.part}s")](response)
         return bool(words_of(response)) and all(self.bound.holds(length(part, self.unit)) for part in parts)
+
+
+PREFIX: Final = "rule: "  # What a criterion begins with if it is a rule.
+
+_RULES: Final[tuple[type[Rule], ...]] = (
+    *(Contains, Before, Affix, Length, IsList, Looks, Written, JsonKeys),
+    *(Names, VariedWords, WholeSentences, Beginnings, EveryPart, Matches),
+)
+FORMS: Final = (
+    "[does not contain|contains] [word|exact] 'a' [at least N times]; word 'a' comes before word 'b'; "
+    "starts|ends with 'a'; has at most N words|characters|sentences|lines; is a bullet|numbered list "
+    "[of exactly N items]; has a heading; is in lower|upper case; is ascii; is written in latin letters; "
+    "is json; is a json object with keys 'a', 'b'; names at least N of 'a', 'b' [and none of 'c']; "
+    "has at most N words, none more than N times; is exactly N whole sentences; has at least N different words "
+    "that start with 'a'; every line|sentence|word has at most N words|characters; matches 'pattern'"
+)
+"""The forms in short, for a person who wrote another."""
+
+
+@lru_cache(maxsize=4096)
+def parse_rule(criterion: str) -> Rule | None:
+    """Return the rule that a criterion carries; None where it is no rule but prose.
+
+    >>> parse_rule("rule: contains 'tin'").holds("Tinsmith")
+    True
+    """
+    if not criterion.startswith(PREFIX):
+        if criterion.lstrip()[:5].casefold() == PREFIX.strip():
+            raise DataError(f"a rule begins with {PREFIX!r}", field="rule", value=criterion)
+        return None
+    for kind in _RULES:
+        if (found := kind.read(criterion.removeprefix(PREFIX))) is not None:
+            return found
+    raise DataError("not a rule in one of the forms", field="rule", value=criterion, allowed=FORMS)
+
+
+class RuleJudge:
+    """Judges responses by rules alone: no model, no network, and nothing a response says can sway it."""
+
+    def __init__(self, criteria: Sequence[str]) -> None:
+        """Read every criterion once."""
+        rules: list[Rule] = []
+        for place, criterion in enumerate(criteria, 1):
+            rule = parse_rule(criterion)
+            if rule is None:
+                what = "the rule judge cannot judge prose"
+                fix = "write it as 'rule: ...', or name a model as judge_model"
+                raise DataError(what, field=f"criterion {place}", value=criterion, fix=fix)
+            rules.append(rule)
+        self._rules = tuple(rules)
+        self._texts = tuple(rule.text for rule in rules)
+
+    def held(self, response: str) -> list[bool]:
+        """Return whether each criterion holds, in order. Never raises."""
+        return [rule.holds(response) for rule in self._rules]
+
+    def hold(self, responses: Sequence[str]) -> list[list[bool]]:
+        """Return for each criterion, in order, which responses it holds of. Never raises."""
+        return [rule.hold(responses) for rule in self._rules]
+
+    def judge(self, response: str) -> tuple[Verdict, ...]:
+        """Return one verdict a criterion, in order. Never raises."""
+        pairs = zip(self.held(response), self._texts, strict=True)
+        return tuple(Verdict(held, f"{'holds' if held else 'fails'}: {text}") for held, text in pairs)
+
+
+class Judge(Protocol):
+    """A judge; `BlockingJudge` is one, `RulesOnly` another."""
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all; results in the order of the requests."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class RulesOnly:
+    """Judges by rules alone: no model, no key, no network, and nothing that a response says can sway it."""
+
+    def __init__(self) -> None:
+        self._judge = lru_cache(maxsize=None)(RuleJudge)
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all; nothing fails and nothing is spent."""
+        return [
+            Answered(value=self._judge(one.criteria).judge(one.response), spent=Spent(), from_cache=False)
+            for one in requests
+        ]
+
+    def close(self) -> None:
+        """Do nothing: rules hold no connection."""

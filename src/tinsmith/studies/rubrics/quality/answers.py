@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prompting import (
-    Answered,
     Comparison,
     JudgeRequest,
     Place,
@@ -26,8 +25,8 @@ from tinsmith.lab.judge.prompting import (
     rating_question,
     tokens_in,
 )
-from tinsmith.lab.judge.records import FailureCause, Judged, JudgeFailure, Spent, Verdict
-from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
+from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent, Verdict
+from tinsmith.lab.judge.rules.text_rules import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
@@ -50,14 +49,9 @@ class Reading(NamedTuple):
 def judged_by_rules(task: RubricTask, responses: Sequence[str]) -> tuple[Reading, ...]:
     """Judge responses by the task's rules, in their order."""
     judge = RuleJudge(task.criteria)
-    return tuple(
-        _read(task, Judged(verdicts=judge.judge(response), spent=Spent(), from_cache=False)) for response in responses
-    )
-
-
-def _read(task: RubricTask, judged: Judged) -> Reading:
-    """Return a judged response with its score, in which a negative weight lowers what others gave."""
-    return Reading(task.score([verdict.passed for verdict in judged.verdicts]), judged.verdicts)
+    judged = (judge.judge(response) for response in responses)
+    # A negative weight lowers what others gave.
+    return tuple(Reading(task.score([one.passed for one in verdicts]), verdicts) for verdicts in judged)
 
 
 Reply = Answered[Preference] | JudgeFailure
@@ -217,15 +211,15 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
             verdicts += _rule_verdicts(pair)
             continue
         chosen, rejected = next(places), next(places)
-        if isinstance(chosen, Judged) and isinstance(rejected, Judged):
-            verdicts += _verdicts(pair, chosen.verdicts, rejected.verdicts)
+        if isinstance(chosen, Answered) and isinstance(rejected, Answered):
+            verdicts += _verdicts(pair, chosen.value, rejected.value)
         else:
             unrated += 1
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
     for question, answer in zip(questions, found, strict=True):
         once += _texts(question, answer.value) if isinstance(answer, Answered) else Spent()
     for request, judged in zip(requests, rated, strict=True):
-        once += _texts(rating_question(request), judged.verdicts) if isinstance(judged, Judged) else Spent()
+        once += _texts(rating_question(request), judged.value) if isinstance(judged, Answered) else Spent()
     everything = [*found, *rated]
     causes = Counter(one.cause for one in everything if isinstance(one, JudgeFailure))
     done = Answers(

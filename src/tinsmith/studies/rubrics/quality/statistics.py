@@ -18,8 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tinsmith.stats.intervals import wilson
-from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_interval, sign_flip_p
-from tinsmith.stats.significance import ALPHA, items_needed, mcnemar
+from tinsmith.stats.significance import (
+    ALPHA,
+    clustered_interval,
+    items_needed,
+    least_moved,
+    mcnemar,
+    paired_interval,
+    sign_flip_p,
+)
 from tinsmith.studies.rubrics.record_files import checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, is_text, task_of
 from tinsmith.types.errors import DataError

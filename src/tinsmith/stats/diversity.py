@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tinsmith.stats.sign_flips import sign_flip_p
-from tinsmith.stats.significance import McNemar, mcnemar
+from tinsmith.stats.significance import McNemar, mcnemar, sign_flip_p
 from tinsmith.types.errors import DataError
 
 Actions = tuple[str, ...]  # What was done, in its order.

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from tinsmith.stats.diagnostics.diversity import WINDOW, Heard, boredom, different, distinct_n, entropy
+from tinsmith.stats.diversity import WINDOW, Heard, boredom, different, distinct_n, entropy
 
 WAYS = [("look a", "look b"), ("look a", "look b"), ("look b",), ()]
 

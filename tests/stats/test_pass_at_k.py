@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.diversity import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
+from tinsmith.stats.diversity import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 
