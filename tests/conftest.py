@@ -19,7 +19,7 @@ import pytest
 import typer.main
 from hypothesis import settings
 
-from tinsmith.lab.live import busy
+from tinsmith.lab.live import progress
 from tinsmith.types.errors import TinsmithError
 from warm import CERTIFICATES, HUB, cold, warm
 
@@ -43,7 +43,7 @@ os.environ["SSL_CERT_FILE"] = str(AUTHORITY)
 typer.main.get_command = cache(typer.main.get_command)
 
 # A command that forecasts keeps all cores at work for 1.8 s where other work runs, as it does beside other tests.
-busy.slowdown = lambda cores: 1.0  # noqa: ARG005
+progress.slowdown = lambda cores: 1.0  # noqa: ARG005
 
 # A busy machine is no finding, and an example that only one machine drew is none that another can look at.
 settings.register_profile("same", deadline=None, derandomize=True, database=None)

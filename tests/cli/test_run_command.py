@@ -70,7 +70,7 @@ def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> 
 def test_a_forecast_says_that_other_work_runs_on_the_machine(
     run: Run, monkeypatch: pytest.MonkeyPatch, times: float, says: bool
 ) -> None:
-    monkeypatch.setattr("tinsmith.lab.live.busy.slowdown", lambda _: times)
+    monkeypatch.setattr("tinsmith.lab.live.progress.slowdown", lambda _: times)
     assert ("about 2.0 times as long" in run("crossroads", "dry_run=true").out) is says
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.agents import Agents, joined, update_agents
 from tinsmith.lab.grouping import Scored, ScoredGroup
+from tinsmith.lab.policy import Agents, joined, update_agents
 from tinsmith.lab.rollouts import Rollout, Sampling, Trajectory, Turn, sample_groups
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.task import Turns

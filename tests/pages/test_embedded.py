@@ -2,7 +2,7 @@
 
 from html import unescape
 
-from tinsmith.pages.plot import framed, table
+from tinsmith.pages.page import framed, table
 
 
 def test_a_page_is_the_source_of_its_frame_whatever_is_in_it() -> None:

@@ -104,9 +104,8 @@ def audit(
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     share = None if units is None else _share(units)
     if share is not None and steps is not None:
-        raise ConfigError(
-            "steps or units are drawn, not both", field="--units", value=units, fix="leave one of them out"
-        )
+        fix = "leave one of them out"
+        raise ConfigError("steps or units are drawn, not both", field="--units", value=units, fix=fix)
     count = _STEPS if steps is None else steps
     with run_folders([folder]) as (place,):  # before what is heavy is imported
         with loading():
@@ -130,12 +129,10 @@ def audit(
 
 
 def _share(text: str) -> float:
-    """Return a percentage as a share."""
     found = _SHARE.fullmatch(text)
     if found is None or not 0 < float(found[1]) <= 100:
-        raise ConfigError(
-            "this is not a share of units", field="--units", value=text, allowed="above 0% to 100%, such as 1%"
-        )
+        allowed = "above 0% to 100%, such as 1%"
+        raise ConfigError("this is not a share of units", field="--units", value=text, allowed=allowed)
     return float(found[1]) / 100
 
 

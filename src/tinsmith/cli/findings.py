@@ -270,27 +270,17 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
     if found is None:
         return []
     page = f"; {found.dashboard}" if found.dashboard else ""
-    told = ("retries", "waiting", "tokens_per_second", "dashboard")
+    facts = {name: getattr(found, name) for name in ("retries", "waiting", "tokens_per_second", "dashboard")}
     alive, wanted = sum(worker.alive for worker in found.workers), found.wanted or 1
     short = f"{alive} of {wanted} workers are there: look at the server's messages" if alive < wanted else None
     replaced = found.wanted is not None and short is None
     width = max(len(worker.node) for worker in found.workers)
     return [
-        Finding(
-            topic="workers",
-            text=f"{found.words}{page}",
-            todo=short,
-            must=alive == 0,
-            facts={name: getattr(found, name) for name in told},
-        ),
+        Finding(topic="workers", text=f"{found.words}{page}", todo=short, must=alive == 0, facts=facts),
         *(
-            Finding(
-                topic=f"worker {worker.name}",
-                text=f"{worker.node:{width}}  {worker.doing}",
-                todo=None if worker.alive or replaced else f"check worker {worker.name} on {worker.node}",
-                must=False,
-                facts=msgspec.to_builtins(worker),
-            )
-            for worker in found.workers
+            Finding(topic=f"worker {one.name}", text=text, todo=todo, must=False, facts=msgspec.to_builtins(one))
+            for one in found.workers
+            for text in [f"{one.node:{width}}  {one.doing}"]
+            for todo in [None if one.alive or replaced else f"check worker {one.name} on {one.node}"]
         ),
     ]

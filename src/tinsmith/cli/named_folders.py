@@ -29,12 +29,8 @@ def here_keys(changes: Sequence[str] | None) -> dict[str, str]:
     for each in changes or ():
         key, equals, value = each.partition("=")
         if not equals:
-            raise ConfigError(
-                "an argument must have the form key=value",
-                field="argument",
-                value=each,
-                allowed="device=cuda, data=DIR, ...",
-            )
+            what, allowed = "an argument must have the form key=value", "device=cuda, data=DIR, ..."
+            raise ConfigError(what, field="argument", value=each, allowed=allowed)
         found[key] = value
     return found
 

@@ -12,8 +12,7 @@ from tinsmith.types.waits import loading, ticking
 if TYPE_CHECKING:
     from tinsmith.lab.bundle.pack import Origin
 
-_LISTED = 5
-"""Files that are named when a bundle was written, the largest."""
+_LISTED = 5  # Files that are named when a bundle was written, the largest.
 
 
 def pack(

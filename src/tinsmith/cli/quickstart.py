@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tinsmith.cli.columns import Open, tell_page
-from tinsmith.lab.live.busy import busy_lines, slowdown
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.sizes import Cell
 
-BASE_MINUTES: Final = 1.0
-"""Of the world, its slice and the base model."""
+BASE_MINUTES: Final = 1.0  # Of the world, its slice and the base model.
 AUDITED: Final = {"save_every": "1"}
 """Keys of the run that pays for macro-F1, at its smallest size: an audit of drawn steps computes those alone."""
 
@@ -41,11 +39,11 @@ def quickstart(
         from tinsmith.cli.columns import open_console
         from tinsmith.cli.run import changed_keys
         from tinsmith.lab.experiment.key_text import truth
+        from tinsmith.lab.live.progress import busy_lines, slowdown
         from tinsmith.lab.page.comparison import COMPARISON
         from tinsmith.lab.papers.run_data import minutes
-        from tinsmith.lab.study.cells import runner, shared_cores
+        from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
-        from tinsmith.lab.study.time_left import seconds_of, side_by_side
         from tinsmith.ops.extension import physical_cores
         from tinsmith.pages.page import document_html, ending, write
         from tinsmith.studies.disruption.experiments import LABELS

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Preset = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TaskEntry:
     """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
 
@@ -64,127 +64,81 @@ _BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
 )
 """Presets of a task with right answers."""
 
+_TASKS: Final = {
+    "reasoning_gym": "What does the model learn of a puzzle that is generated? task=NAME",
+    "instructions": "Does the model learn to follow instructions that a program can check?",
+    "verifiers": "What does the model learn of an installed environment? verifiers:NAME",
+    "crossroads": "Does the model learn which of the ways that it knows is asked for?",
+    "backchained": "Does the model learn to call one tool with what another one brought?",
+    "lookup": "Does the model learn to look up what it is asked, in one step or in two?",
+    "searches": "Does a model search as long as those who showed it how?",
+    "shell": "Does the model learn where files are, from what a shell answers?",
+    "house": "Does the model find keys in houses that it has not seen, and look around in them?",
+    "rlvr": "Does a model follow instructions better once fulfilled rubrics are rewarded?",
+    "adversarial": "Does a model under challenge learn to give in to evidence and to nothing else?",
+    "taste": "Does the model learn which of two papers is cited more? data=CORPUS",
+    "sandbagger": "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+    "handbook": "Does the model learn by which of the ways that it knows signs are sorted?",
+    "relay": "Does the model learn to ask itself about the parts of what does not fit?",
+    "errands": "Do several agents on one base learn who adds which word?",
+    "countdown": "Which signs between the numbers make the target, and when does the model know?",
+    "rooms": "Does the model learn to do what is asked, or what its reward's writer happened to see?",
+    "sums": "Does the model learn to state what it needs, and to follow its plan?",
+    "tones": "Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
+    "porter": "Does the order of examples matter, and does the model mend its answers where it is asked to?",
+    "reasons": "Do the reasons of an answer go on depending on what was asked?",
+}
+"""Questions by name, in the order of the list."""
+_MODULES: Final = {
+    **{"reasoning_gym": "reasoning.task", "instructions": "instructions.task", "verifiers": "environments.task"},
+    **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
+    **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
+    **{"relay": "agents.recursion", "errands": "agents.coupled_agents", "rooms": "barrier", "sums": "metacognition"},
+    **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration", "lookup": "pass_at_k"},
+    **{"shell": "environment_loss", "countdown": "confidence"},
+}
+"""Modules below `tinsmith.studies`, and their functions, where these are not called as the task is."""
+_PACKAGES: Final = {"reasoning_gym": "reasoning-gym", "instructions": "if-verifiable", "verifiers": "verifiers"}
+_PRESETS: Final[Mapping[str, Mapping[str, Preset]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("reasoning_gym", "instructions", "crossroads", "lookup", "handbook"), _BY_ANSWERS),
+        "house": {"explore": {"interleave": "5:1"}},
+        "adversarial": {
+            "gated": {},
+            "seed": {"reward": "adversarial/seed"},
+            "forked": {"reward": "adversarial/forked", "forks": "2"},
+            "evidence_free": {"evidence": "0.0"},
+            "alone": {"opponent": "nobody"},
+        },
+        "taste": {**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
+        "sandbagger": {
+            "always": {"fails": "always"},
+            "chance": {"fails": "chance"},
+            "forced": {"fails": "always", "force_options": "true"},
+        },
+        "relay": {"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
+        "errands": {"grown": {"nodes": "3,5@14,7@28"}},
+        "countdown": {"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
+        "rooms": {"open": {"barrier": "open", "tests": "two"}},
+        "sums": {"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
+        "tones": {one: {"steer": one} for one in ("exact", "practical", "labels")},
+        "porter": {**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
+        "reasons": {
+            "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
+        },
+    }
+)
 TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
     {
-        "reasoning_gym": TaskEntry(
-            question="What does the model learn of a puzzle that is generated? task=NAME",
-            where="reasoning.task:reasoning_gym",
-            package="reasoning-gym",
-            presets=_BY_ANSWERS,
-        ),
-        "instructions": TaskEntry(
-            question="Does the model learn to follow instructions that a program can check?",
-            where="instructions.task:instructions",
-            package="if-verifiable",
-            presets=_BY_ANSWERS,
-        ),
-        "verifiers": TaskEntry(
-            question="What does the model learn of an installed environment? verifiers:NAME",
-            where="environments.task:verifiers",
-            package="verifiers",
-            part="environment",
-        ),
-        "crossroads": TaskEntry(
-            question="Does the model learn which of the ways that it knows is asked for?",
-            where="crossroads:crossroads",
-            presets=_BY_ANSWERS,
-        ),
-        "backchained": TaskEntry(
-            question="Does the model learn to call one tool with what another one brought?",
-            where="backchain:backchained",
-        ),
-        "lookup": TaskEntry(
-            question="Does the model learn to look up what it is asked, in one step or in two?",
-            where="pass_at_k:lookup",
-            presets=_BY_ANSWERS,
-        ),
-        "searches": TaskEntry(
-            question="Does a model search as long as those who showed it how?", where="patience:searches"
-        ),
-        "shell": TaskEntry(
-            question="Does the model learn where files are, from what a shell answers?", where="environment_loss:shell"
-        ),
-        "house": TaskEntry(
-            question="Does the model find keys in houses that it has not seen, and look around in them?",
-            where="exploration:house",
-            presets={"explore": {"interleave": "5:1"}},
-        ),
-        "rlvr": TaskEntry(
-            question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
-            where="rubrics.rlvr:rlvr",
-        ),
-        "adversarial": TaskEntry(
-            question="Does a model under challenge learn to give in to evidence and to nothing else?",
-            where="debate.task:debate",
-            presets={
-                "gated": {},
-                "seed": {"reward": "adversarial/seed"},
-                "forked": {"reward": "adversarial/forked", "forks": "2"},
-                "evidence_free": {"evidence": "0.0"},
-                "alone": {"opponent": "nobody"},
-            },
-        ),
-        "taste": TaskEntry(
-            question="Does the model learn which of two papers is cited more? data=CORPUS",
-            where="taste.task:taste",
-            presets={**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
-        ),
-        "sandbagger": TaskEntry(
-            question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
-            where="dead_groups:sandbagger",
-            presets={
-                "always": {"fails": "always"},
-                "chance": {"fails": "chance"},
-                "forced": {"fails": "always", "force_options": "true"},
-            },
-        ),
-        "handbook": TaskEntry(
-            question="Does the model learn by which of the ways that it knows signs are sorted?",
-            where="prompt_search.task:handbook",
-            presets=_BY_ANSWERS,
-        ),
-        "relay": TaskEntry(
-            question="Does the model learn to ask itself about the parts of what does not fit?",
-            where="agents.recursion:relay",
-            presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
-        ),
-        "errands": TaskEntry(
-            question="Do several agents on one base learn who adds which word?",
-            where="agents.coupled_agents:errands",
-            presets={"grown": {"nodes": "3,5@14,7@28"}},
-        ),
-        "countdown": TaskEntry(
-            question="Which signs between the numbers make the target, and when does the model know?",
-            where="confidence:countdown",
-            presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
-        ),
-        "rooms": TaskEntry(
-            question="Does the model learn to do what is asked, or what its reward's writer happened to see?",
-            where="barrier:rooms",
-            presets={"open": {"barrier": "open", "tests": "two"}},
-        ),
-        "sums": TaskEntry(
-            question="Does the model learn to state what it needs, and to follow its plan?",
-            where="metacognition:sums",
-            presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
-        ),
-        "tones": TaskEntry(
-            question="Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
-            where="alignment_collapse:tones",
-            presets={one: {"steer": one} for one in ("exact", "practical", "labels")},
-        ),
-        "porter": TaskEntry(
-            question="Does the order of examples matter, and does the model mend its answers where it is asked to?",
-            where="curriculum:porter",
-            presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
-        ),
-        "reasons": TaskEntry(
-            question="Do the reasons of an answer go on depending on what was asked?",
-            where="template_collapse:reasons",
-            presets={
-                "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
-            },
-        ),
+        name: TaskEntry(
+            question,
+            where if ":" in where else f"{where}:{name}",
+            package=_PACKAGES.get(name, ""),
+            part="environment" if name == "verifiers" else "",
+            presets=_PRESETS.get(name, {}),
+        )
+        for name, question in _TASKS.items()
+        for where in [_MODULES.get(name, name)]
     }
 )
 """By name."""
@@ -326,7 +280,7 @@ _QUESTIONS: Final = {
     "alignment_collapse": (
         "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
     ),
-    "backchain": ("Do tasks written from observed results of tool calls teach more than tasks with assumed answers?"),
+    "backchain": "Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
     "barrier": "Does it matter that the writer of a reward cannot see how its tasks were made?",
     "bridge": "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
@@ -345,7 +299,7 @@ _QUESTIONS: Final = {
     ),
     "metacognition": "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
     "microscope": "Which tokens of an answer does RL change, and do those few explain the gain?",
-    "patience": ("Does a model search as long as its demonstrations do, and does it then find what is far away?"),
+    "patience": "Does a model search as long as its demonstrations do, and does it then find what is far away?",
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
     "prompt_masked_pretraining": (
         "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?"

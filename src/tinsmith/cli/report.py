@@ -139,12 +139,8 @@ def ls(
             )
         )
     if len(listed) == 1:
-        raise DataError(
-            f"{folder} holds no run",
-            field="DIR",
-            value=str(folder),
-            fix="tinsmith quickstart makes some; or name their folder: tinsmith ls DIR",
-        )
+        fix = "tinsmith quickstart makes some; or name their folder: tinsmith ls DIR"
+        raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), fix=fix)
     print("\n".join(rows(listed, terminal_width())))
 
 

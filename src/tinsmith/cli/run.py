@@ -120,7 +120,7 @@ def _conduct(plan: Plan, opened: bool) -> None:
 
 
 def _busy() -> Sequence[str]:
-    from tinsmith.lab.live.busy import busy_lines, slowdown
+    from tinsmith.lab.live.progress import busy_lines, slowdown
     from tinsmith.ops.extension import physical_cores
 
     return busy_lines(slowdown(physical_cores()))
@@ -250,13 +250,9 @@ def _require_nothing(overrides: Mapping[str, str]) -> None:
     if overrides:
         from tinsmith.types.errors import ConfigError
 
-        shown, fix = " ".join(f"{key}={value}" for key, value in overrides.items()), "tinsmith run lists the names"
-        raise ConfigError(
-            "keys are given, but no name of what to run",
-            field="NAME",
-            value=None,
-            fix=f"tinsmith run NAME {shown}; {fix}",
-        )
+        shown = " ".join(f"{key}={value}" for key, value in overrides.items())
+        fix = f"tinsmith run NAME {shown}; tinsmith run lists the names"
+        raise ConfigError("keys are given, but no name of what to run", field="NAME", fix=fix)
 
 
 def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
@@ -268,9 +264,8 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
     keys = read_toml(file, field="--config")
     nested = next((key for key, value in keys.items() if isinstance(value, dict | list)), None)
     if nested is not None:
-        raise ConfigError(
-            "a settings file may only have lines key = value", field=nested, value=str(file), fix="steps = 20"
-        )
+        what = "a settings file may only have lines key = value"
+        raise ConfigError(what, field=nested, value=str(file), fix="steps = 20")
     texts = {key: shown_value(value) for key, value in keys.items()}
     return texts.pop("run", None), texts
 

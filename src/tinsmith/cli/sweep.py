@@ -77,7 +77,6 @@ def sweep(
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """Split FACTOR=VALUE."""
     from tinsmith.types.errors import ConfigError
 
     name, equals, value = text.partition("=")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tinker
 
-from tinsmith.lab.grouping import ScoredGroup, answer_datum
+from tinsmith.lab.grouping import Scored, ScoredGroup, answer_datum
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Probe, Subject
@@ -113,17 +113,11 @@ def shaped_groups(
         return list(groups), {}
     probed = probe_replies(trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed)
     costs = {id(one): penalty * premature(each.gold) for one, each in zip(compared, probed.found, strict=True)}
-    shaped = [
-        replace(
-            group,
-            scored=tuple(
-                one if one.advantage is None else replace(one, advantage=one.advantage - costs[id(one)])
-                for one in group.scored
-            ),
-        )
-        for group in groups
-    ]
-    return shaped, {
+
+    def shape(one: Scored[I, A]) -> Scored[I, A]:
+        return one if one.advantage is None else replace(one, advantage=one.advantage - costs[id(one)])
+
+    return [replace(group, scored=tuple(map(shape, group.scored))) for group in groups], {
         "train/confidence/penalty": fmean(list(costs.values())),
         "train/confidence/rho": fmean([one.rho for one in probed.found]),
         "train/confidence/tokens_sent": float(probed.tokens_sent),

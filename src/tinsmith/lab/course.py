@@ -13,10 +13,10 @@ import tinker
 from tinsmith.lab.confidence import watched_confidence
 from tinsmith.lab.grouping import Line, examined_lines
 from tinsmith.lab.live.progress import Progress, silent
-from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch, watched_information
+from tinsmith.lab.live.watch import Examinee, Judged, Watch, watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sample_groups
-from tinsmith.lab.runs.records import SectionRecord
+from tinsmith.lab.runs.records import Score, SectionRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Watched
 from tinsmith.lab.subject import Split, Subject

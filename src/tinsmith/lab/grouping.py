@@ -184,18 +184,9 @@ def score_groups(
     kept = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
     terms = iter(score([one for depths in kept for rollouts in depths for one in rollouts]))
     found: list[ScoredGroup[I, A]] = []
+    rules = advantage, zero_variance_filter, compared_by or _whole, by_turn
     for group, depths in zip(groups, kept, strict=True):
-        roots, *below = [
-            _compared(
-                rollouts,
-                [next(terms) for _ in rollouts],
-                advantage,
-                zero_variance_filter,
-                compared_by or _whole,
-                by_turn,
-            )
-            for rollouts in depths
-        ]
+        roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
         found.append(
             ScoredGroup(
                 item=group[0].item,
@@ -241,7 +232,6 @@ def _compared(
     compared_by: Callable[[Terms], float],
     by_turn: bool,
 ) -> list[Scored[I, A]]:
-    """Compare rollouts with each other."""
     differ = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)

@@ -1,4 +1,4 @@
-"""One policy-gradient update through the Tinker API: advantages per token, losses, optimizer steps, and what was seen.
+"""Policy-gradient updates through the Tinker API: advantages per token, losses, steps; of one adapter or of several.
 
 All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order. An
 exact label gradient asks for probabilities in between, under the weights that the step before it left.
@@ -7,9 +7,10 @@ exact label gradient asks for probabilities in between, under the weights that t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress, pairwise
+from statistics import fmean
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from tinker import types
 
 from tinsmith.lab.grouping import Scored, ScoredGroup, Terms, answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.live.watch import expert_metrics, route_metrics
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra, Sampler
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.ops.exact import mean, raised_cosine
@@ -259,3 +260,76 @@ def _agreement(rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutp
         "optim/kl_sample_train": mean(q.astype(np.float64) - p),
         "optim/unequal_logprob_bits": float((q.view(np.int32) != p.view(np.int32)).sum()),
     }
+
+
+ALONE: Mapping[int, int] = {0: 1}  # One adapter, whatever the step.
+
+
+@dataclass(slots=True)
+class Agents:
+    """Training clients of a run's agents, the first one's first."""
+
+    trainers: list[tinker.TrainingClient]
+    by_step: Mapping[int, int] = field(default_factory=lambda: ALONE)  # Their number by the step from which it holds.
+    begin: Callable[[int], tinker.TrainingClient] | None = None  # Begins the adapter of an agent, by its number.
+
+    @property
+    def several(self) -> bool:
+        """True if there is more than one at any time."""
+        return max(self.by_step.values()) > 1
+
+    def at(self, step: int) -> Sequence[tinker.TrainingClient]:
+        """Return those of a step; adapters that are new then begin."""
+        count = max(number for since, number in self.by_step.items() if since <= step)
+        while len(self.trainers) < count:
+            assert self.begin is not None, "where there are several, somebody begins them"
+            self.trainers.append(self.begin(len(self.trainers)))
+        return self.trainers
+
+    def policy(self, clients: Sequence[tinker.SamplingClient]) -> Sampler:
+        """Return the clients of all of them as one; the only one, where there is one adapter at all times."""
+        return clients if self.several else clients[0]
+
+
+def joined(paths: Iterable[str]) -> str:
+    """Return where the adapters of a policy are saved as one text; no path has a space in it."""
+    return " ".join(paths)
+
+
+def update_agents(
+    trainers: Sequence[tinker.TrainingClient],
+    groups: Sequence[ScoredGroup[I, A]],
+    settings: RlSettings,
+    step: int,
+    reference: tinker.SamplingClient | None,
+) -> dict[str, float]:
+    """Train every agent on its own replies with what the conversations earned; return metrics as `update_policy`."""
+    figures = [
+        update_policy(trainer, [_heard_by(group, number) for group in groups], settings, step, reference)
+        for number, trainer in enumerate(trainers)
+    ]
+    names = sorted({name for each in figures for name in each})
+    values = {name: [each[name] for each in figures if name in each] for name in names}
+    found = {name: _COMBINED.get(name, fmean)(some) for name, some in values.items()}
+    if len(values.get("optim/skipped", ())) < len(figures):
+        found.pop("optim/skipped", None)
+    return {**found, "train/agents": float(len(trainers))}
+
+
+_COMBINED: Mapping[str, Callable[[Iterable[float]], float]] = {
+    "optim/loss": math.fsum,
+    "optim/unequal_logprob_bits": math.fsum,
+    "optim/grad_norm": lambda norms: math.sqrt(math.fsum(one * one for one in norms)),
+}
+"""Functions that make one figure of several agents'; any other is their mean."""
+
+
+def _heard_by(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
+    """Return a group as one agent trains on it: its reply in each conversation, and all before it as what it heard."""
+    heard: list[Scored[I, A]] = []
+    for one in group.scored:
+        before, mine = one.rollout.turns[:number], one.rollout.turns[number : number + 1]
+        read = [token for turn in before for token in (*turn.observation, *turn.tokens)]
+        turns = tuple(replace(t, observation=(*read, *t.observation), own_words=(), observed=()) for t in mine)
+        heard += [replace(one, rollout=replace(one.rollout, turns=turns))] if turns else []
+    return replace(group, scored=tuple(heard))

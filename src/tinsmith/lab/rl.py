@@ -9,10 +9,9 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
-from tinsmith.lab.agents import update_agents
 from tinsmith.lab.confidence import shaped_groups
 from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, rollout_metrics, score_groups
-from tinsmith.lab.policy import ExactGradient, update_policy
+from tinsmith.lab.policy import ExactGradient, update_agents, update_policy
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.schedule import Turn, batch, due, ratio_of, saves_after

@@ -6,21 +6,22 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import msgspec
 import tinker
 
-from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Pace, Standing
 from tinsmith.lab.live.teller import Teller
-from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
+from tinsmith.lab.live.watch import Examinee, ExpertWatch
+from tinsmith.lab.policy import Agents, joined
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.records import Score
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
@@ -55,13 +56,6 @@ class EpochOrder:
 
     epoch: int
     places: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RewardState:
-    determinism: object
-    flat: FlatRewards
-    spent: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,9 +119,9 @@ class Run(Generic[I, A]):
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
         if "rewards" in mark.kept:  # checkpoints of before had none
-            rewards = msgspec.convert(mark.kept["rewards"], _RewardState)
-            self._determinism.restore(rewards.determinism)
-            self._flat, self._spent = rewards.flat, rewards.spent
+            rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
+            self._determinism.restore(rewards["determinism"])
+            self._flat, self._spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
@@ -196,17 +190,11 @@ class Run(Generic[I, A]):
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""
         with self.timed("eval_s"):
-            client = self.sampler()
-            found = self.course.examine(
-                Examinee(
-                    client=client,
-                    trainer=self.trainer,
-                    base=self.base,
-                    step=step,
-                    policy=self.policy(),
-                    progress=self.teller.waiting(f"examined at step {step}"),
-                )
+            client, told = self.sampler(), self.teller.waiting(f"examined at step {step}")
+            policy = Examinee(
+                client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=told
             )
+            found = self.course.examine(policy)
         self._timings["answers_s"] = found.answers_s
         self._lines += found.tested.lines
         self._alarms += found.judged.alarms
@@ -255,18 +243,11 @@ class Run(Generic[I, A]):
         """Save weights and everything else a resumed run needs."""
         with self.timed("save_s"):
             saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
-            self.folder.mark(
-                step=step,
-                state_path=joined(one.result(WAIT_SECONDS).path for one in saved),
-                kept={
-                    "course": self.course.state(),
-                    "best": msgspec.to_builtins(self.best),
-                    "rewards": msgspec.to_builtins(
-                        _RewardState(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
-                    ),
-                    **({} if self.order is None else {"order": msgspec.to_builtins(self.order)}),
-                },
-            )
+            rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self._spent}
+            kept = {"course": self.course.state(), "best": self.best, "rewards": rewards}
+            kept |= {} if self.order is None else {"order": self.order}
+            state_path = joined(one.result(WAIT_SECONDS).path for one in saved)
+            self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(kept))
 
     def finish(self) -> Finished:
         """Examine the last policy, save it, and test: the chosen policy and the last."""

@@ -148,17 +148,8 @@ class CommonSettings:
 
     def __post_init__(self) -> None:
         _at_least_zero(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items", above=True)
-        _at_least_zero(
-            self,
-            "test_items",
-            "temperature",
-            "eval_every",
-            "save_every",
-            "train_items",
-            "weight_decay",
-            "grad_clip_norm",
-            "seed",
-        )
+        _at_least_zero(self, "test_items", "train_items", "eval_every", "save_every", "seed")
+        _at_least_zero(self, "temperature", "weight_decay", "grad_clip_norm")
         if not 0.0 <= self.lr_warmup < 1.0:
             what = "the warm-up must be a part of the run"
             raise ConfigError(what, field="lr_warmup", value=self.lr_warmup, allowed="0 or more, below 1")

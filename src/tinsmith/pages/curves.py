@@ -23,7 +23,7 @@ MOST_POINTS = 1000  # Of a line; of more, every so many are drawn.
 NOISY = 60  # Points from which a line is drawn thin, with its running mean thick.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One quantity over the steps: `steps` and `values` (n,), `low` and `high` (n,) where there is a band."""
 
@@ -141,18 +141,24 @@ def running_mean(values: np.ndarray, width: int) -> np.ndarray:
     return (sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1)
 
 
+def _annotated(
+    axes: Axes,
+    words: str,
+    at: tuple[float, float],
+    coords: tuple[str, str],
+    offset: tuple[float, float],
+    color: str,
+    size: float,
+    weight: str = "normal",
+) -> None:
+    """Write words beside a place of a figure, an offset in points away."""
+    axes.annotate(words, at, offset, coords, "offset points", color=color, fontsize=size, fontweight=weight)
+
+
 def _limits(axes: Axes, limits: Sequence[Limit]) -> None:
     for limit in limits:
         axes.axhline(limit.value, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-        axes.annotate(
-            limit.label,
-            (0.0, limit.value),
-            xycoords=("axes fraction", "data"),
-            xytext=(2, 2.5),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=MUTED,
-        )
+        _annotated(axes, limit.label, (0.0, limit.value), ("axes fraction", "data"), (2, 2.5), MUTED, 7.5)
 
 
 def _flags(axes: Axes, flags: Sequence[Flag]) -> None:
@@ -161,16 +167,9 @@ def _flags(axes: Axes, flags: Sequence[Flag]) -> None:
         row = seen[flag.step] = seen.get(flag.step, -1) + 1
         if row == 0:
             axes.axvline(flag.step, color=ALARM, linewidth=1.0, linestyle=(0, (1.5, 1.5)))
-        axes.annotate(
-            f"A{flag.number}" if flag.number else "",
-            (flag.step, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(3, -8 - 10 * row),
-            textcoords="offset points",
-            fontsize=8,
-            fontweight="bold",
-            color=ALARM,
-        )
+        words, place = f"A{flag.number}" if flag.number else "", (3, -8 - 10 * row)
+        above = ("data", "axes fraction")
+        _annotated(axes, words, (flag.step, 1.0), above, place, ALARM, 8, "bold")
         if flag.value is not None and math.isfinite(flag.value) and flag.mark is not None:
             axes.plot(
                 [flag.step],
@@ -290,15 +289,7 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
             _dot(axes, row + shift, measure, dots.mark)
     for limit in panel.limits:
         axes.axvline(limit.value, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-        axes.annotate(
-            limit.label,
-            (limit.value, 0.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(2.5, 3),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=MUTED,
-        )
+        _annotated(axes, limit.label, (limit.value, 0.0), ("data", "axes fraction"), (2.5, 3), MUTED, 7.5)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     _rows(axes, rows)
     high = panel.high or 1.0

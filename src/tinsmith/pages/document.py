@@ -83,14 +83,6 @@ class MarkedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """A sentence that the claim gate lets stand or does not."""
-
-    allowed: bool
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure as wide as the page."""
 
@@ -210,7 +202,7 @@ class Browser:
 
 
 Block = (
-    Words | Heading | Story | Bullets | Verbatim | MarkedText | Ruling | Drawing | Plates
+    Words | Heading | Story | Bullets | Verbatim | MarkedText | Drawing | Plates
     | ClaimTable | Facts | Values | Table | Callout | Fold | Example | Browser
 )  # fmt: skip
 """Content of a section; the template has a macro for each class."""
@@ -269,13 +261,6 @@ def summary(
     story: Sequence[str], *blocks: Block | None, limits: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Section:
     """Return the first section: what happened, what cannot be said of it, what could not be read."""
-    return Section(
-        "summary",
-        "Summary",
-        kept(
-            Story(story),
-            Callout("What cannot be said", [Bullets(limits)]) if limits else None,
-            Callout("What could not be read", [Bullets(notes)]) if notes else None,
-            *blocks,
-        ),
-    )
+    told = {"What cannot be said": limits, "What could not be read": notes}
+    callouts = (Callout(title, [Bullets(lines)]) for title, lines in told.items() if lines)
+    return Section("summary", "Summary", kept(Story(story), *callouts, *blocks))

@@ -8,35 +8,14 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tinsmith.pages.document import (
-    Block,
-    Browser,
-    Bullets,
-    Callout,
-    ClaimRow,
-    ClaimTable,
-    Document,
-    Drawing,
-    Example,
-    Facts,
-    Fold,
-    Heading,
-    MarkedText,
-    Plates,
-    Reply,
-    Ruling,
-    Story,
-    Values,
-    Verbatim,
-    Words,
-)
+from tinsmith.pages import document
 from tinsmith.pages.tables import Cell, RowKind, Table
 
 _ROWS: Final = 6  # Of a browser.
 _LABEL = re.compile(r'aria-label="([^"]*)"')
 
 
-def document_markdown(page: Document) -> str:
+def document_markdown(page: document.Document) -> str:
     """Return a page as Markdown; of a browser the first rows."""
     parts = [f"# {escaped(page.title)}", escaped(page.question), _pairs(page.facts)]
     for section in page.sections:
@@ -56,40 +35,37 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
-def _block(block: Block) -> str:
+def _block(block: document.Block) -> str:
     match block:
-        case Words(text=text):
+        case document.Words(text=text):
             return escaped(text)
-        case Heading(text=text):
+        case document.Heading(text=text):
             return f"#### {escaped(text)}"
-        case Story(sentences=sentences) | Bullets(items=sentences):
+        case document.Story(sentences=sentences) | document.Bullets(items=sentences):
             return "\n".join(f"- {escaped(one)}" for one in sentences)
-        case Ruling(sentence=sentence):
-            return f"- {escaped(sentence)}"
-        case Verbatim(text=text):
+        case document.Verbatim(text=text):
             return verbatim(text)
-        case Drawing() | Plates():
+        case document.Drawing() | document.Plates():
             return _drawn(block)
-        case Facts(pairs=pairs) | Values(pairs=pairs):
+        case document.Facts(pairs=pairs) | document.Values(pairs=pairs):
             return _pairs(pairs)
-        case Callout(title=title, blocks=blocks) | Fold(title=title, blocks=blocks):
+        case document.Callout(title=title, blocks=blocks) | document.Fold(title=title, blocks=blocks):
             return "\n\n".join([f"#### {escaped(title)}", *(part for one in blocks if (part := _block(one)))])
         case Table():
             return "\n\n".join(part for part in (escaped(block.caption), _table(block)) if part)
-        case Browser(table=table):
+        case document.Browser(table=table):
             return f"{escaped(table.caption)} Here the first {len(table.rows[:_ROWS])}.\n\n{_table(table, _ROWS)}"
-        case ClaimTable():
+        case document.ClaimTable():
             return _claims(block)
         case _:
             return _shown(block)
 
 
-def _shown(block: Block) -> str:
-    """Return answers."""
+def _shown(block: document.Block) -> str:
     match block:
-        case MarkedText(title=title, tokens=tokens):
+        case document.MarkedText(title=title, tokens=tokens):
             return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"
-        case Example(title=title, before=before, replies=replies):
+        case document.Example(title=title, before=before, replies=replies):
             parts = [f"#### {escaped(title)}", *map(_block, before), *map(_reply, replies)]
             return "\n\n".join(part for part in parts if part)
         case _:
@@ -103,7 +79,7 @@ def verbatim(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _reply(reply: Reply) -> str:
+def _reply(reply: document.Reply) -> str:
     right = "" if reply.right is None else "right" if reply.right else "wrong"
     head = ", ".join(escaped(part) for part in (reply.title, right, reply.remark) if part)
     return f"{head}:\n\n{verbatim(reply.text)}"
@@ -113,8 +89,8 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs)
 
 
-def _drawn(block: Drawing | Plates) -> str:
-    if isinstance(block, Drawing):
+def _drawn(block: document.Drawing | document.Plates) -> str:
+    if isinstance(block, document.Drawing):
         return "\n\n".join(escaped(part) for part in (block.caption, _label(block.svg)) if part)
     plates = (" ".join(part for part in (f"{one.title}:", one.note, _label(one.svg)) if part) for one in block.plates)
     return "\n".join(f"- {escaped(one)}" for one in plates)
@@ -127,20 +103,17 @@ def _label(svg: Markup | None) -> str:
 
 def _table(table: Table, most: int | None = None) -> str:
     rows = [
-        [f"**{_cell(row.name)}**"]
-        if row.kind is RowKind.GROUP
-        else [_cell(row.name), *([escaped(row.remark)] if row.remark else []), *map(_cell, row.cells)]
+        [f"**{_cell(row.name)}**"] if row.kind is RowKind.GROUP else [_cell(row.name), *map(_cell, row.cells)]
         for row in table.rows[:most]
     ]
     return table_lines([_cell(one) for one in table.heads], rows)
 
 
 def _cell(cell: Cell) -> str:
-    tagged = " ".join((cell.text, *cell.tags))
-    return escaped(f"{tagged} ({cell.under})" if cell.under else tagged)
+    return escaped(f"{cell.text} ({cell.under})" if cell.under else cell.text)
 
 
-def _claims(table: ClaimTable) -> str:
+def _claims(table: document.ClaimTable) -> str:
     about = (
         f"Each claim is about {escaped(table.metric)} on held-out items, sampled. The interval is that of the "
         "difference, at the level that Holm's correction leaves to this claim; p is corrected by Holm over the claims "
@@ -150,7 +123,7 @@ def _claims(table: ClaimTable) -> str:
     return f"{about}\n\n" + table_lines(["Claim", "Verdict", "difference", "p", "n", "Why"], rows)
 
 
-def _figures(row: ClaimRow) -> list[str]:
+def _figures(row: document.ClaimRow) -> list[str]:
     why = "; ".join(row.reasons)
     if row.passed:
         why += f" Passed: {'; '.join(row.passed)}."

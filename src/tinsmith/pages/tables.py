@@ -26,7 +26,6 @@ class Cell:
     under: str = ""  # Smaller, below the text.
     number: bool = False
     missing: bool = False  # The text says why there is no value.
-    tags: tuple[str, ...] = ()  # Numbers of alarms.
     exact: tuple[float, ...] = ()
     """The figure in full, and the ends of its interval, for a spreadsheet; empty where `text` is all."""
     tone: str = ""  # Class of the style sheet that colours it.
@@ -48,7 +47,6 @@ class TableRow:
     name: Cell
     cells: tuple[Cell, ...] = ()
     kind: RowKind = RowKind.PLAIN
-    remark: str = ""  # Instead of cells: why the whole row has no values.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +78,12 @@ def absent(why: str = "missing") -> Cell:
     return Cell(text=why, missing=True, number=True)
 
 
-def measured(measure: Measure | None, why: str = "missing", *, digits: int = 3) -> Cell:
+def measured(measure: Measure | None, why: str = "missing") -> Cell:
     """Return a figure, its interval below it."""
     if measure is None or not math.isfinite(measure.value):
         return absent(why)
-    under = ""
-    if measure.low is not None and measure.high is not None:
-        under = f"{measure.low:.{digits}f}\u2013{measure.high:.{digits}f}"
-    return figure(f"{measure.value:.{digits}f}", measure, under)
+    has_ends = measure.low is not None and measure.high is not None
+    return figure(f"{measure.value:.3f}", measure, f"{measure.low:.3f}\u2013{measure.high:.3f}" if has_ends else "")
 
 
 def figure(shown: str, measure: Measure, under: str = "") -> Cell:
@@ -97,11 +93,9 @@ def figure(shown: str, measure: Measure, under: str = "") -> Cell:
     return Cell(text=shown, under=under, number=True, exact=() if is_all else (measure.value, *ends))
 
 
-def number(value: float | None, why: str = "missing", *, digits: int = 3) -> Cell:
-    """Return a number with so many digits."""
-    if value is None or not math.isfinite(value):
-        return absent(why)
-    return figure(f"{value:.{digits}f}", Measure(value))
+def number(value: float | None, why: str = "missing") -> Cell:
+    """Return a number without an interval."""
+    return measured(None if value is None else Measure(value), why)
 
 
 def whole(value: int | None, why: str = "missing") -> Cell:
@@ -137,13 +131,12 @@ def _row(cells: Sequence[str | Cell | None], *, number: bool) -> TableRow:
     first, *others = cells
     return TableRow(
         name=first if isinstance(first, Cell) else text(first or ""),
-        cells=tuple(one if isinstance(one, Cell) else _cell(one, number=number) for one in others),
+        cells=tuple(
+            one if isinstance(one, Cell) else absent("none") if one is None else Cell(text=one, number=number)
+            for one in others
+        ),
         kind=RowKind.PLAIN if others else RowKind.GROUP,
     )
-
-
-def _cell(value: str | None, *, number: bool) -> Cell:
-    return absent("none") if value is None else Cell(text=value, number=number)
 
 
 def _head(head: str | Cell, *, number: bool) -> Cell:
@@ -153,7 +146,9 @@ def _head(head: str | Cell, *, number: bool) -> Cell:
     return Cell(text=name, under=under, number=number)
 
 
-def table_of(caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]]) -> Table:
+def table_of(
+    caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]], cards: bool = False
+) -> Table:
     """Return a table of which every column is a head and what makes its cell of a row; the first one names the rows.
 
     A head in words stands over numbers, but for the first; what stands small below it follows a `|`.
@@ -167,6 +162,7 @@ def table_of(caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callab
         caption=caption,
         heads=(_head(first[0], number=False), *(_head(head, number=True) for head, _ in others)),
         rows=tuple(TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others)) for row in rows),
+        cards=cards,
     )
 
 

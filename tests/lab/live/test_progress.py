@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tinsmith.lab.course import Course
-from tinsmith.lab.live import busy
+from tinsmith.lab.live import progress
 from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
@@ -173,5 +173,5 @@ def test_a_resumed_run_raises_the_alarm_at_the_same_step() -> None:
 
 
 def test_other_work_slows_a_run_down_and_never_speeds_it_up() -> None:
-    measured = runpy.run_path(busy.__file__)["slowdown"]  # all other tests are told that the machine is idle
+    measured = runpy.run_path(progress.__file__)["slowdown"]  # all other tests are told that the machine is idle
     assert measured(1) >= 1.0

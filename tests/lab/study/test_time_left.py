@@ -7,8 +7,8 @@ import pytest
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.runs.files import TIMINGS
+from tinsmith.lab.study.cells import TimeLeft, left_of_run, seconds_of, side_by_side
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.lab.study.time_left import TimeLeft, left_of_run, seconds_of, side_by_side
 from tinsmith.studies.disruption.experiments import SFT_LORA
 
 

@@ -9,8 +9,8 @@ from own_task import lines, whole
 from command_line import Run
 from tinsmith import Examples, Task
 from tinsmith.lab.runs.records import examples_summary
-from tinsmith.lab.user_task.examples import Filtered, filter_examples
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.reward_check import Filtered, filter_examples
 from tinsmith.types.errors import ConfigError, DataError, TaskError
 
 SAID = {"a": ["yes"], "b": ["ask 1", "yes"], "c": ["ask 1", "ask 2", "no"], "d": ["ask 1", "ask 2", "yes"]}

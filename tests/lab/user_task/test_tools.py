@@ -10,8 +10,8 @@ from own_task import lines, whole
 from command_line import Run
 from tinsmith import Examples, Task, tools_of
 from tinsmith.lab.user_task.dialogue import converse
-from tinsmith.lab.user_task.examples import filter_examples
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.reward_check import filter_examples
 from tinsmith.lab.user_task.tools import Call
 from tinsmith.types.errors import ConfigError, DataError, TaskError
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinsmith.lab.user_task.examples import tried
 from tinsmith.lab.user_task.items import named_item
+from tinsmith.lab.user_task.reward_check import tried
 from tinsmith.lab.user_task.task import Task
 
 

@@ -7,8 +7,8 @@ from statistics import fmean
 
 import pytest
 
-from tinsmith.lab.user_task.examples import filter_examples
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.reward_check import filter_examples
 from tinsmith.studies.patience import SHELVES, Search, demonstrated, right, searches, searches_for, seen, shown
 from tinsmith.types.errors import ConfigError
 

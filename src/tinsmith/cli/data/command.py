@@ -5,6 +5,7 @@ Each command imports what it runs when it is run.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -146,32 +147,16 @@ def build(
     force: Force = False,
 ) -> None:
     """Make a corpus; with --works, one's own papers and their labels."""
+    said = dict(locals())  # the options by their names
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.data.build_source import BuildOptions, chosen_source
     from tinsmith.data.corpus_card import SourceKind, summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.sources.source import build_corpus
 
-    given = BuildOptions(
-        snapshot=snapshot,
-        pages=tuple((pages or []) + (more_pages or [])) or None,
-        api=api,
-        works=works,
-        most_usd=most_usd,
-        filter=filter,
-        api_url=api_url,
-        api_key_env=api_key_env,
-        keep=keep,
-        graph_only=graph_only,
-        tables=tables,
-        papers=papers,
-        edges=edges,
-        preset=preset,
-        seed=seed,
-        skip_bad=skip_bad,
-        strict=strict,
-    )
-    chosen = chosen_source(SourceKind(source), given, out)
+    said["pages"] = tuple((pages or []) + (more_pages or [])) or None
+    options = BuildOptions(**{each.name: said[each.name] for each in fields(BuildOptions)})
+    chosen = chosen_source(SourceKind(source), options, out)
     check_vacant(out, force=force)
     with progress_bar() as progress:
         card = build_corpus(chosen, out, drop_forward=drop_forward, strict=bool(strict), force=force, progress=progress)

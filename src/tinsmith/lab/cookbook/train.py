@@ -15,12 +15,13 @@ import tinker
 from tinsmith.lab.cookbook.subject import CookbookItem, CookbookRollout, CookbookSubject, Earned
 from tinsmith.lab.course import Course, Decoding
 from tinsmith.lab.live.teller import Teller
-from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
+from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Score
 from tinsmith.lab.settings import RlSettings
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName

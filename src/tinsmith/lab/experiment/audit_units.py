@@ -9,42 +9,61 @@ trained again from the record, and compared whole.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 import msgspec
+import numpy as np
+import tinker
+from tinker import types
 
 from tinsmith.engine.engine import Engine
+from tinsmith.engine.sequences import Policy
+from tinsmith.engine.trace import StepTrace
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import Block, ComputeHere, ComputeUnits, MicroBatches, UnitRequest
+from tinsmith.engine.unit_sums import UnitSums
 from tinsmith.lab.difference.rollouts import ABSENT, Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
-from tinsmith.lab.experiment.again import (
+from tinsmith.lab.experiment.audit import (
+    AnyAudit,
     begun,
+    chance,
     contradictions,
     cpu_seconds,
     engine_of,
     judge_elsewhere,
+    made_again,
+    nearest_mark,
     needs_server,
     trained_steps,
 )
-from tinsmith.lab.experiment.audit import AnyAudit, chance, made_again, nearest_mark
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import seconds_of
-from tinsmith.lab.experiment.stand_ins import Substep, UnitService, UnitTrainer
 from tinsmith.lab.rl import take_step
+from tinsmith.lab.rollouts import RecordedSampler, Trajectory
 from tinsmith.lab.runs.files import MANIFEST, ROLLOUTS, STATE, TRACE, Kind
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
-from tinsmith.lab.service.local import trace_line
+from tinsmith.lab.service.local import Known, LocalSampler, LocalService, LocalTrainer, trace_line
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
+from tinsmith.models.adapter import Adapter
+from tinsmith.ops.objectives.losses import LossValue
+from tinsmith.ops.objectives.objective import Objective, objective_of
+from tinsmith.types.datum import Datum, DatumOutput
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, ticking
+
+_WHOLE: Final = "audit whole steps: --steps 3"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,13 +79,11 @@ class UnitPlace:
 class UnitsAudited(AnyAudit):
     """An audit of units and what it found."""
 
-    of_units: int
-    """Units that the run's trace has."""
+    of_units: int  # Units that the run's trace has.
     drawn: tuple[UnitPlace, ...]
     differences: tuple[Difference, ...]
     """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
-    whole_steps: int
-    """Steps that were trained again whole, to reach a drawn unit."""
+    whole_steps: int  # Steps that were trained again whole, to reach a drawn unit.
 
     @property
     def passed(self) -> bool:
@@ -99,11 +116,8 @@ def audit_units(
         for unit in range(len(_units(line)))
     ]
     if not every:
-        raise ConfigError(
-            "this run kept no hashes of its units of gradient",
-            field="--units",
-            fix="audit whole steps (--steps 3), or run it again with unit_hashes=true",
-        )
+        fix = "audit whole steps (--steps 3), or run it again with unit_hashes=true"
+        raise ConfigError("this run kept no hashes of its units of gradient", field="--units", fix=fix)
     faults = [*contradictions(folder, manifest, marks, done), *_without_units(trace)]
     count = max(1, min(len(every), round(share * len(every))))
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
@@ -157,11 +171,8 @@ def _require_alone(plan: Plan, materials: Materials, manifest: Json, trace: Mapp
     }
     for what, there in found.items():
         if there:
-            raise ConfigError(
-                f"this run has {what}, and its units cannot be computed alone",
-                field="--units",
-                fix="audit whole steps: --steps 3",
-            )
+            what = f"this run has {what}, and its units cannot be computed alone"
+            raise ConfigError(what, field="--units", fix=_WHOLE)
 
 
 def _computed(
@@ -249,3 +260,150 @@ def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> It
             second = alone.marks.get(unit, ABSENT if unit >= alone.count else "not computed")
             different = UnitDifference(substep=substep, unit=unit, of_units=of_units, first=first, second=second)
             yield Difference(step=step, phase=Phase.GRADIENT, unit=different)
+
+
+Substep = tuple[int, int]  # Step of a run, and number of an optimizer step in it.
+
+
+@dataclass(slots=True)
+class Replies:
+    """Recorded replies of one step, each given to the conversation that it was written in."""
+
+    _left: dict[tuple[str, int], deque[Line]] = field(default_factory=dict[tuple[str, int], "deque[Line]"])
+    _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
+
+    def begin(self, lines: Iterable[Line]) -> None:
+        """Take the lines of a step, in the order of the file."""
+        self._left, self._of = {}, {}
+        for line in lines:
+            key = (str(line.get("prompt_id")), cast(int, line.get("sample")))
+            self._left.setdefault(key, deque()).append(line)
+
+    def next(self, one: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
+        """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
+        if one.fork or one.depth:
+            what = "replies that fork or spawn others cannot be taken from the record"
+            raise ConfigError(what, field="--units", fix=_WHOLE)
+        if not one.turns:
+            lines = self._left.get((one.item.prompt_id, one.sample))
+            self._of[id(one.environment)] = lines.popleft() if lines else None
+        line = self._of.get(id(one.environment))
+        if line is None or "tokens" not in line:
+            return (), None
+        turns = cast(Sequence[Line], line.get("turns") or (line,))
+        tokens = [cast(Sequence[int], turn["tokens"]) for turn in turns if "tokens" in turn]
+        if len(one.turns) >= len(tokens):
+            return (), None
+        ends = [0, *accumulate(map(len, tokens))]
+        place = len(one.turns)
+        return tokens[place], cast(Sequence[float], line["logprobs"])[ends[place] : ends[place + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPolicy(LocalSampler, RecordedSampler):
+    """A policy whose replies are recorded, and whose log-probabilities are computed."""
+
+    replies: Replies
+
+    def recorded(
+        self, ones: Sequence[Trajectory[Any]], prompt: types.ModelInput, *, observed: bool
+    ) -> tinker.APIFuture[types.SampleResponse]:
+        """Return the replies that the record has of these conversations."""
+        sequences = [
+            types.SampledSequence(
+                stop_reason="stop",
+                sequence_id="",
+                tokens_np=np.array(tokens, np.int32),
+                logprobs_np=None if logprobs is None else np.array(logprobs, np.float32),
+            )
+            for tokens, logprobs in map(self.replies.next, ones)
+        ]
+        read = np.array(self.compute_logprobs(prompt).value, np.float32) if observed else None
+        return cast(Any, Known(types.SampleResponse(sequences=sequences, prompt_logprobs_np=read)))
+
+
+@dataclass(slots=True)
+class Alone(ComputeUnits):
+    """Computes wanted units by themselves; of the others nothing."""
+
+    wanted: Sequence[int]
+    marks: dict[int, str] = field(default_factory=dict[int, str])  # SHA-256 of each unit's gradient, by its number.
+    count: int = 0  # Units that there are.
+
+    def __call__(
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+    ) -> Iterator[Block]:
+        """Yield a block for each unit; none has a gradient that would be applied."""
+        objective = objective_of(asked.loss, asked.settings)
+        for number, unit in enumerate(asked.units, asked.first):
+            if asked.backward and number not in self.wanted:
+                yield Block({at: _as_recorded(asked.datums[at], objective) for at in unit.datums}, None)
+                continue
+            alone = replace(asked, units=[unit], first=number, marked=True)
+            for block in ComputeHere()(adapter, sums, micro_batches, alone):
+                self.marks.update((number, mark) for mark in block.marks)
+                yield Block(block.found, None, block.routes)
+        if asked.backward:
+            self.count = asked.first + len(asked.units)
+
+
+def _as_recorded(datum: Datum, objective: Objective) -> tuple[DatumOutput, LossValue]:
+    """Return what stands for a datum that is not computed: nothing depends on it."""
+    zeros = np.zeros(datum.inputs["target_tokens"].shape, np.float32)
+    logprobs = datum.inputs.get("logprobs", zeros).astype(np.float32)
+    return DatumOutput(logprobs=logprobs), objective.value(logprobs, datum.inputs)
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitTrainer(LocalTrainer):
+    """A training client that computes single units."""
+
+    wanted: Mapping[Substep, Sequence[int]]
+    """Numbers of units, by their substep; after the last of these nothing is computed."""
+    whole: dict[Substep, StepTrace] = field(default_factory=dict[Substep, StepTrace])
+    """Trace of what was computed whole."""
+    units: dict[Substep, Alone] = field(default_factory=dict[Substep, Alone])  # What was computed of other substeps.
+    _at: Substep = (0, 0)
+
+    def begin(self, step: int) -> None:
+        """Go on to a step of the run."""
+        self._at = (step, 0)
+        self._prepare()
+
+    def optim_step(self, params: types.AdamParams) -> Known[types.OptimStepResponse]:
+        """Take a step, where its gradient is whole."""
+        done = Known(types.OptimStepResponse(metrics={}))
+        if self._is_whole:
+            done = LocalTrainer.optim_step(self, params)
+            assert self.session.trace is not None
+            self.whole[self._at] = self.session.trace.steps[-1]
+        self._at = (self._at[0], self._at[1] + 1)
+        self._prepare()
+        return done
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._at < max(self.wanted)
+
+    def _prepare(self) -> None:
+        self.session.optimizer.clear()
+        if self._is_whole:
+            self.session.compute = ComputeHere()
+        else:
+            self.session.compute = self.units[self._at] = Alone(self.wanted.get(self._at, ()))
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitService(LocalService):
+    """A service whose policies reply from the record, and whose training clients compute single units."""
+
+    wanted: Mapping[Substep, Sequence[int]]
+    replies: Replies = field(default_factory=Replies)
+
+    def sampler(self, policy: Policy) -> LocalSampler:
+        """Return who replies from the record."""
+        return RecordedPolicy(self, policy, self.replies)
+
+    def trainer(self, session: TrainingSession, model_id: str) -> LocalTrainer:
+        """Return who computes single units."""
+        return UnitTrainer(service=self, session=session, model_id=model_id, wanted=self.wanted)

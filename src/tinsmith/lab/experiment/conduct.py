@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
-from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
@@ -30,15 +29,16 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
-from tinsmith.lab.live.busy import slowdown
 from tinsmith.lab.live.interrupts import Interrupts
+from tinsmith.lab.live.progress import slowdown
 from tinsmith.lab.live.teller import Teller, sinks_for
-from tinsmith.lab.live.watch import Score
+from tinsmith.lab.policy import Agents
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, IfExists, Status, holds_run, settle
 from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.records import Score
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready

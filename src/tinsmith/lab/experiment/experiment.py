@@ -62,8 +62,7 @@ class KindEntry:
     """By place, unless an experiment or the command line says otherwise; where there are none, it does not run."""
     forced: Mapping[At, Values] = field(default_factory=dict[At, Values])
     """By place, whatever an experiment says; the command line still goes before it."""
-    named_reward: bool = False
-    """Whether its reward is one of REWARDS, with settings of its own under `reward.`."""
+    named_reward: bool = False  # Whether its reward is one of REWARDS, with settings of its own under `reward.`.
 
     @property
     def places(self) -> tuple[At, ...]:
@@ -76,20 +75,16 @@ class Experiment:
     """One rung: `family/rung@version`."""
 
     name: str
-    question: str
-    """What it was run to find out, in a sentence."""
+    question: str  # What it was run to find out, in a sentence.
     subject: UserTaskEntry
-    parent: Experiment | None
-    """The one it differs from."""
-    delta: Values
-    """What it changes in its parent, by key; the root's are all its own."""
+    parent: Experiment | None  # The one it differs from.
+    delta: Values  # What it changes in its parent, by key; the root's are all its own.
     version: int = 1
     at_nano: Values = field(default_factory=dict[str, Value])
     """Its own numbers where it runs with the nano base (`at=nano`); not inherited."""
     at_small: Values = field(default_factory=dict[str, Value])
     """Its own numbers where it runs with a small pretrained model (`at=small`); not inherited."""
-    at_seed: Values = field(default_factory=dict[str, Value])
-    """The same at the source notes' size (`at=seed`)."""
+    at_seed: Values = field(default_factory=dict[str, Value])  # The same at the source notes' size (`at=seed`).
 
     def __post_init__(self) -> None:
         for name in ("delta", "at_nano", "at_small", "at_seed"):
@@ -121,21 +116,16 @@ class Plan:
     """An experiment with nothing left open but the model's and the data's fingerprints."""
 
     experiment: Experiment
-    overrides: Values
-    """What the command line changed: a derived experiment."""
+    overrides: Values  # What the command line changed: a derived experiment.
     frame: RunFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic
-    deviation: Deviation
-    """What the embedded server is to do wrong, to see that the checks find it."""
-    gradient_unit: GradientUnit
-    """Of the embedded server."""
+    deviation: Deviation  # What the embedded server is to do wrong, to see that the checks find it.
+    gradient_unit: GradientUnit  # Of the embedded server.
     circumstances: Circumstances
-    asking: object | None = None
-    """Circumstances of the subject's own."""
-    own: Values = field(default_factory=dict[str, Value])
-    """Keys of the task that an experiment with a name is on."""
+    asking: object | None = None  # Circumstances of the subject's own.
+    own: Values = field(default_factory=dict[str, Value])  # Keys of the task that an experiment with a name is on.
 
     @property
     def entry(self) -> KindEntry:

@@ -42,8 +42,7 @@ class RunFrame:
     """Settings by size of model: nano (the nano base), small (SmolLM2-135M), seed (the source notes' 8B model)."""
 
 
-SMALL_MODEL: Final = "smollm2"
-"""The model of `at=small` where none is named: `tinsmith base fetch smollm2` gets it."""
+SMALL_MODEL: Final = "smollm2"  # The model of `at=small` where none is named: `tinsmith base fetch smollm2` gets it.
 
 BY_EXAMPLE: Final = frozenset({"sft_steps", "sft_learning_rate", "sft_batch_size"})
 """Keys of the supervised steps before RL, without a meaning where no answer is known to be right."""
@@ -52,8 +51,7 @@ WITHOUT_LABELS: Final = frozenset({"select_by", "gradient", "data", "test_items"
 """Keys without a meaning where there is no slice: no third split to choose by or to test on, and no label whose
 gradient would be exact or whose log-probability could be offset."""
 
-WITHOUT_SLICE: Final = BY_EXAMPLE | WITHOUT_LABELS
-"""The same where no answer is known to be right either."""
+WITHOUT_SLICE: Final = BY_EXAMPLE | WITHOUT_LABELS  # The same where no answer is known to be right either.
 
 OPTIONS: Final = frozenset({"force_options", "confidence_penalty", "confidence_prefixes", "interleave"})
 """Keys without a meaning where no item names the answers that there are, and none is set aside."""
@@ -162,12 +160,10 @@ class OwnKey:
     name: str
     kind: type[Value]
     default: Value
-    words: str
-    """Its help, in a sentence."""
+    words: str  # Its help, in a sentence.
     is_file: bool = False
     """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
-    later: bool = False
-    """It came after names had been frozen: at its default it is no part of an identity."""
+    later: bool = False  # It came after names had been frozen: at its default it is no part of an identity.
 
     def read(self, text: str | None) -> Value:
         """Return the value that stands on a command line, or the default where none does."""
@@ -176,10 +172,6 @@ class OwnKey:
         if self.is_file:
             return str(Path(text).absolute()) if text else text
         return cast(Value, converted(self.name, text, self.kind))
-
-    def argument(self, value: Value) -> object:
-        """Return a value as the task's function takes it."""
-        return Path(str(value)) if self.is_file else value
 
 
 def shown_value(value: object) -> str:
@@ -266,12 +258,9 @@ class Keys:
 
     frame: type[RunFrame]
     loop: type[RlSettings] | type[SftSettings]
-    asking: type | None = None
-    """Circumstances of its own, beside those of every run."""
-    without: frozenset[str] = frozenset()
-    """Keys of these that have no meaning here."""
-    own: tuple[OwnKey, ...] = ()
-    """Keys of the task that experiments with names are on: arguments of its function."""
+    asking: type | None = None  # Circumstances of its own, beside those of every run.
+    without: frozenset[str] = frozenset()  # Keys of these that have no meaning here.
+    own: tuple[OwnKey, ...] = ()  # Keys of the task that experiments with names are on: arguments of its function.
 
     @property
     def parts(self) -> tuple[type, ...]:

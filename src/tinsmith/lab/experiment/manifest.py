@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from tinsmith.lab.difference.rollouts import FieldDifference, unequal_fields
 from tinsmith.lab.experiment.experiment import Plan
@@ -35,10 +35,6 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.source import PACKAGE, source_sha256
 from tinsmith.types.version import VERSION
-
-if TYPE_CHECKING:
-    pass
-
 
 Json = Mapping[str, object]
 
@@ -154,13 +150,10 @@ def require_same_models(before: Json, now: Json) -> None:
         one, other = first[who] or {}, second[who] or {}
         changed = [name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)]
         if one and other and changed:
-            raise ConfigError(
-                f"the {who} is not the one the run began with: its {changed[0]} differs",
-                field="model_name" if who == _TRAINED else who,
-                value=other.get(changed[0]),
-                allowed=str(one.get(changed[0])),
-                fix="use the one that it began with, or begin a new run in another folder",
-            )
+            what = f"the {who} is not the one the run began with: its {changed[0]} differs"
+            fix = "use the one that it began with, or begin a new run in another folder"
+            field, expected = "model_name" if who == _TRAINED else who, str(one.get(changed[0]))
+            raise ConfigError(what, field=field, value=other.get(changed[0]), allowed=expected, fix=fix)
 
 
 def _models(manifest: Json) -> Mapping[str, Json | None]:

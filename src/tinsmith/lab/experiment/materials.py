@@ -60,12 +60,9 @@ def named_model(plan: Plan) -> tuple[str, str] | None:
         what = "base_url is set, but model_name is not"
         raise ConfigError(what, field="model_name", fix="model_name=NAME, as the server lists it")
     if where.model_name is None and plan.frame.at is At.SEED:
-        raise ConfigError(
-            "at=seed has settings for a large model, and no model is named",
-            field="model_name",
-            fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
-            "at=nano builds its own",
-        )
+        what, named = "at=seed has settings for a large model, and no model is named", "FILE.gguf, smollm2, ORG/NAME"
+        fix = f"model_name=FOLDER (or {named}), or base_url=... and model_name=NAME; at=nano builds its own"
+        raise ConfigError(what, field="model_name", fix=fix)
     if where.model_name is None:
         return None
     named = served_name(where.model_name, where.base_url)
@@ -89,13 +86,10 @@ def require_own_rates(plan: Plan) -> None:
     missing = [key for key, steps in rates.items() if steps and key not in given]
     if missing:
         small = "at=small, the settings for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
-        raise ConfigError(
-            "no usual learning rate is known for this model, and none is given",
-            field="model_name",
-            value=named,
-            fix=perhaps(named, () if is_here(named) or named in own_names() else own_names())
-            or f"{small}{' '.join(f'{key}=...' for key in missing)} of your own",
-        )
+        what, own = "no usual learning rate is known for this model, and none is given", own_names()
+        meant = None if is_here(named) or named in own else perhaps(named, own)
+        fix = meant or f"{small}{' '.join(f'{key}=...' for key in missing)} of your own"
+        raise ConfigError(what, field="model_name", value=named, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,16 +17,9 @@ import tinker
 from tinsmith.lab.grouping import ScoredGroup, answer_datum
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
+from tinsmith.lab.runs.records import Score
 from tinsmith.stats.information import Floats, Information, information
 from tinsmith.stats.monitors.run_monitors import Alarm, ExpertMonitor, ResponseMonitor, Responses
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Score:
-    """How good a policy was in an evaluation; compared in this order."""
-
-    value: float
-    tie_break: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

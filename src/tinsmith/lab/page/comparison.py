@@ -68,18 +68,12 @@ def arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple
     if not arms:
         what, allowed = "none of these runs was evaluated", "runs with eval_every above 0"
         raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed=allowed)
-    missing = [
-        f"{one.run.folder}: left out, as it was never {'tested' if tested else 'evaluated'}."
-        for one in reads
-        if not any(one is each for each in evaluated)
-    ]
-    counted = {one.run.folder for arm in arms for one in arm.reads}
-    again = [
-        f"{one.run.folder}: left out, as its seed is there already."
-        for one in evaluated
-        if one.run.folder not in counted
-    ]
-    notes = (*missing, *again, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
+    known, counted = ({one.run.folder for one in some} for some in (evaluated, [r for arm in arms for r in arm.reads]))
+    never = f"it was never {'tested' if tested else 'evaluated'}"
+    left_out = [(one, never) for one in reads if one.run.folder not in known]
+    left_out += [(one, "its seed is there already") for one in evaluated if one.run.folder not in counted]
+    out = [f"{one.run.folder}: left out, as {why}." for one, why in left_out]
+    notes = (*out, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
     draw_items = _seeds_draw_items(evaluated, arms)
     return {one.arm.name: replace(one, seeds_draw_items=draw_items) for one in arms}, notes
 
@@ -160,23 +154,13 @@ def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[ArmRuns]) 
         other = by_seed.setdefault(one.run.config.seed, one)
         if _items(other) != _items(one):
             shared = len(_items(other) & _items(one))
-            raise _refused(
-                "held-out items",
-                other.run,
-                one.run,
-                f"{len(_items(other))} items",
-                f"{len(_items(one))} items, of which {shared} are the same",
-            )
+            then, now = f"{len(_items(other))} items", f"{len(_items(one))} items, of which {shared} are the same"
+            raise _refused("held-out items", other.run, one.run, then, now)
     first = arms[0]
     for arm in arms[1:]:
         if arm.seeds != first.seeds:
-            raise _refused(
-                "held-out items (the seed draws them)",
-                first.reads[0].run,
-                arm.reads[0].run,
-                f"seeds {list(first.seeds)}",
-                f"seeds {list(arm.seeds)}",
-            )
+            what, then, now = "held-out items (the seed draws them)", *(f"seeds {list(a.seeds)}" for a in (first, arm))
+            raise _refused(what, first.reads[0].run, arm.reads[0].run, then, now)
     return True
 
 

@@ -203,21 +203,12 @@ def cost_table(judging: Judging) -> Table:
 
 def criteria_blocks(read: TaskRunRecords, judging: Judging) -> list[Block]:
     """Return the criteria that moved most between the first and the last evaluation, and those that never did."""
-    first, last = (
-        (judging.by_criterion(one.places) for one in (*read.sampled[:1], *read.sampled[-1:]))
-        if read.sampled
-        else ({}, {})
-    )
-    moved = [
-        (name, len(first[name]), _mean(first[name]), _mean(last[name])) for name in sorted(first.keys() & last.keys())
-    ]
-    tables = [
-        _moved(
-            word,
-            sorted((one for one in moved if sign * (one[3] - one[2]) > 0), key=lambda one: sign * (one[2] - one[3])),
-        )
-        for word, sign in (("gained", 1), ("lost", -1))
-    ]
+    first, last = ({}, {}) if not read.sampled else (judging.by_criterion(read.sampled[at].places) for at in (0, -1))
+    names = sorted(first.keys() & last.keys())
+    found = [(name, len(first[name]), _mean(first[name]), _mean(last[name])) for name in names]
+    gained, lost = (sorted(found, key=lambda one: sign * (one[2] - one[3])) for sign in (1, -1))
+    moved = {"gained": [one for one in gained if one[3] > one[2]], "lost": [one for one in lost if one[3] < one[2]]}
+    tables = [_moved(word, some) for word, some in moved.items() if some]
     examined: Places = {}
     for exam in read.sampled:
         for place, held in exam.places.items():
@@ -228,10 +219,10 @@ def criteria_blocks(read: TaskRunRecords, judging: Judging) -> list[Block]:
         for word, share in (("Never held", 0), ("Always held", 1))
         if places
     ]
-    return [*([one for one in tables if one] or [missing("No criterion moved between two evaluations.")]), *stuck]
+    return [*(tables or [missing("No criterion moved between two evaluations.")]), *stuck]
 
 
-def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> Table | None:
+def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> Table:
     left = len(found) - MOST
     caption = (
         f"Criteria that {word} most: the share of sampled answers that fulfil them, mean over the items that have "
@@ -239,18 +230,14 @@ def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> T
     )
     if left > 0:
         caption += f" {counted(left, 'criterion', 'criteria')} more {word} less."
-    return (
-        table_of(
-            caption,
-            found[:MOST],
-            ("Criterion", lambda one: text(cut(one[0], _LONGEST_CRITERION))),
-            ("items", lambda one: whole(one[1])),
-            ("first", lambda one: number(float(one[2]))),
-            ("last", lambda one: number(float(one[3]))),
-            ("change", lambda one: Cell(text=signed(float(one[3] - one[2])), number=True)),
-        )
-        if found
-        else None
+    return table_of(
+        caption,
+        found[:MOST],
+        ("Criterion", lambda one: text(cut(one[0], _LONGEST_CRITERION))),
+        ("items", lambda one: whole(one[1])),
+        ("first", lambda one: number(float(one[2]))),
+        ("last", lambda one: number(float(one[3]))),
+        ("change", lambda one: Cell(text=signed(float(one[3] - one[2])), number=True)),
     )
 
 
@@ -287,7 +274,11 @@ def answers(read: TaskRunRecords) -> Block:
     shown = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
     moved = len(exams) > 1
     titles = ("Before", "After") if moved else ("Answer",)
-    heads = [cell for title, exam in zip(titles, exams, strict=True) for cell in _heads(title, exam, read.score)]
+    heads = [
+        cell
+        for title, exam in zip(titles, exams, strict=True)
+        for cell in (text(title, f"step {exam.step:,}"), column(read.score, title.lower()))
+    ]
     prompts = {one.id: one.prompt for one in read.task.items}
     rows: list[TableRow] = []
     for item in shown:
@@ -308,10 +299,6 @@ def answers(read: TaskRunRecords) -> Block:
         rows=tuple(rows),
     )
     return Browser(table, ("Result",) if moved else ())
-
-
-def _heads(title: str, exam: Examination, score: str) -> tuple[Cell, Cell]:
-    return text(title, f"step {exam.step:,}"), column(score, title.lower())
 
 
 def _result(scores: Sequence[Fraction | None]) -> str:
@@ -339,7 +326,6 @@ def _answered(exam: Examination, item: str, score: Fraction | None, judging: Jud
 
 
 def _written(one: TaskRollout) -> str:
-    """Return the turns of an answer."""
     turns = [turn.text if turn.role == "assistant" else f"The task says: {turn.text}" for turn in one.turns]
     return cut("\n\n".join(turns or [one.text]), _LONGEST_ANSWER) or "(empty text)"
 

@@ -7,21 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.record import Shown, apart
 from tinsmith.pages.measures import Measure, from_estimate, p_words, signed
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.significance import ALPHA, holm
 
-HEADS = (
-    "items",
-    "from",
-    "to",
-    Column(head="difference|95 % interval", form="+.3f"),
-    "p|Holm",
-    "up / down|items",
-    "Finding",
-)
+HEADS = ("items", "from", "to", apart("difference"), "p|Holm", "up / down|items", "Finding")
 MORE_HEADS = (*HEADS, "ratio|95 % interval", "standard error")
 HOW = (
     "The answers to one item are averaged first; items of one unit are drawn together. Interval: bootstrap over units "

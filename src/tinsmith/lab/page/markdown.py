@@ -37,28 +37,21 @@ def _over_the_steps(run: Run) -> str:
     if len(steps) > MOST_STEPS:
         steps = [steps[i * (len(steps) - 1) // (MOST_STEPS - 1)] for i in range(MOST_STEPS)]
     keys = sorted({key for step in steps for key in run.metrics[step] if key.startswith(_SHOWN)})
-    rows = [[f"`{key}`", *(_figure(run.metrics[step].get(key)) for step in steps)] for key in keys]
+    found = {key: [run.metrics[step].get(key) for step in steps] for key in keys}
+    rows = [[f"`{key}`", *("" if one is None else f"{one:.4g}" for one in some)] for key, some in found.items()]
     heads = ["metric", *(f"step {step}" for step in steps)]
     name = escaped(f"{run.config.title}, seed {run.config.seed}")
     return "\n".join([f"## Over the steps: {name}", "", table_lines(heads, rows)])
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
-
-
 def _commands(runs: Sequence[Run]) -> str:
-    """Return the command and the hashes of every run."""
     commands = [command_of(run) for run in runs]
     names = ("identity", "weights", "rollouts", "metrics")
-    rows = [
-        [
-            f"`{run.folder.name}`",
-            f"`{run.config.identity_sha256[:16]}`" if run.config.identity_sha256 else "",
-            *(_hash(run, f"{name}_sha256") for name in names[1:]),
-        ]
-        for run in runs
-    ]
+    rows: list[list[str]] = []
+    for run in runs:
+        known = {**(run.manifest.hashes if run.manifest else {}), "identity_sha256": run.config.identity_sha256}
+        digests = [known.get(f"{name}_sha256") for name in names]
+        rows.append([f"`{run.folder.name}`", *(f"`{one[:16]}`" if one else "" for one in digests)])
     hashes = table_lines(["run", *names], rows)
     note = "The first 16 digits of each SHA-256."
     return "\n".join(["## Commands and hashes", "", "```", *commands, "```", "", note, "", hashes])
@@ -68,8 +61,3 @@ def command_of(run: Run) -> str:
     """Return the command that a run was started with, without what only says where and how fast."""
     changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
     return shlex.join(["tinsmith", "run", run.config.name, *changed])
-
-
-def _hash(run: Run, name: str) -> str:
-    digest = run.manifest.hashes.get(name) if run.manifest else None
-    return f"`{digest[:16]}`" if digest else ""

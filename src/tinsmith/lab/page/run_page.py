@@ -99,9 +99,8 @@ def page_of_run(run: Run) -> Document:
     read = read if read.sampled else read.at_test
     found, judging = compared(read), read.judging
     is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
-    gained = shown_table(
-        f"{HOW} p of what stands below the score is corrected.", "Value", HEADS, [one.row for one in found]
-    )
+    caption, rows = f"{HOW} p of what stands below the score is corrected.", [one.row for one in found]
+    gained = shown_table(caption, "Value", HEADS, rows) if rows else missing("Missing: this needs two evaluations.")
     own = [Section("own", "Of the task", _own(read.sections))] if read.sections or not is_over else []
     judged = [] if judging is None else [Section("criteria", "Criteria", criteria_blocks(read, judging))]
     failed = failures_table(read.failures, where="mean") or Words("No rollout failed.")
@@ -115,16 +114,7 @@ def page_of_run(run: Run) -> Document:
         claims=_claims(read, found),
         top=(Plates([_scores(read)], Size.HALF),),
         sections=(
-            Section(
-                "gains",
-                "Gains",
-                kept(
-                    gained if found else missing("Missing: this needs two evaluations."),
-                    _evaluations(read),
-                    _figures(read),
-                    _terms(read),
-                ),
-            ),
+            Section("gains", "Gains", kept(gained, _evaluations(read), _figures(read), _terms(read))),
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
             *own,
             *judged,
@@ -179,15 +169,10 @@ def _facts(read: TaskRunRecords) -> Pairs:
         (data.rubrics, "criteria"),
     )
     counts = [f"{count:,} {side}" for count, side in sides if count is not None]
-    judged = (
-        ()
-        if judging is None
-        else (
-            ("Judge", judging.judge),
-            ("Judging cost", cost_words(judging)),
-            ("Without verdicts", failed_words(judging)),
-        )
-    )
+    judged: list[tuple[str, str]] = []
+    if judging is not None:
+        judged += [("Judge", judging.judge), ("Judging cost", cost_words(judging))]
+        judged.append(("Without verdicts", failed_words(judging)))
     return (
         ("Model", read.run.config.model_name or "not stated"),
         ("Reward", read.run.config.reward_name or "not stated"),
@@ -338,14 +323,9 @@ def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place
     found = [(one.step, _mean(one.by_item(), read)) for one in exams]
     means = {step: mean for step, mean in found if mean is not None}
     whole = all(one.low is not None and one.high is not None for one in means.values())
-    return Line(
-        label=label,
-        mark=series_mark(place),
-        steps=list(means),
-        values=[one.value for one in means.values()],
-        low=[one.low or 0.0 for one in means.values()] if whole else None,
-        high=[one.high or 0.0 for one in means.values()] if whole else None,
-    )
+    low, high = [one.low or 0.0 for one in means.values()], [one.high or 0.0 for one in means.values()]
+    values, ends = [one.value for one in means.values()], (low, high) if whole else (None, None)
+    return Line(label, series_mark(place), list(means), values, *ends)
 
 
 def _drawn(read: TaskRunRecords) -> list[Drawn]:
@@ -425,7 +405,6 @@ def _evaluations(read: TaskRunRecords) -> Table | None:
 
 
 def _figures(read: TaskRunRecords) -> Table | None:
-    """Return the figures of the end that the task names."""
     last = read.run.metrics.get(read.run.last_step or 0, {})
     known = {label: last.get(key) for label, key in read.task.figures.items()}
     rows = [(label, None if value is None else Measure(value)) for label, value in known.items()]

@@ -16,10 +16,9 @@ from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, seconds_in
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, apart, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
-from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
@@ -73,18 +72,19 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
     figures = {label: key for arm in named.values() for label, key in arm.reads[0].task.figures.items()}
     one_judge = len({judge_of(arm) for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
+    measures = (*_ARM_MEASURES, *_JUDGED) if judge_of(first) else _ARM_MEASURES
     return Study(
         name=config.task.name,
         title=f"{config.task.name}: {counted(runs, 'run')} compared",
         question=config.question,
-        task=_not_run,
+        task=None,
         arms=tuple(arm.arm for arm in named.values()),
         sizes={"found": Size()},
         score=replace(REWARD, label=first.reads[0].score),
         against="arm-0" if one_judge else "",
         claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if judge_of(arm) == judge_of(first)],
         tables=(
-            Table("Arms", "The last evaluation of each arm: means over seeds and items.", _measures(first)),
+            Table("Arms", "The last evaluation of each arm: means over seeds and items.", measures),
             Listing(
                 "Against each other",
                 "Arms at their last evaluation, each against those before it (under the same judge) and against every "
@@ -105,17 +105,16 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
             Listing("Runs", "", _RUNS, _runs, names="Run"),
         ),
         pictures=(
-            Curve(name="score", label=first.reads[0].score, read=_over_steps)
+            Curve(
+                name="score",
+                label=first.reads[0].score,
+                read=lambda arm: {step: estimated(arm.at_step(REWARD, step), DRAWS) for step in arm.steps},
+            )
             if several
             else Points(partial(_ends, metrics)),
         ),
         notes=(*_notes(list(named.values())), *notes),
     )
-
-
-def _not_run() -> Task:
-    """Refuse: runs that are there already are not run from here."""
-    raise AssertionError
 
 
 def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
@@ -130,24 +129,18 @@ def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
     return Measure(f"{kind} {at}", f"score|{'first' if at == BEFORE else 'last'}, {kind}", read)
 
 
-def _distinct(arm: ArmRuns) -> Reading:
-    texts = [one.sampled[-1].texts for one in arm.reads]
-    return [len(one) / one.total() for one in texts]
-
-
 _ARM_MEASURES = (
     Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.reads)),
     _mean_of(REWARD, BEFORE),
     _mean_of(REWARD, AFTER),
     _mean_of(REWARD, AFTER, greedy=True),
-    Measure("distinct", "distinct texts|share, last", _distinct),
+    Measure(
+        "distinct",
+        "distinct texts|share, last",
+        lambda arm: [len(texts) / texts.total() for texts in (one.sampled[-1].texts for one in arm.reads)],
+    ),
     Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.reads), form="d"),
 )
-
-
-def _measures(arm: ArmRuns) -> tuple[Measure, ...]:
-    """Return the figures of every arm."""
-    return (*_ARM_MEASURES, *_JUDGED) if judge_of(arm) else _ARM_MEASURES
 
 
 def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
@@ -225,11 +218,6 @@ def _against(results: Results) -> list[list[Shown]]:
     return [one.row for one in gaps(pairs, results.draws.tables)]
 
 
-def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
-    values = {step: arm.at_step(REWARD, step) for step in arm.steps}
-    return {step: estimated(one, DRAWS) for step, one in values.items()}
-
-
 def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:
     """Return the score and all metrics of arms that were evaluated once."""
     panels: list[Panel] = []
@@ -268,8 +256,8 @@ def _settings(arms: Sequence[ArmRuns]) -> list[list[Shown]]:
     return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
 
 
-_GAIN = Column(head="gain|95 % interval", form="+.3f")
-_RUNS = ("Arm", "seed", "score|first", "score|last", _GAIN, "score|last, greedy", "alarms", "Status", "Identity")
+_SCORES = ("score|first", "score|last", apart("gain"), "score|last, greedy")
+_RUNS = ("Arm", "seed", *_SCORES, "alarms", "Status", "Identity")
 
 
 def _runs(results: Results) -> list[list[Shown]]:
@@ -280,19 +268,11 @@ def _runs(results: Results) -> list[list[Shown]]:
             ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
             gain = mean_difference(ends[1], ends[0], results.draws.tables, paired=True)
             greedy = [MeanRuns.of("", [exam.by_item()], read.units) for exam in read.greedy[-1:]]
-            rows.append(
-                [
-                    run.folder.name,
-                    arm.arm.label,
-                    "unknown" if run.config.seed is None else str(run.config.seed),
-                    *(estimated(one, results.draws) for one in ends),
-                    from_estimate(gain) if len(read.sampled) > 1 else None,
-                    estimated(greedy[0], results.draws) if greedy else None,
-                    str(len(run.alarms)),
-                    f"{status_words(run)}, {steps_words(run)}",
-                    run.config.identity_sha256[:16],
-                ]
-            )
+            first, last, *greedily = (estimated(one, results.draws) for one in (*ends, *greedy))
+            scores = (first, last, from_estimate(gain) if len(read.sampled) > 1 else None, *(greedily or [None]))
+            seed = "unknown" if run.config.seed is None else str(run.config.seed)
+            status, identity = f"{status_words(run)}, {steps_words(run)}", run.config.identity_sha256[:16]
+            rows.append([run.folder.name, arm.arm.label, seed, *scores, str(len(run.alarms)), status, identity])
     return rows
 
 

@@ -39,13 +39,14 @@ from tinsmith.lab.labels.labelled_papers import (
 )
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
-from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
+from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, nano_base, papers_of, slice_identity
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Score
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, Selection, SftSettings

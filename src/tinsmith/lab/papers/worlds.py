@@ -38,8 +38,7 @@ from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page
-from tinsmith.pages.page import document_html
-from tinsmith.pages.plot import Plot, framed, plot_of
+from tinsmith.pages.page import Plot, document_html, framed, plot_of
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of

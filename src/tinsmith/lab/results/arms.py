@@ -104,17 +104,14 @@ def gather(run: Run, subject: str | None = None) -> Member:
         except DataError as error:
             notes.append(f"The rollouts of {split} at step {step} cannot be scored: {error.what}.")
     order = {split.value: place for place, split in enumerate(Split)}
+    chosen = in_turn([[one for *_, one in sorted(kinds[kind], reverse=True)] for kind in sorted(kinds)], SHOWN)
+    choice = sorted(chosen, key=lambda one: (order.get(one.split, len(order)), one.step, one.prompt_id, one.sample))
     return Member(
         run=run,
         evaluations=evaluations,
         failures=dict(sorted(failures.items())),
         rollouts=count,
-        shown=tuple(
-            sorted(
-                (one[2] for one in in_turn([sorted(kinds[kind], reverse=True) for kind in sorted(kinds)], SHOWN)),
-                key=lambda r: (order.get(r.split, len(order)), r.step, r.prompt_id, r.sample),
-            )
-        ),
+        shown=tuple(choice),
         notes=tuple(notes),
         two_labels=subject is not None,
     )

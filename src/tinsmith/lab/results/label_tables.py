@@ -196,7 +196,7 @@ def _alarms(arms: Sequence[Arm]) -> list[Listing]:
         [
             f"A{place}",
             f"{arm.name}, seed {member.run.config.seed}",
-            alarm.message or f"{alarm.kind} {alarm.label or ''}".strip(),
+            alarm.words,
             None if alarm.step is None else f"{alarm.step:,}",
             *(None if one is None else Measure(one) for one in (alarm.value, alarm.threshold)),
         ]

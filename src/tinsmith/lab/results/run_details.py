@@ -15,7 +15,7 @@ from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
 from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.measures import Measure, told
-from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
+from tinsmith.pages.tables import Table, flattened, number, table_of, text, whole
 from tinsmith.stats.monitors.run_monitors import AlarmKind
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
@@ -138,23 +138,15 @@ def run_document(
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)
     seed = "not stated" if run.config.seed is None else str(run.config.seed)
+    progress = (("Status", status_words(run)), ("Progress", steps_words(run)), ("Seed", seed))
+    first = summary(story, raised, *top, limits=limits, notes=notes)
     return Document(
         kind=kind,
         title=run.config.title,
         question=run.config.question,
         claims=claims,
-        facts=(
-            ("Training", run.config.kind.words),
-            ("Status", status_words(run)),
-            ("Progress", steps_words(run)),
-            ("Seed", seed),
-            *facts,
-        ),
-        sections=(
-            summary(story, raised, *top, limits=limits, notes=notes),
-            *sections,
-            Section("details", "Details", _details(run)),
-        ),
+        facts=(("Training", run.config.kind.words), *progress, *facts),
+        sections=(first, *sections, Section("details", "Details", _details(run))),
     )
 
 
@@ -162,22 +154,15 @@ def alarms_table(run: Run) -> Table | None:
     """Return the alarms with the numbers that figures use; None where there are none."""
     if not run.alarms:
         return None
-    return Table(
-        caption="",
+    return table_of(
+        "",
+        enumerate(run.alarms, start=1),
+        ("Alarm", lambda row: text(f"A{row[0]}")),
+        (text("What was seen"), lambda row: text(row[1].words)),
+        ("step", lambda row: whole(row[1].step, "not stated")),
+        ("value", lambda row: number(row[1].value, "not stated")),
+        ("limit", lambda row: number(row[1].threshold, "not stated")),
         cards=True,
-        heads=(text("Alarm"), text("What was seen"), column("step"), column("value"), column("limit")),
-        rows=tuple(
-            TableRow(
-                name=Cell(text=f"A{place}", tags=()),
-                cells=(
-                    text(alarm.message or f"{alarm.kind} {alarm.label or ''}".strip()),
-                    whole(alarm.step, "not stated"),
-                    number(alarm.value, "not stated"),
-                    number(alarm.threshold, "not stated"),
-                ),
-            )
-            for place, alarm in enumerate(run.alarms, start=1)
-        ),
     )
 
 
@@ -340,14 +325,11 @@ def failures_table(failures: Mapping[Cause, int], where: str = "score") -> Table
     """Return how many rollouts failed for each cause, which are in no `where`; None where none did."""
     if not failures:
         return None
-    return Table(
-        caption=f"A failed rollout has no reward and is in no {where}.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
-        rows=tuple(
-            TableRow(
-                name=text(cause.where or "not stated"),
-                cells=(text(cause.what or "not stated"), text(cause.split), whole(count)),
-            )
-            for cause, count in failures.items()
-        ),
+    return table_of(
+        f"A failed rollout has no reward and is in no {where}.",
+        failures.items(),
+        ("Where", lambda row: text(row[0].where or "not stated")),
+        (text("What happened"), lambda row: text(row[0].what or "not stated")),
+        (text("Split"), lambda row: text(row[0].split)),
+        ("rollouts", lambda row: whole(row[1])),
     )

@@ -115,15 +115,13 @@ def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTS
     found = {metric.value: measured(runs, SCORES[metric], share=metric in shares) for metric in metrics}
     for kind in (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE):
         for k, label in enumerate(runs.labels):
-            found[f"{kind.value}/{label}"] = measured(runs, _of_class(kind, k))
+            found[f"{kind.value}/{label}"] = measured(
+                runs, lambda some, kind=kind, k=k: CLASS_SCORES[kind](some)[..., k]
+            )
     found["format_strict_ok"] = measured(runs, lambda some: 1.0 - SCORES[Metric.INVALID_RATE](some), share=True)
     if parsed is not None:
         found["parse_ok"] = measured(parsed, SCORES[Metric.LABEL_MATCH], share=True)
     return {name: one for name, one in found.items() if not math.isnan(one.value)}
-
-
-def _of_class(kind: ClassMetric, k: int) -> Callable[[FloatArray], FloatArray]:
-    return lambda counts: CLASS_SCORES[kind](counts)[..., k]
 
 
 def _resampled(runs: Runs, draws: Bootstrap) -> FloatArray:

@@ -46,11 +46,6 @@ class Kind(enum.StrEnum):
             self, "Papers"
         )
 
-    @property
-    def has_baselines(self) -> bool:
-        """True if its answers stand beside baselines, which answer every paper, each with one label."""
-        return self in (Kind.RL, Kind.SFT)
-
 
 class Status(enum.StrEnum):
     """State in which a run ended, or is."""
@@ -125,7 +120,8 @@ def require_room(path: Path, if_exists: IfExists) -> None:
         if if_exists is IfExists.RAISE:
             raise _already_there(path, "this folder holds a run already")
         return
-    if path.exists() and not (path.is_dir() and _empty(path)):
+    # A kill while beginning leaves nothing but a config.json that was never put in place.
+    if path.exists() and not (path.is_dir() and all(each.name == f".{CONFIG}.new" for each in path.iterdir())):
         what = "this folder holds something that is not a run"
         raise ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder")
 
@@ -143,8 +139,3 @@ def _was_interrupted(path: Path) -> bool:
         return False
     found = cast(dict[str, object], manifest) if isinstance(manifest, dict) else {}
     return found.get("status") in (Status.INTERRUPTED.value, Status.LOST.value)
-
-
-def _empty(path: Path) -> bool:
-    """True if nothing is there but what a kill while beginning leaves: a `config.json` that was never put in place."""
-    return all(each.name == f".{CONFIG}.new" for each in path.iterdir())

@@ -22,20 +22,7 @@ import msgspec
 
 from tinsmith.engine.checkpoint_files import is_checkpoint, read
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.lab.runs.files import (
-    CHECKPOINTS,
-    CONFIG,
-    GROWING,
-    METRICS,
-    ROLLOUTS,
-    STATE,
-    TRACE,
-    WHOLE,
-    IfExists,
-    holds_run,
-    require_room,
-    settle,
-)
+from tinsmith.lab.runs import files
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError, InputError
 from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
@@ -89,25 +76,30 @@ class RunFolder:
 
     @classmethod
     def begin(
-        cls, path: Path, config: Mapping[str, object], *, if_exists: IfExists, say: Callable[[str], None] | None = None
+        cls,
+        path: Path,
+        config: Mapping[str, object],
+        *,
+        if_exists: files.IfExists,
+        say: Callable[[str], None] | None = None,
     ) -> tuple[RunFolder, Mark | None]:
         """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
 
         `say` (default: standard error) gets a line for every checkpoint that is passed over, and why.
         """
-        there = holds_run(path)
+        there = files.holds_run(path)
         if there:
-            if_exists = settle(path, if_exists)
-        require_room(path, if_exists)
+            if_exists = files.settle(path, if_exists)
+        files.require_room(path, if_exists)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         mark = None
-        if there and if_exists is IfExists.RESUME:
+        if there and if_exists is files.IfExists.RESUME:
             folder._require_same(config)
             mark = folder._newest_whole(say or _to_stderr)
         elif there:
             folder._delete()
-        folder.write_json(CONFIG, config)
+        folder.write_json(files.CONFIG, config)
         folder._cut(mark)
         return folder, mark
 
@@ -124,16 +116,16 @@ class RunFolder:
         Weights first, then this line: a line never names weights that are not there. A kill in between leaves weights
         that nothing names.
         """
-        for name in GROWING:
+        for name in files.GROWING:
             os.fsync(self._open(name).fileno())
         line: dict[str, object] = {
             "step": step,
             "state_path": state_path,
             "kept": dict(kept),
-            "lengths": {name: (self.path / name).stat().st_size for name in GROWING},
-            "here": is_saved(self.path / STATE, state_path),
+            "lengths": {name: (self.path / name).stat().st_size for name in files.GROWING},
+            "here": is_saved(self.path / files.STATE, state_path),
         }
-        with writing(self.path / CHECKPOINTS), (self.path / CHECKPOINTS).open("ab") as file:
+        with writing(self.path / files.CHECKPOINTS), (self.path / files.CHECKPOINTS).open("ab") as file:
             file.write(_line({**line, "sha256": sha256_of(line)}))
             file.flush()
             os.fsync(file.fileno())
@@ -188,17 +180,17 @@ class RunFolder:
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of what a repeated run has to reproduce; the trace's only where a server told one."""
-        hashed = {"metrics_sha256": METRICS, "rollouts_sha256": ROLLOUTS}
-        trace = self.path / TRACE
+        hashed = {"metrics_sha256": files.METRICS, "rollouts_sha256": files.ROLLOUTS}
+        trace = self.path / files.TRACE
         if trace.exists() and trace.stat().st_size > 0:
-            hashed["trace_sha256"] = TRACE
+            hashed["trace_sha256"] = files.TRACE
         return {key: file_sha256(self.path / name) for key, name in hashed.items()}
 
     def close(self) -> None:
         """Close the files; harmless when repeated."""
-        files = dict(self._files)
+        opened = dict(self._files)
         self._files.clear()
-        for name, file in files.items():
+        for name, file in opened.items():
             with writing(self.path / name):
                 file.close()
 
@@ -210,7 +202,7 @@ class RunFolder:
             self.path.rmdir()
 
     def _require_same(self, config: Mapping[str, object]) -> None:
-        before = self.read_json(CONFIG)
+        before = self.read_json(files.CONFIG)
         if before.get("identity_sha256") != config.get("identity_sha256"):
             what, allowed = "this folder holds another run", f"the run {str(before.get('identity_sha256'))[:16]}"
             fix = "name another folder, or behavior_if_log_dir_exists=delete"
@@ -221,7 +213,7 @@ class RunFolder:
         lines = self._mark_lines()
         for line in reversed(lines):
             mark = _parsed(line)
-            why = f"its line in {CHECKPOINTS} is damaged" if mark is None else self._damage(mark)
+            why = f"its line in {files.CHECKPOINTS} is damaged" if mark is None else self._damage(mark)
             if mark is not None and why is None:
                 if line is not lines[-1]:
                     say(f"resuming from the checkpoint at step {mark.step}")
@@ -234,29 +226,29 @@ class RunFolder:
 
     def _damage(self, mark: Mark) -> str | None:
         """Say what of a checkpoint is not there any more; None: nothing."""
-        for name in GROWING:
+        for name in files.GROWING:
             file = self.path / name
             if mark.lengths.get(name, 0) > (file.stat().st_size if file.exists() else 0):
                 return f"{name} is shorter than it was then"
-        return damage(self.path / STATE, [mark.state_path, *best_of(mark)]) if mark.here else None
+        return damage(self.path / files.STATE, [mark.state_path, *best_of(mark)]) if mark.here else None
 
     def _mark_lines(self) -> list[bytes]:
         """Return the lines that were written to their end."""
-        file = self.path / CHECKPOINTS
+        file = self.path / files.CHECKPOINTS
         return file.read_bytes().split(b"\n")[:-1] if file.exists() else []
 
     def _delete(self) -> None:
         """Delete a run; `config.json` last, because it says that there is one."""
-        shutil.rmtree(self.path / STATE, ignore_errors=True)
-        for name in (CHECKPOINTS, *GROWING, *WHOLE):
+        shutil.rmtree(self.path / files.STATE, ignore_errors=True)
+        for name in (files.CHECKPOINTS, *files.GROWING, *files.WHOLE):
             (self.path / name).unlink(missing_ok=True)
 
     def _cut(self, mark: Mark | None) -> None:
         """Cut the files back to a checkpoint. Those after it go first: what they say will then no longer be so."""
         lines = self._mark_lines()
         kept = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
-        self._write(CHECKPOINTS, b"".join(line + b"\n" for line in lines[: kept if mark else 0]))
-        for name in GROWING:
+        self._write(files.CHECKPOINTS, b"".join(line + b"\n" for line in lines[: kept if mark else 0]))
+        for name in files.GROWING:
             file = self.path / name
             file.touch()
             os.truncate(file, 0 if mark is None else mark.lengths.get(name, 0))

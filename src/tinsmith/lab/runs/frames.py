@@ -15,7 +15,7 @@ from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.plot import Plot, plot_of
+from tinsmith.pages.page import Plot, plot_of
 from tinsmith.types.errors import DataError
 
 TABLES = ("metrics", "rollouts", "answers")

@@ -17,89 +17,59 @@ from typing import TypeVar
 import msgspec
 
 from tinsmith.data.baselines.answers import read_answers
-from tinsmith.data.baselines.report import Baseline, BaselineReport, TargetReport, read_report
+from tinsmith.data.baselines.report import Baseline, TargetReport, read_report
 from tinsmith.lab.judge.records import CriteriaRecord, LedgerRecord, summed
-from tinsmith.lab.runs.files import (
-    BASELINES,
-    CHECKPOINTS,
-    CONFIG,
-    LEDGER,
-    MANIFEST,
-    METRICS,
-    REPORT,
-    ROLLOUTS,
-    SECTIONS,
-    TASK,
-    TASKS,
-    TIMINGS,
-    Kind,
-)
-from tinsmith.lab.runs.records import (
-    ALL_CRITERIA,
-    Cause,
-    CheckpointRecord,
-    Config,
-    ExampleRecord,
-    FailureRecord,
-    JointRollout,
-    Manifest,
-    RolloutRecord,
-    Row,
-    Run,
-    SectionRecord,
-    Split,
-    TaskRollout,
-)
+from tinsmith.lab.runs import files, records
 from tinsmith.types.errors import DataError
 from tinsmith.types.json_text import UNREADABLE
 
 T = TypeVar("T")
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> records.Run:
     """Read everything of a run but its rollouts."""
     notes: list[str] = []
     config = _config(folder)
     baselines, answers = (None, {})
-    if config.kind.has_baselines:
+    if config.kind in (files.Kind.RL, files.Kind.SFT):  # baselines answer every paper, each with one label
         baselines, answers = read_baselines(folder, config, notes)
-    return Run(
+    return records.Run(
         folder=folder,
         config=config,
-        manifest=read_whole(folder / MANIFEST, Manifest, notes),
+        manifest=read_whole(folder / files.MANIFEST, records.Manifest, notes),
         metrics=_metrics(folder, notes),
-        timings=tuple(map(_numbers, json_lines(folder / TIMINGS, dict[str, object], notes))),
-        checkpoints=tuple(json_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
+        timings=tuple(map(_numbers, json_lines(folder / files.TIMINGS, dict[str, object], notes))),
+        checkpoints=tuple(json_lines(folder / files.CHECKPOINTS, records.CheckpointRecord, notes)),
         baselines=baselines,
         baseline_answers=answers,
         notes=tuple(notes),
     )
 
 
-def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) -> Iterator[RolloutRecord]:
+def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) -> Iterator[records.RolloutRecord]:
     """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end.
 
     With a `subject` they are about several labels, and what is said of this one is told.
     """
     if subject is None:
-        yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
+        yield from json_lines(folder / files.ROLLOUTS, records.RolloutRecord, notes)
     else:
-        for rollout in json_lines(folder / ROLLOUTS, JointRollout, notes):
+        for rollout in json_lines(folder / files.ROLLOUTS, records.JointRollout, notes):
             yield rollout.alone(subject)
 
 
-def _config(folder: Path) -> Config:
-    file = folder / CONFIG
+def _config(folder: Path) -> records.Config:
+    file = folder / files.CONFIG
     if not file.is_file():
-        allowed = f"a folder with a {CONFIG}, as `tinsmith run` leaves it"
+        allowed = f"a folder with a {files.CONFIG}, as `tinsmith run` leaves it"
         raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), allowed=allowed)
     try:
-        config = msgspec.json.decode(file.read_bytes(), type=Config)
+        config = msgspec.json.decode(file.read_bytes(), type=records.Config)
     except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}") from None
-    if config.kind is Kind.MEASUREMENT:
+    if config.kind is files.Kind.MEASUREMENT:
         what = f"{folder} holds a measurement, which has its page already"
-        raise DataError(what, field="DIR", value=str(folder), fix=f"open {folder / REPORT}")
+        raise DataError(what, field="DIR", value=str(folder), fix=f"open {folder / files.REPORT}")
     return config
 
 
@@ -139,22 +109,22 @@ def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
         notes.append(f"{file.name}: {bad:,} unreadable line{'s' if bad > 1 else ''} left out.")
 
 
-def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
+def _metrics(folder: Path, notes: list[str]) -> dict[int, records.Row]:
     """Read the metrics by step. A step that stands there twice counts as it was written last."""
-    steps: dict[int, Row] = {}
+    steps: dict[int, records.Row] = {}
     nameless = 0
-    for line in json_lines(folder / METRICS, dict[str, object], notes):
+    for line in json_lines(folder / files.METRICS, dict[str, object], notes):
         step = line.pop("step", None)
         if isinstance(step, int):
             steps[step] = _numbers(line)
         else:
             nameless += 1
     if nameless:
-        notes.append(f"{METRICS}: {nameless:,} line{'s' if nameless > 1 else ''} without a step left out.")
+        notes.append(f"{files.METRICS}: {nameless:,} line{'s' if nameless > 1 else ''} without a step left out.")
     return dict(sorted(steps.items()))
 
 
-def _numbers(line: Mapping[str, object]) -> Row:
+def _numbers(line: Mapping[str, object]) -> records.Row:
     """Keep what is a number or null; whatever else a line may say is no metric."""
     return {
         key: None if value is None else float(value)
@@ -166,7 +136,7 @@ def _numbers(line: Mapping[str, object]) -> Row:
 _Answers = Mapping[Baseline, Mapping[str, str]]
 
 
-def read_baselines(folder: Path, config: Config, notes: list[str]) -> tuple[TargetReport | None, _Answers]:
+def read_baselines(folder: Path, config: records.Config, notes: list[str]) -> tuple[TargetReport | None, _Answers]:
     """Read the baselines for the run's own task, with their answers where these were kept."""
     try:
         report = read_report(folder)
@@ -174,21 +144,17 @@ def read_baselines(folder: Path, config: Config, notes: list[str]) -> tuple[Targ
         notes.append(f"{error.what}.")
         return None, {}
     if report is None:
-        notes.append(f"{BASELINES} is missing: the slice's baselines were not computed.")
+        notes.append(f"{files.BASELINES} is missing: the slice's baselines were not computed.")
         return None, {}
     for target in report.targets:
         if set(target.classes) == set(config.task.labels):
-            return target, _answers(folder, report, target, notes)
-    notes.append(f"{BASELINES} has nothing on the task {json.dumps(config.task.name)}.")
+            try:
+                return target, read_answers(folder, report, target.target)
+            except DataError as error:
+                notes.append(f"{error.what}.")
+                return target, {}
+    notes.append(f"{files.BASELINES} has nothing on the task {json.dumps(config.task.name)}.")
     return None, {}
-
-
-def _answers(folder: Path, report: BaselineReport, target: TargetReport, notes: list[str]) -> _Answers:
-    try:
-        return read_answers(folder, report, target.target)
-    except DataError as error:
-        notes.append(f"{error.what}.")
-        return {}
 
 
 Places = dict[tuple[str, int], list[bool]]  # Verdicts by item and place of its criterion.
@@ -227,7 +193,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[ItemRecord, ...] = ()
     tested: tuple[ItemRecord, ...] = ()  # Evaluated once, at the end.
     baselines: tuple[BaselineRecord, ...] = ()
-    examples: tuple[ExampleRecord, ...] = ()
+    examples: tuple[records.ExampleRecord, ...] = ()
     """Demonstrations of the items that a filter chose from; none where the task has no filter."""
     figures: dict[str, str] = {}
     """Metrics of a run's last line that pages and comparisons show: keys in `metrics.jsonl`, by label."""
@@ -240,14 +206,16 @@ class Examination:
     step: int
     rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])
     """By name of the value and item: of every answer."""
-    shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])  # The first answer to each item.
-    failed: dict[str, FailureRecord] = field(default_factory=dict[str, FailureRecord])
+    shown: dict[str, records.TaskRollout] = field(
+        default_factory=dict[str, records.TaskRollout]
+    )  # The first answer to each item.
+    failed: dict[str, records.FailureRecord] = field(default_factory=dict[str, records.FailureRecord])
     """The first failure at each item that has one."""
     texts: Counter[str] = field(default_factory=Counter[str])
 
     places: Places = field(default_factory=Places)
 
-    def take(self, one: TaskRollout) -> None:
+    def take(self, one: records.TaskRollout) -> None:
         """Count one answer."""
         for name, value in one.values.items():
             self.rewards.setdefault(name, {}).setdefault(one.prompt_id, []).append(value)
@@ -271,7 +239,7 @@ class Judging:
     trained: Places = field(default_factory=Places)  # Verdicts on training answers.
     texts: Counter[str] = field(default_factory=Counter[str])  # Number of times that each text was written.
 
-    def take(self, one: TaskRollout, places: Places) -> None:
+    def take(self, one: records.TaskRollout, places: Places) -> None:
         """Count the verdicts on an answer."""
         self.texts[one.text] += 1
         for number, verdict in enumerate(one.verdicts):
@@ -302,13 +270,13 @@ def rule_in(rationale: str) -> str:
 class TaskRunRecords:
     """A run on a task and all that its page needs."""
 
-    run: Run
+    run: records.Run
     task: TaskRecord
-    sections: tuple[SectionRecord, ...]
+    sections: tuple[records.SectionRecord, ...]
     sampled: tuple[Examination, ...]  # By step.
     greedy: tuple[Examination, ...]
     tests: Mapping[str, Examination]  # Last evaluation of every other split, such as the test's.
-    failures: Mapping[Cause, int]
+    failures: Mapping[records.Cause, int]
     rollouts: int  # Failed ones included.
     groups: Mapping[tuple[int, str], Sequence[float]]
     """Rewards of the training answers that did not fail, by step and item."""
@@ -324,7 +292,7 @@ class TaskRunRecords:
     def terms(self) -> tuple[str, ...]:
         """Names of values beside the score, where there are several."""
         if self.judging:
-            return (ALL_CRITERIA,)
+            return (records.ALL_CRITERIA,)
         return self.task.terms if len(self.task.terms) > 1 else ()
 
     @property
@@ -340,40 +308,40 @@ class TaskRunRecords:
     @property
     def at_test(self) -> TaskRunRecords:
         """The same run with its test as the only evaluation, where it has one."""
-        if Split.TEST not in self.tests:
+        if records.Split.TEST not in self.tests:
             return self
-        greedy = self.tests.get(Split.TEST_GREEDY)
+        greedy = self.tests.get(records.Split.TEST_GREEDY)
         return replace(
             self,
             task=msgspec.structs.replace(self.task, items=self.task.tested or self.task.items),
-            sampled=(self.tests[Split.TEST],),
+            sampled=(self.tests[records.Split.TEST],),
             greedy=() if greedy is None else (greedy,),
         )
 
 
-def read_task_run(run: Run) -> TaskRunRecords:
+def read_task_run(run: records.Run) -> TaskRunRecords:
     """Read everything of a run on a task."""
     notes = list(run.notes)
-    task = read_whole(run.folder / TASK, TaskRecord, notes) or TaskRecord()
+    task = read_whole(run.folder / files.TASK, TaskRecord, notes) or TaskRecord()
     # They are written at the end: that they are missing says nothing new.
-    sections = read_whole(run.folder / SECTIONS, dict[str, tuple[SectionRecord, ...]], []) or {}
+    sections = read_whole(run.folder / files.SECTIONS, dict[str, tuple[records.SectionRecord, ...]], []) or {}
     judging, judge = None, str((run.config.reward or {}).get("judge", ""))
     if judge:
-        tasks = list(json_lines(run.folder / TASKS, CriteriaRecord, notes))
+        tasks = list(json_lines(run.folder / files.TASKS, CriteriaRecord, notes))
         criteria = {(one.task_id, place): text for one in tasks for place, text in enumerate(one.criteria)}
-        ledger = summed(list(json_lines(run.folder / LEDGER, LedgerRecord, notes)))
+        ledger = summed(list(json_lines(run.folder / files.LEDGER, LedgerRecord, notes)))
         judging = Judging(judge=judge, ledger=ledger, criteria=criteria)
     exams: dict[tuple[str, int], Examination] = {}
-    failed: dict[tuple[str, int], dict[str, FailureRecord]] = {}
-    failures: Counter[Cause] = Counter()
+    failed: dict[tuple[str, int], dict[str, records.FailureRecord]] = {}
+    failures: Counter[records.Cause] = Counter()
     groups: dict[tuple[int, str], list[float]] = {}
     rollouts = 0
-    for one in json_lines(run.folder / ROLLOUTS, TaskRollout, notes):
+    for one in json_lines(run.folder / files.ROLLOUTS, records.TaskRollout, notes):
         rollouts += 1
-        trained = groups.setdefault((one.step, one.prompt_id), []) if one.split == Split.TRAIN else None
+        trained = groups.setdefault((one.step, one.prompt_id), []) if one.split == records.Split.TRAIN else None
         if one.failure is not None or (one.total is None and not one.verdicts):
-            cause = one.failure or FailureRecord(what="no reward")
-            failures[Cause(one.split, cause.where, cause.what)] += 1
+            cause = one.failure or records.FailureRecord(what="no reward")
+            failures[records.Cause(one.split, cause.where, cause.what)] += 1
             failed.setdefault((one.split, one.step), {}).setdefault(one.prompt_id, cause)
             continue
         exam = None
@@ -391,9 +359,9 @@ def read_task_run(run: Run) -> TaskRunRecords:
         run=run,
         task=task,
         sections=sections.get("sections", ()),
-        sampled=tuple(exam for split, exam in ordered if split == Split.EVAL),
-        greedy=tuple(exam for split, exam in ordered if split == Split.EVAL_GREEDY),
-        tests={split: exam for split, exam in ordered if split not in (Split.EVAL, Split.EVAL_GREEDY)},
+        sampled=tuple(exam for split, exam in ordered if split == records.Split.EVAL),
+        greedy=tuple(exam for split, exam in ordered if split == records.Split.EVAL_GREEDY),
+        tests={split: exam for split, exam in ordered if split not in (records.Split.EVAL, records.Split.EVAL_GREEDY)},
         failures=dict(sorted(failures.items())),
         rollouts=rollouts,
         groups=groups,

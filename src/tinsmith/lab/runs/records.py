@@ -120,9 +120,15 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None = None
     message: str = ""
 
+    @property
+    def words(self) -> str:
+        """The message; of an older run its kind and class."""
+        return self.message or f"{self.kind} {self.label or ''}".strip()
 
-class SelectedScore(msgspec.Struct, frozen=True, kw_only=True):
-    """What the chosen checkpoint had on the validation split."""
+
+@dataclass(frozen=True, slots=True, order=True)
+class Score:
+    """How good a policy was in an evaluation; compared in this order."""
 
     value: float
     tie_break: float
@@ -133,7 +139,7 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     by: str = ""
-    score: SelectedScore | None = None
+    score: Score | None = None
     final_path: str = ""  # Path of the saved last policy, or several with a space between.
 
 

@@ -1,4 +1,4 @@
-"""Cells of a study that have not come to their end, run several at once, on this machine or on those of a cluster.
+"""Cells of a study that have not come to their end, run several at once, here or on a cluster; and the time they take.
 
 Each is one `tinsmith run` in a process and with a server of its own; what they find does not depend on how many run at
 once, or where. A run that is there already and is the same is not run again; one that was interrupted goes on.
@@ -7,26 +7,30 @@ once, or where. A run that is there already and is the same is not run again; on
 from __future__ import annotations
 
 import fcntl
+import heapq
 import secrets
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_local
-from tinsmith.lab.experiment.experiment import make_plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.live.progress import duration
-from tinsmith.lab.runs.files import MANIFEST, IfExists, Status
+from tinsmith.lab.runs.files import MANIFEST, TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.lab.study.time_left import Minutes, TimeLeft, left_of_run, seconds_of
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
@@ -163,7 +167,7 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
             left.begin(cell.name)
         names = ", ".join(one.name for one in running.values())
         to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
-        with ticking(partial(_standing, to_go, left), say):
+        with ticking(lambda to_go=to_go: f"{to_go}{left}", say):
             done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
@@ -182,10 +186,6 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
         what = f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}"
         fix = "the same command goes on with them" if all_lost else "see the lines above"
         raise (LostError if all_lost else ConfigError)(what, field="cells", value=", ".join(failed), fix=fix)
-
-
-def _standing(to_go: str, left: TimeLeft) -> str:
-    return f"{to_go}{left}"
 
 
 def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:
@@ -246,3 +246,112 @@ def _pass_on(ended: Future[Ended], theirs: Future[Ended]) -> None:
         ended.set_exception(ConfigError(f"its node cannot run it: {last}"))
     except exceptions.RayError as error:
         ended.set_exception(LostError(f"its task was lost: {type(error).__name__}"))
+
+
+Minutes = Callable[[Plan], float | None]  # Forecasts a run; None: nothing is known of its model.
+
+
+def minutes_of_task(plan: Plan) -> float | None:
+    """Return the minutes of a run of a task."""
+    return data_of_task(plan).minutes()
+
+
+def seconds_of(cells: Sequence[Cell], threads: int, minutes: Minutes) -> list[float] | None:
+    """Return the seconds of each cell, run with so many threads beside others; None: one of them is not known.
+
+    Cells that differ by seed and learning rate alone are forecast once.
+    """
+    known: dict[tuple[str, frozenset[tuple[str, str]]], float | None] = {}
+    found: list[float] = []
+    for cell in cells:
+        alike = {key: value for key, value in cell.overrides.items() if key not in ("seed", "learning_rate")}
+        which = (cell.experiment.name, frozenset(alike.items()))
+        if which not in known:
+            known[which] = minutes(make_plan(cell.experiment, {"threads": str(threads), **cell.overrides}))
+        each = known[which]
+        if each is None:
+            return None
+        found.append(60 * each)
+    return found
+
+
+def side_by_side(seconds: Sequence[float], at_once: int) -> float:
+    """Return how long runs of these seconds take, so many at once: each begins, in this order, where one has ended."""
+    ends = [0.0] * at_once
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
+
+
+class _Last(msgspec.Struct, frozen=True):
+    left_s: float | None = None
+
+
+def left_of_run(folder: Path, elapsed: float) -> float | None:
+    """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet."""
+    with suppress(OSError, ValueError, msgspec.DecodeError):
+        file = folder / TIMINGS
+        age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
+        *_, last, _ = file.read_bytes().split(b"\n")
+        left = msgspec.json.decode(last, type=_Last).left_s
+        return None if left is None or age > elapsed else max(0.0, left - age)
+    return None
+
+
+class TimeLeft:
+    """Seconds that a study's runs still take.
+
+    Args:
+        seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.
+        at_once: runs beside one another.
+        clock: in seconds.
+        own_left: seconds that a run says are left of it, by its name and the seconds since it began; None: not yet.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        seconds: Sequence[float] | None,
+        at_once: int,
+        clock: Callable[[], float] = time.perf_counter,
+        own_left: Callable[[str, float], float | None] | None = None,
+    ) -> None:
+        self._known = seconds is not None
+        self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
+        self._at_once, self._clock, self._own_left = at_once, clock, own_left
+        self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
+        self._took = self._was_forecast = 0.0
+        # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
+        self._prior = sum(self._forecast.values()) / len(names) if seconds else 0.0
+
+    def begin(self, name: str) -> None:
+        """Note that a run begins, perhaps anew."""
+        self._began[name] = self._clock()
+
+    def end(self, name: str) -> None:
+        """Note that a run came to its end."""
+        self._took += self._clock() - self._began.pop(name)
+        self._was_forecast += self._forecast[name]
+        self._to_go.pop(name, None)
+
+    def seconds(self) -> float | None:
+        """Return the seconds left; None: not known yet."""
+        now = self._clock()
+        elapsed = {name: now - began for name, began in self._began.items()}
+        told = {} if self._own_left is None else {name: self._own_left(name, took) for name, took in elapsed.items()}
+        own = {name: left for name, left in told.items() if left is not None}
+        took = self._took + sum(elapsed[name] + left for name, left in own.items())
+        was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
+        if not self._known and not was_forecast:
+            return None
+        known = was_forecast + self._prior
+        slower = (took + self._prior) / known if known else 1.0
+        begun_first = sorted(self._to_go, key=lambda name: name not in self._began)
+        left = [own.get(name, max(0.0, slower * self._forecast[name] - elapsed.get(name, 0.0))) for name in begun_first]
+        return side_by_side(left, self._at_once)
+
+    def __str__(self) -> str:
+        left = self.seconds()
+        if left is None:
+            return ""
+        return f", about {duration(left)} left" if left >= 1.0 else ", longer than forecast"

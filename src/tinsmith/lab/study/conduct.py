@@ -21,7 +21,17 @@ from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
-from tinsmith.lab.study.cells import RunCells, runner, shared_cores, sole_process
+from tinsmith.lab.study import sizes
+from tinsmith.lab.study.cells import (
+    Minutes,
+    RunCells,
+    minutes_of_task,
+    runner,
+    seconds_of,
+    shared_cores,
+    side_by_side,
+    sole_process,
+)
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import (
     BEFORE,
@@ -48,18 +58,6 @@ from tinsmith.lab.study.record import (
     seconds_in,
 )
 from tinsmith.lab.study.report import write_study
-from tinsmith.lab.study.sizes import (
-    CELLS,
-    Asked,
-    Cell,
-    OpenSource,
-    StudyArm,
-    StudyCells,
-    first_cells,
-    later_arms,
-    no_source,
-    planned,
-)
 from tinsmith.lab.study.study import (
     BeforeAfter,
     Curve,
@@ -72,7 +70,6 @@ from tinsmith.lab.study.study import (
     Points,
     Study,
 )
-from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, side_by_side
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
@@ -87,7 +84,7 @@ from tinsmith.types.waits import Say, ticking
 _MEGABYTES: Final = 8  # Of one run, most of it rollouts and checkpoints.
 ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
 """Reads what finished runs scored on validation, by rate."""
-Tuned = Mapping[str, StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
+Tuned = Mapping[str, sizes.StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
 Heads = Sequence[str | Column]
 Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
 """Folders of runs, files made on each of them, and what these hold."""
@@ -97,7 +94,7 @@ Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
 class Stage:
     """The tuned arms of a study, which decide on later ones."""
 
-    cells: StudyCells
+    cells: sizes.StudyCells
     tuned: Tuned
     run_cells: RunCells
     say: Say  # Takes lines of progress.
@@ -108,7 +105,7 @@ class Stage:
         assert rate is not None, "it is trained"
         return rate
 
-    def run(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def run(self, cells: Sequence[sizes.Cell]) -> Sequence[sizes.Cell]:
         """Run cells that have not come to their end, and return them."""
         self.run_cells(cells, self.say)
         return cells
@@ -119,7 +116,7 @@ def run_study(
     given: Mapping[str, str],
     say: Say,
     *,
-    open_source: OpenSource = no_source,
+    open_source: sizes.OpenSource = sizes.no_source,
     run: RunCells | None = None,
     draws: Draws = DRAWS,
 ) -> Path:
@@ -127,11 +124,11 @@ def run_study(
 
     `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
-    study, asked = planned(study, given, open_source)
-    cells = first_cells(study, asked)
+    study, asked = sizes.planned(study, given, open_source)
+    cells = sizes.first_cells(study, asked)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace = study.pace or (minutes if isinstance(study.score, OnLabels) else minutes_of_task)
-    lines = forecast(cells, later_arms(study, asked, usual, {}), pace)
+    lines = forecast(cells, sizes.later_arms(study, asked, usual, {}), pace)
     for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
@@ -156,7 +153,7 @@ def run_study(
     return cells.out
 
 
-def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Minutes) -> list[str]:
+def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Minutes) -> list[str]:
     """Return what a study would take, arm by arm, by the minutes of a run; nothing is built."""
     arms = [*cells.arms, *later]
     tuning, reported = sum(len(cells.tuning(arm)) for arm in arms), len(arms) * len(cells.seeds)
@@ -177,11 +174,11 @@ def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Minutes) -> lis
             for arm, tried in zip(arms, rates, strict=True)
         ),
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
-        f"{runs} runs in {cells.out / CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
+        f"{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]
 
 
-def _tuned(study: Study, asked: Asked, stage: Stage) -> Tuned:
+def _tuned(study: Study, asked: sizes.Asked, stage: Stage) -> Tuned:
     """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
     cells, score = stage.cells, study.score
     read = tried_on_labels if isinstance(score, OnLabels) else partial(tried_on_tasks, score=score.metric)
@@ -189,15 +186,15 @@ def _tuned(study: Study, asked: Asked, stage: Stage) -> Tuned:
     stage = replace(stage, tuned=first)
     computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
     rates = {name: one.rate for name, one in first.items() if one.rate is not None}
-    tuned = {**first, **tune(stage, later_arms(study, asked, rates, computed), read)}
+    tuned = {**first, **tune(stage, sizes.later_arms(study, asked, rates, computed), read)}
     return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
 
 
-def tune(stage: Stage, arms: Sequence[StudyArm], read_tried: ReadTried) -> dict[str, StudyArm]:
+def tune(stage: Stage, arms: Sequence[sizes.StudyArm], read_tried: ReadTried) -> dict[str, sizes.StudyArm]:
     """Try the rates of arms, and choose."""
     cells = {arm.name: stage.cells.tuning(arm) for arm in arms}
     stage.run([cell for some in cells.values() for cell in some.values()])
-    found: dict[str, StudyArm] = {}
+    found: dict[str, sizes.StudyArm] = {}
     for arm in arms:
         folders = {rate: cell.folder for rate, cell in cells[arm.name].items()}
         tried = read_tried(folders) if folders else ()
@@ -264,7 +261,7 @@ def _scored(folder: Path, score: str) -> list[MeanRuns]:
     return [MeanRuns.of(folder.name, [one], read.units) for one in values]
 
 
-def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> Made:
+def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made:
     """Make what arms without runs stand on, once for all arms that share it."""
     made: dict[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]] = {}
     for on in dict.fromkeys(arm.on for arm in study.arms if arm.on is not None):
@@ -278,7 +275,7 @@ def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> Made:
     return made
 
 
-def _results(study: Study, asked: Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
+def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
     if isinstance(study.score, OnLabels):
         return measure_labels(study, Labelled.of(study, tuned, draws))
     runs: dict[str, ArmRuns] = {}
@@ -291,7 +288,7 @@ def _results(study: Study, asked: Asked, tuned: Tuned, made: Made, draws: Draws)
     return measure_study(study, runs, draws)
 
 
-def _record(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[Path]) -> StudyRecord:
+def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequence[Path]) -> StudyRecord:
     """Return the values that are kept of a study's results; `files` are hashed too."""
     settings = cells.settings(list(tuned.values()))
     for arm in results.study.arms:
@@ -334,7 +331,7 @@ def recorded(
         rates=rates,
         chosen=chosen,
         hashes={run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs},
-        title=study.heading,
+        title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,
         score=score.label,

@@ -14,7 +14,7 @@ from tinsmith.lab.results.systems import Scored, measures_of, rival_named, stand
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
-from tinsmith.lab.study.record import Column, CurveRecord, Draws, Panel, Shown
+from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown, apart
 from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, named_baseline
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
@@ -55,10 +55,12 @@ class Labelled:
     @classmethod
     def read(cls, arms: Mapping[str, Arm], systems: Mapping[str, tuple[Runs, Arm]], draws: Draws) -> Labelled:
         """Collect it from runs; `systems` are answers by name, with their arm."""
+        # Of each system what its runs were trained on, and how many papers they saw; None where that is not stated.
+        trained = {name: {_training(one.run.config) for one in arm.members} for name, (_, arm) in systems.items()}
         return cls(
             arms=arms,
             systems={name: runs for name, (runs, _) in systems.items()},
-            training={name: training_of(arm) for name, (_, arm) in systems.items()},
+            training={name: next(iter(some)) if len(some) == 1 else None for name, some in trained.items()},
             scored={arm.name: systems_of(arm, draws.tables) for arm in arms.values()},
             draws=draws,
         )
@@ -201,12 +203,6 @@ def answers(arm: Arm, split: Split) -> Runs:
     return combine(arm.name, found)
 
 
-def training_of(arm: Arm) -> Training | None:
-    """Return what each run of an arm was trained on, and how many papers it saw; None where that is not stated."""
-    found = {_training(member.run.config) for member in arm.members}
-    return found.pop() if len(found) == 1 else None
-
-
 def _training(config: Config) -> Training | None:
     asked = {key: value for key, value in config.settings.items() if isinstance(value, int)}
     steps, before = config.steps, asked.get("sft_steps", 0)
@@ -265,5 +261,4 @@ def standings_of(*arms: str) -> Listing:
         return standing_rows([found.arms[name] for name in arms or found.arms], found.draws.claims)
 
     caption = "macro-F1 on the test split, sampled, less a baseline's: a difference without any gate."
-    heads = ("Baseline", Column(head="difference|95 % interval", form="+.3f"), "Finding")
-    return Listing("Against the baselines", caption, heads, rows)
+    return Listing("Against the baselines", caption, ("Baseline", apart("difference"), "Finding"), rows)

@@ -168,9 +168,8 @@ def compare_arms(
     """
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or study.tuning_seed in seeds:
         allowed = f"different ones, 0 or more, none of them {study.tuning_seed}, by which settings were chosen"
-        raise ConfigError(
-            "these seeds cannot be reported", field="seeds", value=",".join(map(str, seeds)), allowed=allowed
-        )
+        given = ",".join(map(str, seeds))
+        raise ConfigError("these seeds cannot be reported", field="seeds", value=given, allowed=allowed)
 
     def run(say: Say) -> Path:
         cells = [(arm, seed) for arm in study.arms for seed in seeds]

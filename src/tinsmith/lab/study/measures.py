@@ -39,10 +39,8 @@ from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
-BEFORE, AFTER = 0, -1
-"""The evaluation before training, and the last one."""
-Answers = Mapping[str, Sequence[TaskRollout]]
-"""By item."""
+BEFORE, AFTER = 0, -1  # The evaluation before training, and the last one.
+Answers = Mapping[str, Sequence[TaskRollout]]  # By item.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +49,11 @@ class ArmRuns:
 
     arm: Arm
     reads: tuple[TaskRunRecords, ...]
-    clusters: Callable[[str], str] | None = None
-    """Names what an item is learned with; None: the task's units."""
+    clusters: Callable[[str], str] | None = None  # Names what an item is learned with; None: the task's units.
     before: int = 0
     seeds_draw_items: bool = False
     """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
-    made: tuple[Any, ...] = ()
-    """Of an arm that stands on other runs: what was made of each."""
+    made: tuple[Any, ...] = ()  # Of an arm that stands on other runs: what was made of each.
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
     @property
@@ -189,13 +185,13 @@ class ArmRuns:
     def general(self) -> tuple[MeanRuns, MeanRuns] | None:
         """Return how well the base and the trained models foresee each general text; None where none was read."""
         files = [read.run.folder / GENERAL for read in self.reads]
-        found = [
-            msgspec.json.decode(file.read_bytes(), type=_Generals).texts if file.is_file() else () for file in files
-        ]
+        found = [msgspec.json.decode(file.read_bytes())["texts"] if file.is_file() else () for file in files]
         if not all(found):
             return None
-        before = [{one.name: Fraction(repr(one.before)) for one in texts} for texts in found]
-        after = [{one.name: Fraction(repr(one.after)) for one in texts} for texts in found]
+        before, after = (
+            [{one["name"]: Fraction(repr(one[when])) for one in texts} for texts in found]
+            for when in ("before", "after")
+        )
         return MeanRuns.of(self.arm.label, before), MeanRuns.of(self.arm.label, after)
 
 
@@ -247,8 +243,7 @@ class Results:
     """By arm, then by measure."""
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
-    labels: Labelled | None = None
-    """Of a study on labels, whose arms these are instead."""
+    labels: Labelled | None = None  # Of a study on labels, whose arms these are instead.
 
     @property
     def labelled(self) -> Labelled:
@@ -399,16 +394,6 @@ def _names(one: Beats | Learned) -> set[str]:
     return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
 
 
-class _General(msgspec.Struct, frozen=True):
-    name: str
-    before: float
-    after: float
-
-
-class _Generals(msgspec.Struct, frozen=True):
-    texts: tuple[_General, ...] = ()
-
-
 def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
     score, first, baseline = item_score(one.on or study.score), arms[one.first], named_baseline(one.second)
@@ -434,7 +419,6 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
 
 
 def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[MeanRuns]:
-    """Return the evidence that an arm learned something."""
     arm, score = arms[one.arm], item_score(one.on or study.score)
     end = arm.per_item(score)
     known = [arm.baseline(each.name, score.metric) for each in arm.reads[0].task.baselines]

@@ -106,6 +106,11 @@ class Column:
     missing: str = "not known"
 
 
+def apart(name: str, missing: str = "not known") -> Column:
+    """Return the column of a difference, whose 95 % interval stands below it."""
+    return Column(head=f"{name}|95 % interval", form="+.3f", missing=missing)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecord:
     """A table: its rows are named, mostly by arms."""

@@ -21,6 +21,7 @@ from tinsmith.lab.study.record import (
     StudyRecord,
     TableRecord,
     Tried,
+    apart,
     gain_words,
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
@@ -46,12 +47,6 @@ from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
 from tinsmith.stats.gate.claims import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
 from tinsmith.stats.rates import metric_words
-
-
-def claims_table(claims: Sequence[Claim], metric: str) -> ClaimTable:
-    """Return a table of claims of one kind, which are one family; allowed ones first."""
-    rows = [_row(one) for one in claims]
-    return ClaimTable(metric=metric, rows=tuple(sorted(rows, key=lambda row: not row.allowed)))
 
 
 def _row(one: Claim) -> ClaimRow:
@@ -266,12 +261,12 @@ def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
         f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
         "corrected over the arms."
     )
-    rows: list[Sequence[Shown]] = []
-    for one in gains:
-        greedily = f"{one.greedy_before:.3f} to {one.greedy_after:.3f}"
-        rows.append((one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedily))
-    gain = Column(head="gain|95 % interval", form="+.3f")
-    return shown_table(caption, "Arm", ("before", "after", gain, "p|Holm", "greedily|before and after"), rows)
+    greedily = [f"{one.greedy_before:.3f} to {one.greedy_after:.3f}" for one in gains]
+    rows = [
+        (one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedy)
+        for one, greedy in zip(gains, greedily, strict=True)
+    ]
+    return shown_table(caption, "Arm", ("before", "after", apart("gain"), "p|Holm", "greedily|before and after"), rows)
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:
@@ -335,25 +330,17 @@ def _ends(panel: PanelRecord) -> list[float]:
 
 
 def _curve(curve: CurveRecord) -> Block:
-    lines = [
-        Line(
-            label=label,
-            mark=series_mark(place),
-            steps=places,
-            values=[one.value for one in figures],
-            low=[one.value if one.low is None else one.low for one in figures] if _banded(figures) else None,
-            high=[one.value if one.high is None else one.high for one in figures] if _banded(figures) else None,
-        )
-        for place, (label, places, figures) in enumerate(curve.lines)
-    ]
+    lines: list[Line] = []
+    for place, (label, places, figures) in enumerate(curve.lines):
+        values = [one.value for one in figures]
+        low = [one.value if one.low is None else one.low for one in figures]
+        high = [one.value if one.high is None else one.high for one in figures]
+        ends = (low, high) if any(one.low is not None for one in figures) else (None, None)
+        lines.append(Line(label, series_mark(place), places, values, *ends))
     ends = ", ".join(f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values)
     label = f"{_capital(curve.label)} by {curve.axis}: {ends}."
     chart = Chart(name=curve.name, label=label, lines=lines, axis=curve.axis, unit=curve.label, shares=curve.shares)
     return drawn(chart_svg(chart), "Missing: nothing was measured.")
-
-
-def _banded(figures: Sequence[Figure]) -> bool:
-    return any(one.low is not None for one in figures)
 
 
 def _rates(found: StudyRecord) -> list[Block]:
@@ -365,12 +352,7 @@ def _rates(found: StudyRecord) -> list[Block]:
         name="rates",
         label=f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}.",
         lines=[
-            Line(
-                label=name,
-                mark=series_mark(place),
-                steps=list(range(1, len(some) + 1)),
-                values=[o.validation for o in some],
-            )
+            Line(name, series_mark(place), list(range(1, len(some) + 1)), [one.validation for one in some])
             for place, (name, some) in enumerate(found.rates.items())
         ],
         axis="learning rate, the lowest first",
@@ -379,13 +361,13 @@ def _rates(found: StudyRecord) -> list[Block]:
     caption = (
         f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}"
     )
-    behind = Column(head="behind|95 % interval", form="+.3f", missing="")
-    rows: list[Sequence[Shown]] = []
-    for name, some in found.rates.items():
-        for one in some:
-            scores = (f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}")
-            rows.append((name, *scores, one.behind, rate_words(one, found.chosen.get(name))))
-    heads = ("rate", "validation|sampled", "validation|greedy", behind, "Finding")
+    rows = [
+        (name, f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}", one.behind, rate_words(one, chosen))
+        for name, some in found.rates.items()
+        for chosen in [found.chosen.get(name)]
+        for one in some
+    ]
+    heads = ("rate", "validation|sampled", "validation|greedy", apart("behind", missing=""), "Finding")
     return [drawn(chart_svg(chart), ""), shown_table(caption, "Arm", heads, rows)]
 
 
@@ -399,20 +381,17 @@ def example_blocks(found: StudyRecord) -> list[Block]:
 
 
 def _claim_blocks(found: StudyRecord) -> list[Block]:
-    tables = (
-        ("One beats the other", found.beats),
-        ("Something was learned that nothing simpler explains", found.learned),
-    )
-    shown = [
-        (title, claims, listed(list(dict.fromkeys(metric_words(one.metric) for one in claims))))
-        for title, claims in tables
-    ]
-    folds = [Fold(title, [claims_table(claims, metrics)]) for title, claims, metrics in shown if claims]
+    """Return a table of claims of each kind, which are one family; allowed ones first."""
+    folds: list[Fold] = []
+    learned = "Something was learned that nothing simpler explains"
+    for title, claims in (("One beats the other", found.beats), (learned, found.learned)):
+        metric = listed(list(dict.fromkeys(metric_words(one.metric) for one in claims)))
+        rows = tuple(sorted(map(_row, claims), key=lambda row: not row.allowed))
+        folds += [Fold(title, [ClaimTable(metric=metric, rows=rows)])] if claims else []
     return [note(_GATE), *folds]
 
 
 def _seconds(seconds: Mapping[str, Seconds]) -> Section:
-    """Return how long the runs of each arm took, by its name on the page."""
     caption = (
         "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
         "other runs beside it. No two runs of the study have these in common; all else on this page they have."

@@ -288,7 +288,10 @@ def first_cells(study: Study, asked: Asked) -> StudyCells:
     arms, own = [arm for arm in _arms(study, asked) if arm.on is None], asked.own
     seeds = asked.given.get("seeds", ",".join(map(str, study.sizes[asked.size].seeds)))
     reported, tuning_seed = seeds_apart(seeds, own["tuning_seed"], least=study.fewest_seeds)
-    shared = {key: one for key, one in asked.shared.items() if key not in asked.task_keys and _is_of_all(arms, key)}
+    of_all = frozenset(asked.shared) - asked.task_keys
+    for arm in arms:
+        of_all = of_all if arm.experiment is not None else of_all & TASK_KINDS[_kind(arm)].keys.known
+    shared = {key: one for key, one in asked.shared.items() if key in of_all}
     return StudyCells(
         name=study.name,
         question=study.question,
@@ -329,10 +332,6 @@ def later_arms(
 
 def _arms(study: Study, asked: Asked) -> list[Arm]:
     return [arm for arm in study.arms if arm.name not in study.sizes[asked.size].without]
-
-
-def _is_of_all(arms: list[Arm], key: str) -> bool:
-    return all(arm.experiment is not None or key in TASK_KINDS[_kind(arm)].keys.known for arm in arms)
 
 
 def _kind(arm: Arm) -> Kind:

@@ -396,11 +396,6 @@ class Study:
         """True if the study names a packaged task, which may be replaced."""
         return isinstance(self.task, str)
 
-    @property
-    def heading(self) -> str:
-        """Title of the page."""
-        return self.title or self.name.replace("_", " ").capitalize()
-
     def judged(self, arms: Mapping[str, ArmRuns]) -> Sequence[Beats | Learned]:
         """Return the claims that are put to the gate, from the finished runs."""
         if self.claims is not None:

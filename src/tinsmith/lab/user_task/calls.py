@@ -40,12 +40,9 @@ _LIBRARIES: Final = (
 class Raised:
     """What a function raised."""
 
-    what: str
-    """`ValueError: no number`, in one line and without addresses, so that it is the same in every run."""
-    file: str
-    """The name of the file, without its folder; empty where it is not known."""
-    line: int
-    """0: not known."""
+    what: str  # `ValueError: no number`, in one line and without addresses, so that it is the same in every run.
+    file: str  # The name of the file, without its folder; empty where it is not known.
+    line: int  # 0: not known.
     error: BaseException = field(repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -115,8 +112,7 @@ MoreKeys = Callable[[Mapping[str, str]], Sequence[OwnKey]]
 
 _KINDS: Final = (str, int, float, bool)
 _DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
-_MORE: Final = "tinsmith_more_keys"
-"""The attribute of a function with further keys."""
+_MORE: Final = "tinsmith_more_keys"  # The attribute of a function with further keys.
 
 
 def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
@@ -174,8 +170,7 @@ def _described(entry: Callable[..., Any]) -> dict[str, str]:
     return {match[1]: match[2] for line in lines if (match := _DESCRIBED.match(line))}
 
 
-Message = tuple[str, Mapping[str, Any], Any]
-"""Of the log: who was asked, what, and the reply."""
+Message = tuple[str, Mapping[str, Any], Any]  # Of the log: who was asked, what, and the reply.
 _HEAD: Final = "from __future__ import annotations\nimport json, sys\nfrom random import Random\n"
 
 

@@ -150,8 +150,7 @@ JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
 class UserTaskEntry:
     """A way to be run: one for labels, for both of them, for every task, and for those that a judge scores."""
 
-    kinds: Mapping[Kind, KindEntry]
-    """Ways to train; they differ in their loop and not in their frame."""
+    kinds: Mapping[Kind, KindEntry]  # Ways to train; they differ in their loop and not in their frame.
     page_at: str = "lab.page.run_page:page_of_run"
     """MODULE:FUNCTION that returns the page of a run; imported where it is needed."""
     compare_at: str = "lab.page.study_of_runs:compared_tasks"
@@ -160,14 +159,11 @@ class UserTaskEntry:
     """Why its runs are compared with their like alone; None: they are compared with others on papers."""
     function: Callable[..., Task] | None = None
     """Returns the task of an experiment with a name; its arguments are keys."""
-    experiments_at: str = ""
-    """MODULE:NAME of these experiments."""
+    experiments_at: str = ""  # MODULE:NAME of these experiments.
     task: Task | None = None
     """None: as it is registered, before a source was opened or the keys of an experiment were known."""
-    source: TaskSource | None = None
-    """The source of the task; None: it is that of an experiment with a name."""
-    own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])
-    """Values of the source's own keys."""
+    source: TaskSource | None = None  # The source of the task; None: it is that of an experiment with a name.
+    own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])  # Values of the source's own keys.
 
     @property
     def experiments(self) -> Sequence[Experiment]:
@@ -263,11 +259,11 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 
 
 def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
-    """Check that a task says what its keys ask for."""
     settings, kind = plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
-    reads = settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0) or _forgets(plan)
+    forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
+    reads = forgets or settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0)
     for is_missing, what, key, value, fix in (
         (
             task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
@@ -307,11 +303,6 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
     ):
         if is_missing:
             raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
-
-
-def _forgets(plan: Plan) -> bool:
-    """Return True if what a model forgets is measured."""
-    return isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:

@@ -30,31 +30,22 @@ from tinsmith.lab.user_task.task import Task, Value, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 
-_ENTRY: Final = "task"
-"""The name that a file has to define."""
-_SIZE: Final = "at"
-"""An argument that is a key of every run, and stays one: the size of model."""
-_PARSING: Final = Lock()
-"""CPython 3.11 cannot make two syntax trees at once."""
+_ENTRY: Final = "task"  # The name that a file has to define.
+_SIZE: Final = "at"  # An argument that is a key of every run, and stays one: the size of model.
+_PARSING: Final = Lock()  # CPython 3.11 cannot make two syntax trees at once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSource:
     """Origin of a task, its keys, and the identity of its code."""
 
-    title: str
-    """Name of a run whose task has none."""
-    found_at: str | None
-    """Opens it on a command line, in full; None: it was handed over, and cannot be opened again."""
-    code: Callable[[], Mapping[str, str]]
-    """Returns the identity of its code, by name of what was hashed."""
-    made: Callable[[Mapping[str, object]], Task]
-    """Returns the task with these arguments."""
-    folder: Path = Path()
-    """Folder in which data files are searched."""
+    title: str  # Name of a run whose task has none.
+    found_at: str | None  # Opens it on a command line, in full; None: it was handed over, and cannot be opened again.
+    code: Callable[[], Mapping[str, str]]  # Returns the identity of its code, by name of what was hashed.
+    made: Callable[[Mapping[str, object]], Task]  # Returns the task with these arguments.
+    folder: Path = Path()  # Folder in which data files are searched.
     keys: tuple[OwnKey, ...] = ()
-    file: str = ""
-    """Name of the file that an error of the task lies in."""
+    file: str = ""  # Name of the file that an error of the task lies in.
 
     @property
     def sha256(self) -> Mapping[str, str]:
@@ -63,7 +54,8 @@ class TaskSource:
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its own keys."""
-        return self.made({key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
+        known = [key for key in self.keys if key.name in values]
+        return self.made({k.name: Path(str(values[k.name])) if k.is_file else values[k.name] for k in known})
 
     def told(self, error: TinsmithError) -> TinsmithError:
         """Return an error that lies in the task, and says where."""
@@ -277,7 +269,6 @@ def _tree(source: str | bytes) -> ast.Module:
 
 
 def _names(node: ast.stmt) -> list[str]:
-    """Return the names that a statement of a file defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
@@ -339,10 +330,10 @@ def _sources(task: Task) -> dict[str, object]:
             known = function is None or isinstance(function, str)
             sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
         except (OSError, TypeError):
-            raise ConfigError(
-                "the source of this function cannot be read, but a run has to record it",
-                field=name,
-                value=getattr(function, "__name__", type(function).__name__),
-                fix="define it in a file or a notebook cell",
-            ) from None
+            what = "the source of this function cannot be read, but a run has to record it"
+            fix, value = (
+                "define it in a file or a notebook cell",
+                getattr(function, "__name__", type(function).__name__),
+            )
+            raise ConfigError(what, field=name, value=value, fix=fix) from None
     return sources

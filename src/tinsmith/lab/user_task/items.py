@@ -18,8 +18,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
 
-MOST: Final = 200_000
-"""Items that are read of an iterator, which might have no end."""
+MOST: Final = 200_000  # Items that are read of an iterator, which might have no end.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +28,8 @@ class UserItem:
     prompt_id: str
     item: Any
     messages: tuple[Message, ...]
-    unit: str
-    """What it belongs to; its own name where it stands alone."""
-    aside: bool = False
-    """True if it is trained on in batches of its own alone."""
+    unit: str  # What it belongs to; its own name where it stands alone.
+    aside: bool = False  # True if it is trained on in batches of its own alone.
 
     @property
     def prompt(self) -> str:
@@ -48,8 +45,7 @@ class UserSplit:
 
     train: tuple[UserItem, ...]
     held_out: tuple[UserItem, ...]
-    repeated: int
-    """Items that were there before, and were left out."""
+    repeated: int  # Items that were there before, and were left out.
     tested: tuple[UserItem, ...] = ()
 
     @property
@@ -154,11 +150,8 @@ def _lines(file: Path, what: str) -> list[Any]:
                 found.append(parse_json(line))
             except ValueError as error:
                 told = getattr(error, "msg", None) or getattr(error, "reason", None) or error
-                raise DataError(
-                    f"{file.name}, line {number}: this is not JSON: {told}",
-                    field=what,
-                    value=line.decode(errors="replace").strip(),
-                ) from None
+                wrong = f"{file.name}, line {number}: this is not JSON: {told}"
+                raise DataError(wrong, field=what, value=line.decode(errors="replace").strip()) from None
     return found
 
 
@@ -180,7 +173,6 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
-    """Ask about an item."""
     field = f"prompt of {where}"
     told = _filled(task.prompt, item, field) if isinstance(task.prompt, str) else _asked(task.prompt, item, field)
     prompt: Any = told
@@ -232,8 +224,7 @@ class Examined(StrEnum):
     """A fifth of the training items, which this run is then not trained on; what is held out is not looked at."""
 
 
-_VALIDATION: Final = 0.2
-"""Share of the training items that is put aside to choose by."""
+_VALIDATION: Final = 0.2  # Share of the training items that is put aside to choose by.
 
 
 def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:
@@ -277,7 +268,6 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
 
 
 def _together(items: Sequence[UserItem]) -> dict[str, list[UserItem]]:
-    """Return the items by their unit."""
     found: defaultdict[str, list[UserItem]] = defaultdict(list)
     for one in items:
         found[one.unit].append(one)

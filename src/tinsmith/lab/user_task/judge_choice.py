@@ -16,21 +16,10 @@ import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
+from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
-from tinsmith.lab.judge.records import (
-    RULES,
-    Answered,
-    ChatSettings,
-    CriteriaRecord,
-    FailureCause,
-    JudgeCalls,
-    Judged,
-    JudgeFailure,
-    Spent,
-    Verdict,
-)
 from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
@@ -58,7 +47,7 @@ class _Line(msgspec.Struct, frozen=True):
 
     prompt_id: str = ""
     text: str = ""
-    verdicts: tuple[Verdict, ...] | None = None
+    verdicts: tuple[records.Verdict, ...] | None = None
     failure: _Failed | None = None
 
 
@@ -70,10 +59,10 @@ class RecordedJudge:
 
     def __init__(self, folder: Path) -> None:
         """Read the record of a run's folder."""
-        tasks = map(msgspec.json.Decoder(CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
+        tasks = map(msgspec.json.Decoder(records.CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
         criteria = {one.task_id: one.criteria for one in tasks}
-        self._said: dict[tuple[tuple[str, ...], str], tuple[Verdict, ...]] = {}
-        self._failed: dict[tuple[str, ...], JudgeFailure] = {}
+        self._said: dict[tuple[tuple[str, ...], str], tuple[records.Verdict, ...]] = {}
+        self._failed: dict[tuple[str, ...], records.JudgeFailure] = {}
         with (folder / ROLLOUTS).open("rb") as lines:
             for line in map(msgspec.json.Decoder(_Line).decode, lines):
                 asked = criteria.get(line.prompt_id, ())
@@ -81,26 +70,27 @@ class RecordedJudge:
                     self._said.setdefault((asked, line.text), line.verdicts)
                 elif line.failure is not None and line.failure.where == "judge":
                     cause, _, detail = line.failure.what.partition(": ")
-                    failure = JudgeFailure(cause=FailureCause(cause), detail=detail, spent=Spent())
+                    failure = records.JudgeFailure(
+                        cause=records.FailureCause(cause), detail=detail, spent=records.Spent()
+                    )
                     self._failed.setdefault(asked, failure)
 
-    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
         """Return what the record says of each."""
         return [self._found(one) for one in requests]
 
-    def _found(self, request: JudgeRequest) -> Judged | JudgeFailure:
+    def _found(self, request: JudgeRequest) -> records.Judged | records.JudgeFailure:
         known = self._said.get((request.criteria, request.response))
         if known is None and request.criteria in self._failed:
             return self._failed[request.criteria]
-        verdicts = known or tuple(Verdict(False, _UNKNOWN) for _ in request.criteria)
-        return Answered(value=verdicts, spent=Spent(), from_cache=True)
+        verdicts = known or tuple(records.Verdict(False, _UNKNOWN) for _ in request.criteria)
+        return records.Answered(value=verdicts, spent=records.Spent(), from_cache=True)
 
     def close(self) -> None:
         """Do nothing: nothing is held open."""
 
 
-JUDGE_NAME: Final = "judge"
-"""What an embedded server calls a judge that is another model of this machine."""
+JUDGE_NAME: Final = "judge"  # What an embedded server calls a judge that is another model of this machine.
 TINKER_PATH: Final = "tinker://"
 
 
@@ -116,7 +106,7 @@ def is_own(plan: Plan) -> bool:
     frame, asking = parts_of(plan)
     named = frame.judge_model
     elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
-    if named == RULES or (elsewhere and not Path(named).exists()):
+    if named == records.RULES or (elsewhere and not Path(named).exists()):
         return False
     return is_loaded_here(named, plan.circumstances)
 
@@ -124,7 +114,7 @@ def is_own(plan: Plan) -> bool:
 def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
     """Refuse a judge that cannot judge these items, or cannot be asked."""
     frame, asking = parts_of(plan)
-    if frame.judge_model == RULES:
+    if frame.judge_model == records.RULES:
         if isinstance(reward.rules, RulesOnly):
             _require_rules(reward, split)
         return
@@ -144,7 +134,7 @@ def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
             raise ConfigError(
                 f"{one.prompt_id}{'' if is_rule else f', {error.field}'}: {error.what}",
                 field="rule" if is_rule else "judge_model",
-                value=error.value if is_rule else RULES,
+                value=error.value if is_rule else records.RULES,
                 allowed=error.allowed if is_rule else "a judge that reads prose, where criteria are prose",
                 fix="correct the rule"
                 if is_rule
@@ -178,7 +168,7 @@ def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorde
     """Return the judge; whoever opened it closes it. One elsewhere is not asked where a folder's record answers."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
-    if named == RULES:
+    if named == records.RULES:
         return reward.rules
     is_path = named.startswith(TINKER_PATH)
     if asking.judge_base_url is None and (is_path or is_own(plan) or serves(connection, named)):
@@ -197,11 +187,11 @@ def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorde
     return BlockingJudge(settings, cache=VerdictCache(home() / "verdicts"), api_key=key)
 
 
-def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> ChatSettings:
+def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> records.ChatSettings:
     frame, asking = parts_of(plan)
-    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
+    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(records.JudgeCalls)}
     calls["judge_base_url"] = base_url
-    return ChatSettings(
+    return records.ChatSettings(
         **calls,
         judge_model=name,
         judge_temperature=frame.judge_temperature,
@@ -220,14 +210,14 @@ def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
     evaluations = 1 + (-(-settings.steps // settings.eval_every) if settings.eval_every else 0)
     evaluated = evaluations * min(len(examined), settings.eval_items) * (frame.eval_samples + 1)
     count = f"{trained + evaluated:,} responses to judge: {trained:,} in training, {evaluated:,} in evaluations"
-    if frame.judge_model == RULES:
+    if frame.judge_model == records.RULES:
         return [f"{count}; rules judge them: no calls, no cost"]
-    spent = Spent()
+    spent = records.Spent()
     for items, calls in ((split.train, trained), (examined, evaluated)):  # spread evenly over items
         things = [one.item for one in items]
         asked = (JudgeRequest(task=reward.prompt(i), response="", criteria=tuple(reward.criteria(i))) for i in things)
         once, share = estimate_spent(asked, response_tokens=settings.max_tokens), calls / len(items)
-        spent += Spent(
+        spent += records.Spent(
             calls=calls,
             prompt_tokens=round(once.prompt_tokens * share),
             completion_tokens=round(once.completion_tokens * share),

@@ -13,8 +13,7 @@ from tinsmith.lab.judge.rules.text_rules import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
-JUDGE: Final = "judge"
-"""Place of failure of an answer that has no verdicts."""
+JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +26,6 @@ class Judging:
     spent: Spent
 
 
-def _unpaid(judging: Judging) -> None:
-    del judging
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReward(StepReward):
     """A reward by criteria; make it with `judged`. A run opens its judge as `judge_model=` says, and closes it."""
@@ -39,10 +34,8 @@ class JudgedReward(StepReward):
     prompt: Callable[[Any], str]
     score: Callable[[Any, Sequence[bool]], float]
     rules: Judge
-    judge: Judge | None = None
-    """As a run opened it; None: none did, and rules judge."""
-    paid: Callable[[Judging], None] = _unpaid
-    """Receives every call of the judge."""
+    judge: Judge | None = None  # As a run opened it; None: none did, and rules judge.
+    paid: Callable[[Judging], None] | None = None  # Receives every call of the judge; None: nobody does.
 
     terms: ClassVar[tuple[str, ...]] = ("rubric",)
 
@@ -58,14 +51,14 @@ class JudgedReward(StepReward):
         ]
         found = (self.judge or self.rules).judge_all(requests)
         failures = [one for one in found if isinstance(one, JudgeFailure)]
-        self.paid(
-            Judging(
-                judged=len(found) - len(failures),
-                failed=len(failures),
-                from_cache=sum(isinstance(one, Answered) and one.from_cache for one in found),
-                spent=sum((one.spent for one in found), Spent()),
-            )
+        judging = Judging(
+            judged=len(found) - len(failures),
+            failed=len(failures),
+            from_cache=sum(isinstance(one, Answered) and one.from_cache for one in found),
+            spent=sum((one.spent for one in found), Spent()),
         )
+        if self.paid is not None:
+            self.paid(judging)
         if found and len(failures) == len(found):
             raise failures[0].error()
         return [self._scored(one, judged) for one, judged in zip(answers, found, strict=True)]

@@ -43,18 +43,11 @@ def revised(task: Task, turns: Turns) -> Task:
     if task.talk is not None or isinstance(task.reward, StepReward):
         what = "turns of its own" if task.talk is not None else "a reward of a whole step"
         raise ConfigError("this task cannot be used in a loop", field="turns", value=what, allowed="one reply")
-    return replace(
-        task,
-        turns=turns,
-        reward={name: _of_last(name, one) for name, one in task.rewards.items()},
-        metrics={
-            **{name: _of_last(name, one) for name, one in task.metrics.items()},
-            "answers": of_conversation(lambda _, replies: (len(replies) + 1) // 2),
-        },
-        tested=(),
-        controls={},
-        baselines={},
-    )
+    reward = {name: _of_last(name, one) for name, one in task.rewards.items()}
+    metrics = {name: _of_last(name, one) for name, one in task.metrics.items()}
+    metrics["answers"] = of_conversation(lambda _, replies: (len(replies) + 1) // 2)
+    bare = replace(task, tested=(), controls={}, baselines={})
+    return replace(bare, turns=turns, reward=reward, metrics=metrics)
 
 
 def _of_last(name: str, reward: Reward | Metric) -> OfConversation:

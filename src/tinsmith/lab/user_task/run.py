@@ -26,7 +26,7 @@ from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
 from tinsmith.lab.user_task.task import Task
-from tinsmith.pages.plot import Plot, framed, table
+from tinsmith.pages.page import Plot, framed, table
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 
@@ -93,9 +93,8 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
     """
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
     if truth("dry_run", overrides.get("dry_run", "false")):
-        raise ConfigError(
-            "dry_run does not work from Python", field="dry_run", value=True, fix="tinsmith run FILE.py dry_run=true"
-        )
+        fix = "tinsmith run FILE.py dry_run=true"
+        raise ConfigError("dry_run does not work from Python", field="dry_run", value=True, fix=fix)
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:
         return _study(study, overrides)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.agents import ALONE
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
@@ -26,6 +25,7 @@ from tinsmith.lab.judge.prompting import load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
+from tinsmith.lab.policy import ALONE
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
@@ -34,23 +34,14 @@ from tinsmith.lab.schedule import NONE, subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
 from tinsmith.lab.service.official_client import ready
+from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
-from tinsmith.lab.user_task.examples import Filtered, filter_examples, tried
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
-from tinsmith.lab.user_task.judge_choice import (
-    JUDGE_NAME,
-    asking_circumstances,
-    cost_lines,
-    is_own,
-    open_judge,
-    parts_of,
-    require_judge,
-)
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
-from tinsmith.lab.user_task.reward_check import check_lines
+from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
@@ -65,10 +56,8 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_CHARACTERS: Final = 4.0
-"""Of a pretrained model's tokenizer."""
-_CHAT_TOKENS: Final = 30
-"""That a pretrained model's chat template puts around a prompt: SmolLM2's 31."""
+_CHARACTERS: Final = 4.0  # Of a pretrained model's tokenizer.
+_CHAT_TOKENS: Final = 30  # That a pretrained model's chat template puts around a prompt: SmolLM2's 31.
 _BASE_MEGABYTES: Final = 5
 
 
@@ -79,12 +68,9 @@ class TaskData:
     plan: Plan
     task: Task
     source: TaskSource
-    split: UserSplit
-    """What this run trains on and is evaluated on."""
-    every: UserSplit
-    """All that the task has, each item with its own right answer."""
-    filtered: Filtered | None = None
-    """Items to train on that the task's `examples` chose, and the others."""
+    split: UserSplit  # What this run trains on and is evaluated on.
+    every: UserSplit  # All that the task has, each item with its own right answer.
+    filtered: Filtered | None = None  # Items to train on that the task's `examples` chose, and the others.
     recorded: Path | None = None
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
@@ -127,13 +113,13 @@ class TaskData:
         data |= {"test": len(split.tested or split.held_out)}
         if judged is not None:
             data["rubrics"] = sum(len(judged.criteria(one.item)) for one in (*split.train, *split.held_out))
-        judge = {} if judged is None else {"judge": parts_of(self.plan)[0].judge_model}
+        judge = {} if judged is None else {"judge": judge_choice.parts_of(self.plan)[0].judge_model}
         reward = {"name": " + ".join(self.task.terms), **judge}
         return {"task": {"name": self.plan.experiment.name}, "reward": reward, "data": data}
 
     def circumstances(self) -> Mapping[str, object]:
         """Return where it was found, and how a judge is asked."""
-        asking = {} if self.judged is None else asking_circumstances(parts_of(self.plan)[1])
+        asking = {} if self.judged is None else judge_choice.asking_circumstances(judge_choice.parts_of(self.plan)[1])
         return {"task": self.source.found_at, "files": self._files(), **asking}
 
     @property
@@ -163,9 +149,9 @@ class TaskData:
         if self.asked is not None:
             loaded = self.asked.name != ITSELF and is_loaded_here(self.asked.name, self.plan.circumstances)
             return {self.asked.key: self.asked.name} if loaded else {}
-        if self.judged is None or not is_own(self.plan):
+        if self.judged is None or not judge_choice.is_own(self.plan):
             return {}
-        return {JUDGE_NAME: parts_of(self.plan)[0].judge_model}
+        return {judge_choice.JUDGE_NAME: judge_choice.parts_of(self.plan)[0].judge_model}
 
     def before(self) -> list[str]:
         """Return what was read."""
@@ -181,7 +167,7 @@ class TaskData:
             message += f"; examples: {examples_summary(self.filtered.demonstrations)}"
         if not split.held_out:
             message += ": evaluated on the training items, which says nothing about new ones"
-        cost = [] if self.judged is None else cost_lines(self.plan, self.judged, split)
+        cost = [] if self.judged is None else judge_choice.cost_lines(self.plan, self.judged, split)
         return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
@@ -195,7 +181,7 @@ class TaskData:
             lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
         lines += tried(self.task, (*self.split.train, *self.split.held_out)[0])
         if where.check_reward:
-            by_rules = self.judged is None or parts_of(self.plan)[0].judge_model == RULES
+            by_rules = self.judged is None or judge_choice.parts_of(self.plan)[0].judge_model == RULES
             found = check_lines(self.task, self.every.train, self.plan.settings.seed) if by_rules else ()
             lines += found or ["a reward is checked without a model: judge_model=rules"]
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
@@ -299,7 +285,7 @@ class TaskData:
                 named = named_model(self.plan)
                 reward.open(lambda: str(self.nano_base(lambda _: None)) if named is None else named[1])
             return replace(self.task, reward=reward)
-        frame, asking = parts_of(self.plan)
+        frame, asking = judge_choice.parts_of(self.plan)
         prices = load_prices(asking.prices)
 
         def paid(judging: Judging) -> None:
@@ -307,7 +293,7 @@ class TaskData:
             dollars = prices.dollars(frame.judge_model, judging.spent)
             folder.append(LEDGER, [{**counts, **asdict(judging.spent), "dollars": dollars}])
 
-        judge = open_judge(self.plan, self.judged, connection, self.recorded)
+        judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))
 
 
@@ -355,8 +341,8 @@ def task_data(plan: Plan) -> TaskData:
         left = every if filtered is None else replace(every, train=filtered.items)
         split = chosen_items(task, left, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
         if isinstance(task.reward, JudgedReward):
-            require_judge(plan, task.reward, every)
-            load_prices(parts_of(plan)[1].prices)  # what it refuses is told before anything is built
+            judge_choice.require_judge(plan, task.reward, every)
+            load_prices(judge_choice.parts_of(plan)[1].prices)  # what it refuses is told before anything is built
         if task.aside is not None:
             apart, interleave = sum(one.aside for one in split.train), getattr(plan.settings, "interleave", NONE)
             if apart == len(split.train):
@@ -407,12 +393,10 @@ def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
 
 def _require_demonstrations(task: Task) -> None:
     if task.demonstrate is None:
-        raise ConfigError(
-            "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named",
-            field="model_name",
-            fix="at=small (SmolLM2; `tinsmith base fetch smollm2` once), model_name=... with base_url=... or "
-            "learning_rate=..., or demonstrate=... in the task",
-        )
+        what = "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named"
+        small, named = "at=small (SmolLM2; `tinsmith base fetch smollm2` once)", "base_url=... or learning_rate=..."
+        fix = f"{small}, model_name=... with {named}, or demonstrate=... in the task"
+        raise ConfigError(what, field="model_name", fix=fix)
 
 
 def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:

@@ -62,8 +62,7 @@ class UserAnswer:
     """What a conversation earned, and what the model was told in it after the prompt."""
 
     earned: Earned
-    told: tuple[str, ...]
-    """By the task, between the model's replies."""
+    told: tuple[str, ...]  # By the task, between the model's replies.
 
 
 UserRollout = Rollout[UserItem, UserAnswer]
@@ -102,7 +101,6 @@ class UserEnvironment(Dialogue):
         return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
 
     def _child(self, item: object, place: int) -> UserEnvironment:
-        """Begin a conversation below this one."""
         named = named_item(self.task, item)
         return UserEnvironment(
             task=self.task,
@@ -122,8 +120,7 @@ class Told:
 
     environment: UserEnvironment
     reply: tuple[int, ...]
-    text: Callable[[], str | None]
-    """Waits for it; None: that failed."""
+    text: Callable[[], str | None]  # Waits for it; None: that failed.
     _own: tuple[bool, ...] = ()
 
     def observation(self) -> tuple[int, ...] | None:
@@ -157,13 +154,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     task: Task
     split: UserSplit
     renderer: Renderer
-    model: AskedModel | None = None
-    """Whom the task asks."""
+    model: AskedModel | None = None  # Whom the task asks.
     _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    _entered: str = ""
-    """State of the reward after the answers that were read last, as JSON."""
+    _entered: str = ""  # State of the reward after the answers that were read last, as JSON.
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; or those tested."""
@@ -433,7 +428,6 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
 
 
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
-    """Return the mean reward of one item's answers, and of each term."""
     found = [one.answer.earned for one in group]
     means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
     return {"reward/total": fmean([one.total for one in found]), **means}
@@ -448,8 +442,7 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(values[name]) for name in sorted(values)}
 
 
-_PROBES: Final = ("a", "7", "?")
-"""Texts that have no token in common."""
+_PROBES: Final = ("a", "7", "?")  # Texts that have no token in common.
 
 
 @dataclass(slots=True, eq=False)

@@ -155,9 +155,8 @@ class Examples:
         ):
             if min(fewest, most) < 0 or 0 < most < fewest:
                 allowed = f"fewest_{what} of 0 or more, and most_{what} of 0 (no limit) or no fewer"
-                raise ConfigError(
-                    "no demonstration passes", field=f"examples {what}", value=f"{fewest} to {most}", allowed=allowed
-                )
+                field, value = f"examples {what}", f"{fewest} to {most}"
+                raise ConfigError("no demonstration passes", field=field, value=value, allowed=allowed)
 
 
 MOST_TURNS: Final = 8
@@ -358,12 +357,9 @@ class Task:
             raise ConfigError("this must be a number of steps", field="base_steps", value=steps, allowed=allowed)
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
-                raise ConfigError(
-                    "there are no demonstrations to train a base on",
-                    field=name,
-                    value=steps if name == "base_steps" else None,
-                    fix=f"demonstrate=... in the task, or leave {name} out",
-                )
+                what, told = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
+                fix = f"demonstrate=... in the task, or leave {name} out"
+                raise ConfigError(what, field=name, value=told, fix=fix)
         if self.later_steps is not None and not 0.0 < self.later_steps < math.inf:
             what, allowed = "a step takes time", "above 0, or None"
             raise ConfigError(what, field="later_steps", value=self.later_steps, allowed=allowed)
@@ -389,12 +385,10 @@ class Task:
         """Check rewards and metrics, and the names of their terms, which become part of metrics' keys."""
         for name in (*self.terms, *self.metrics):
             if not (isinstance(cast(object, name), str) and _NAME.fullmatch(name)) or name in RESERVED:
-                raise ConfigError(
-                    "this name cannot be part of a metric's name",
-                    field="reward" if name in self.terms else "metrics",
-                    value=name,
-                    allowed="small letters, digits and _, beginning with a letter; not total or names",
-                )
+                what = "this name cannot be part of a metric's name"
+                field = "reward" if name in self.terms else "metrics"
+                allowed = "small letters, digits and _, beginning with a letter; not total or names"
+                raise ConfigError(what, field=field, value=name, allowed=allowed)
         for name, reward in {**self.rewards, **self.metrics}.items():
             require_callable(f"reward {name}", function_of(reward), 3 if isinstance(reward, OfTree) else 2)
         if not self.terms:
@@ -470,9 +464,6 @@ def require_callable(what: str, function: object, count: int) -> None:
     except TypeError:
         code = getattr(function, "__code__", None)
         line = "" if code is None else f" (line {code.co_firstlineno})"
-        raise ConfigError(
-            f"this function{line} cannot be called with {arguments}",
-            field=what,
-            value=f"{getattr(function, '__name__', 'function')}{signature}",
-            allowed=allowed,
-        ) from None
+        value = f"{getattr(function, '__name__', 'function')}{signature}"
+        wrong = f"this function{line} cannot be called with {arguments}"
+        raise ConfigError(wrong, field=what, value=value, allowed=allowed) from None

@@ -129,7 +129,8 @@ def corpus_page(corpus: Corpus) -> Document:
         counts = np.array([card.years.get(int(year), 0) for year in span])
         sections.append(years_section(span, {"papers": counts}))
     measured = (corpus.folder / METRICS).exists()
-    sections += _measured(corpus) if measured else [_unmeasured()]
+    todo = Callout("The metrics are not computed yet. Run: tinsmith data metrics CORPUS", [])
+    sections += _measured(corpus) if measured else [Section("disruption", "Disruption and novelty", [todo])]
     return Document(
         kind="Corpus card",
         title=_TITLES[card.source.kind].format(f"{card.papers:,}"),
@@ -147,11 +148,6 @@ def corpus_page(corpus: Corpus) -> Document:
     )
 
 
-def _unmeasured() -> Section:
-    words = "The metrics are not computed yet. Run: tinsmith data metrics CORPUS"
-    return Section("disruption", "Disruption and novelty", [Callout(words, [])])
-
-
 def _measured(corpus: Corpus) -> list[Section]:
     columns = ("cd", "cd_status", "z_median", "z_p10", "novelty_score", "conventionality_score")
     metrics = corpus.metrics(*columns)
@@ -165,18 +161,12 @@ def _measured(corpus: Corpus) -> list[Section]:
     )
     counts = metrics["cd_status"].value_counts()
     by_status = dict(zip(counts["cd_status"], counts["count"], strict=True))
-    statuses = plain(
-        "What the CD index rests on",
-        ("status", "papers", "share"),
-        [
-            (
-                f"{status}: {meaning}",
-                quantity(by_status.get(status.value, 0)),
-                share(by_status.get(status.value, 0), metrics.height),
-            )
-            for status, meaning in _STATUSES.items()
-        ],
-    )
+    rows = [
+        (f"{status}: {meaning}", quantity(count), share(count, metrics.height))
+        for status, meaning in _STATUSES.items()
+        for count in [by_status.get(status.value, 0)]
+    ]
+    statuses = plain("What the CD index rests on", ("status", "papers", "share"), rows)
     shares = _shares(metrics, sorted({*_CUTS, thresholds.cut}))
     return [cd_section(metrics, thresholds, [text], [shares, statuses]), novelty_section(metrics, thresholds)]
 

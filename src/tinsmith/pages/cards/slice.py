@@ -155,19 +155,10 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
         + ("The oracle knows the cause of each paper and nothing else." if oracle else "")
     )
     left = [f"{name} ({why})" for name, why in target.left_out.items()]
-    return Section(
-        f"baselines-{target.target}",
-        f"Baselines: {target.target}" if several else "Baselines",
-        [
-            Words(text),
-            *([Words(f"Left out: {'; '.join(left)}.")] if left else []),
-            Drawing(
-                baselines_figure(target),
-                "Macro-F1 on the test split with its interval. Dashed: what guessing among equal classes gives.",
-            ),
-            table,
-        ],
-    )
+    told = [Words(text), *([Words(f"Left out: {'; '.join(left)}.")] if left else [])]
+    caption = "Macro-F1 on the test split with its interval. Dashed: what guessing among equal classes gives."
+    title = f"Baselines: {target.target}" if several else "Baselines"
+    return Section(f"baselines-{target.target}", title, [*told, Drawing(baselines_figure(target), caption), table])
 
 
 def _leaks(source: Slice, tally: _Tally) -> Section:
@@ -178,16 +169,11 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
         return share(sum(value == 0 for value in values), len(values)) if values else "–"
 
     settings = source.card.settings
-    rows = [
-        (
-            label,
-            middle(tally.citations[label]),
-            uncited(tally.citations[label]),
-            f"{np.median(tally.years[label]):.0f}" if tally.years[label] else "–",
-            middle(tally.lengths[label]),
-        )
-        for label in settings.task.classes
-    ]
+    rows: list[tuple[str, ...]] = []
+    for label in settings.task.classes:
+        cited, years = tally.citations[label], tally.years[label]
+        year = f"{np.median(years):.0f}" if years else "–"
+        rows.append((label, middle(cited), uncited(cited), year, middle(tally.lengths[label])))
     kept = {"citations": settings.citations, "the year": settings.year}
     left_out = [name for name, there in kept.items() if not there]
     texts = ["Differences between the classes that a model can use without reading a word."]
@@ -195,18 +181,8 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
         texts[0] += " A paper that few cite is neutral more often, and a young one has had less time."
     if left_out:
         texts.append(f"Left out of the rows: {' and '.join(left_out)}.")
-    return Section(
-        "leaks",
-        "What gives the label away",
-        [
-            *map(Words, texts),
-            plain(
-                "By class",
-                (*("class", "median citations", "uncited", "median year"), "median abstract, characters"),
-                rows,
-            ),
-        ],
-    )
+    heads = ("class", "median citations", "uncited", "median year", "median abstract, characters")
+    return Section("leaks", "What gives the label away", [*map(Words, texts), plain("By class", heads, rows)])
 
 
 def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:

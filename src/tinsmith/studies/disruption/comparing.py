@@ -22,7 +22,7 @@ from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import from_estimate
-from tinsmith.pages.plot import Plot, plot_of, table
+from tinsmith.pages.page import Plot, plot_of, table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, difference, estimate
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.significance import holm
