@@ -98,15 +98,13 @@ class Course(Generic[I, A]):
         """What the last evaluation asks."""
         return subset(self.subject.items(Split.TEST), self.settings.test_items, self.subject.unit)
 
-    def test_worth(self, improves: bool) -> float:
-        """Return the answers that the test takes by those of an evaluation, if evaluations improve so far, or do not.
-
-        The last policy is tested beside the chosen one where it is another; that it is cannot be known before the end.
-        """
-        policies = 1.0 if improves or not self.tests_last else 1.5
+    @property
+    def test_worth(self) -> tuple[float, float]:
+        """Answers that the test takes by those of an evaluation, and those more if the last policy is not the best."""
         an_item = sum(1 if one is Decoding.GREEDY else self.samples for one in self.decodings)
-        asked = (policies + len(self.controls)) * an_item * len(self.test_items) + self.also_asked
-        return asked / (an_item * max(1, len(self.validation_items)))
+        a_policy, evaluation = an_item * len(self.test_items), an_item * max(1, len(self.validation_items))
+        chosen = (1 + len(self.controls)) * a_policy + self.also_asked
+        return chosen / evaluation, a_policy / evaluation if self.tests_last else 0.0
 
     def examine(self, policy: Examinee) -> Examined:
         """Evaluate a policy while it is trained."""

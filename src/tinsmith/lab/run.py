@@ -91,7 +91,6 @@ class Run(Generic[I, A]):
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
     _spent: bool = False
-    _improves: bool = True  # The policy that was evaluated last is the best so far.
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -201,7 +200,6 @@ class Run(Generic[I, A]):
         score = found.judged.score
         if self.best is None or score > self.best.score:
             self.best = BestStep(step, score, self._saved(f"best-{step:06d}"))
-        self._improves = self.best.step == step
         return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -214,9 +212,9 @@ class Run(Generic[I, A]):
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
-        standing = self._pace.record(step, timings, self.course.test_worth(self._improves))
+        standing = self._pace.record(step, timings, *self.course.test_worth)
         if not standing.later:
-            timings["left_s"] = standing.seconds_left
+            timings["left_s"] = standing.expected
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(standing, line, self._alarms)
         self._lines, self._alarms, self._timings = [], [], {}

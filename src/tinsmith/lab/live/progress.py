@@ -67,15 +67,23 @@ class Standing:
     step: int  # The step that was just recorded.
     steps: int
     seconds_left: float
+    perhaps: float = 0.0  # Seconds more if the last policy is not the best, and so is tested too; 0: counted already.
     later: str = ""  # Work that is not in these seconds, in words.
+
+    @property
+    def expected(self) -> float:
+        """Seconds left, and half of those that are perhaps needed."""
+        return self.seconds_left + self.perhaps / 2.0
 
     @property
     def left(self) -> str:
         """Remaining time, in words."""
-        return f"{duration(self.seconds_left)} left{self.later}"
+        more = f", {duration(self.perhaps)} more if the last policy is not the best" if self.perhaps else ""
+        return f"{duration(self.seconds_left)} left{more}{self.later}"
 
 
 _RECENT: Final = 5  # Steps whose median a step is taken to last.
+_WORTH_WORDS: Final = 0.3  # Of what is left: more that is perhaps needed is said apart, and less is counted by half.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,10 +104,11 @@ class Pace:
         """Supervised steps before those of RL."""
         return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
 
-    def record(self, step: int, timings: Mapping[str, float], test: float) -> Standing:
+    def record(self, step: int, timings: Mapping[str, float], test: float, last: float = 0.0) -> Standing:
         """Take what a step took, and return where the run stands after it.
 
-        The test is to take `test` times the answers of an evaluation. An evaluation is no measure of the steps that
+        The test is to take `test` times the answers of an evaluation, and `last` times more if the last policy is not
+        the best, which nobody knows before the last evaluation. An evaluation is no measure of the steps that
         follow it; where none was measured yet, that is said. The forecast counts as one more step beside those
         measured, as the first answers are often longer than those that follow, and the two are averaged as ratios are,
         by their logarithms. Where it is known what becomes of steps, that counts as as many steps as the run has, and
@@ -118,19 +127,22 @@ class Pace:
             self._step_then = _middle(self._steps) if self._knows_later else None
         end = self.supervised if by_example else steps
         seconds = each * max(0, end - step - 1)
-        looks, tests = sum(due(one, self.settings.eval_every) for one in range(step + 1, end)), 0.0
+        looks, tests, perhaps = sum(due(one, self.settings.eval_every) for one in range(step + 1, end)), 0.0, 0.0
         if not by_example and step < steps:
             looks, tests = looks + 1, test  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if self._evaluation is not None:
             by_then = 1.0 if self._step_then is None else math.sqrt(each / self._step_then)
             seconds += (looks * self._evaluation + tests * self._answers) * by_then
+            perhaps = last * self._answers * by_then if tests else 0.0
         elif looks:
             later = f" and the evaluations{later}"
         if self.forecast is not None and not later and step < end - 1:
             left = self.forecast * (end - step - 1) / steps
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
-        return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
+        if perhaps <= _WORTH_WORDS * seconds:
+            seconds, perhaps = seconds + perhaps / 2.0, 0.0
+        return Standing(step=step, steps=steps, seconds_left=seconds, perhaps=perhaps, later=later)
 
     @property
     def _knows_later(self) -> bool:
