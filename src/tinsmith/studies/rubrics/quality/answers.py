@@ -12,9 +12,8 @@ import enum
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prompting import (
     Comparison,
     JudgeRequest,
@@ -37,6 +36,9 @@ from tinsmith.studies.rubrics.quality.statistics import (
 )
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError, LostError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.judge.chat_judge import BlockingJudge
 
 Reply = Answered[Preference] | JudgeFailure
 

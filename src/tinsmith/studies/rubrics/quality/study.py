@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
-from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings
@@ -306,6 +305,8 @@ def measured(pairs: Drawn, folder: Path) -> tuple[str, ...]:
     if pairs.chat is None:
         answers = answered_by_rules(pairs.shown)
     else:
+        from tinsmith.lab.judge.chat_judge import BlockingJudge  # its HTTP client takes a tenth of a second to load
+
         with BlockingJudge(pairs.chat, cache=VerdictCache(home() / CACHE)) as judge:
             answers = answered_by_chat(pairs.shown, judge)
     quality = figures_of(answers.judged, answers.verdicts, seed=pairs.seed)
