@@ -19,7 +19,7 @@ from tinsmith.lab.study.sizes import cells_of, keys_of, planned, usual_size
 from tinsmith.lab.study.study import Study
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claims import CheckName, Verdict
+from tinsmith.stats.gate import CheckName, Verdict
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("without_pictures")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tinsmith.stats.estimates import Bootstrap, drawn_sums
-from tinsmith.stats.gate.claims import (
+from tinsmith.stats.gate import (
     Beats,
     CheckName,
     Finding,

@@ -34,7 +34,7 @@ from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claims import CheckName, Finding
+from tinsmith.stats.gate import CheckName, Finding
 from tinsmith.studies.adapters import study
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError

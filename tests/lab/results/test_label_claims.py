@@ -16,7 +16,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.record import Draws
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claims import CheckName, Claim, Finding, Verdict
+from tinsmith.stats.gate import CheckName, Claim, Finding, Verdict
 from tinsmith.studies.disruption.page import LabelRuns, compare_labels
 
 pytestmark = pytest.mark.whole

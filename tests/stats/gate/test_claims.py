@@ -8,7 +8,7 @@ import pytest
 
 from sentences import missing
 from tinsmith.stats.estimates import Bootstrap, Runs
-from tinsmith.stats.gate.claims import (
+from tinsmith.stats.gate import (
     Beats,
     CheckName,
     Claim,

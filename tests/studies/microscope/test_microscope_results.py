@@ -14,7 +14,7 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import OnRuns
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claims import Verdict
+from tinsmith.stats.gate import Verdict
 from tinsmith.studies.microscope.looking import Agreement, Decoding, Intervention, ItemLook, Look, Looked, Rule, Writer
 from tinsmith.studies.microscope.study import agreed, corrected, look_seconds, lowest_of_control, with_looks
 from tinsmith.studies.microscope.study import study as microscope

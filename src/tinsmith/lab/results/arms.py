@@ -24,7 +24,7 @@ from tinsmith.pages.measures import in_turn
 from tinsmith.pages.tables import shown
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
-from tinsmith.stats.gate.claims import ParityRecord
+from tinsmith.stats.gate import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive

@@ -10,7 +10,7 @@ from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import listed, over_seeds, signed
-from tinsmith.stats.gate.claims import Verdict
+from tinsmith.stats.gate import Verdict
 
 Check = Callable[[Results], Finding]
 

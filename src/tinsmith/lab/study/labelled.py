@@ -19,9 +19,9 @@ from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, n
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
 from tinsmith.stats.evaluation import combine
-from tinsmith.stats.gate.claims import Beats as BeatsEvidence
-from tinsmith.stats.gate.claims import Claim, ParityRecord, Training, judge_beats, judge_learned
-from tinsmith.stats.gate.claims import Learned as LearnedEvidence
+from tinsmith.stats.gate import Beats as BeatsEvidence
+from tinsmith.stats.gate import Claim, ParityRecord, Training, judge_beats, judge_learned
+from tinsmith.stats.gate import Learned as LearnedEvidence
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 

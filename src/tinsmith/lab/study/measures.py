@@ -32,9 +32,9 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
-from tinsmith.stats.gate.claims import Beats as BeatsEvidence
-from tinsmith.stats.gate.claims import Claim, ParityRecord, Training
-from tinsmith.stats.gate.claims import Learned as LearnedEvidence
+from tinsmith.stats.gate import Beats as BeatsEvidence
+from tinsmith.stats.gate import Claim, ParityRecord, Training
+from tinsmith.stats.gate import Learned as LearnedEvidence
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError

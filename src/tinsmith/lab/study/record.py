@@ -11,7 +11,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure, p_words, signed, told
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claims import Claim
+from tinsmith.stats.gate import Claim
 from tinsmith.stats.significance import ALPHA
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")

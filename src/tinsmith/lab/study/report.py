@@ -45,7 +45,7 @@ from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, listed, p_words, signed
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
-from tinsmith.stats.gate.claims import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
+from tinsmith.stats.gate import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
 from tinsmith.stats.rates import metric_words
 
 

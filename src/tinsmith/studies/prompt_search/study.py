@@ -52,8 +52,8 @@ from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.pages.measures import counted, signed
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.stats.gate.claims import CheckName, Verdict
-from tinsmith.stats.gate.claims import Finding as Check
+from tinsmith.stats.gate import CheckName, Verdict
+from tinsmith.stats.gate import Finding as Check
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
