@@ -39,7 +39,7 @@ from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base, items_identity
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.stats.incentives.policies import Optimum, Policy, best_policy
+from tinsmith.stats.incentives import Optimum, Policy, best_policy
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.studies.disruption.estimators import Policy as Asked
 from tinsmith.types.seeds import derive

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Item, Paper
-from tinsmith.stats.incentives.policies import Policy, Posteriors
+from tinsmith.stats.incentives import Policy, Posteriors
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.planted_world import NOISE, kinds
 from tinsmith.studies.planted_world import posteriors as known

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
-from tinsmith.stats.incentives.policies import (
+from tinsmith.stats.incentives import (
     Optimum,
     Policy,
     Posteriors,

@@ -39,7 +39,7 @@ from tinsmith.lab.study.study import Finding, Listing
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.gate import Verdict
-from tinsmith.stats.incentives.policies import Policy, Posteriors, best_deterministic, best_policy
+from tinsmith.stats.incentives import Policy, Posteriors, best_deterministic, best_policy
 from tinsmith.stats.rates import Metric
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home

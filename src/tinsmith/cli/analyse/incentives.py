@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
-from tinsmith.stats.incentives.policies import (
+from tinsmith.stats.incentives import (
     Optimum,
     Policy,
     Posteriors,

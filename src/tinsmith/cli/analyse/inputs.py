@@ -11,7 +11,7 @@ import numpy as np
 
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.stats.consistency.reported import ReportedTable
-from tinsmith.stats.incentives.policies import Posteriors
+from tinsmith.stats.incentives import Posteriors
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.disruption.published_tables import worked_example
 from tinsmith.types.errors import ConfigError, DataError

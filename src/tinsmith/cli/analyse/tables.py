@@ -13,7 +13,7 @@ from tinsmith.cli.analyse.incentives import WEIGHTS, Survey
 from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.consistency.reported import CountRange, Recovery, ReportedTable, Solution
 from tinsmith.stats.consistency.solving import recover
-from tinsmith.stats.incentives.policies import Policy, Posteriors
+from tinsmith.stats.incentives import Policy, Posteriors
 from tinsmith.stats.intervals import wilson
 from tinsmith.stats.rates import ClassMetric, FloatArray, Metric, collapsed_macro_f1
 from tinsmith.studies.disruption.published_tables import LABELS, STATED_N, seed_exp5, seed_ladder

@@ -33,7 +33,7 @@ from tinsmith.lab.labels.objectives import (
 )
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, NamedTerms, Scored, StepReward, rounded_sum
-from tinsmith.stats.incentives.policies import Optimum, Posteriors, reacting_optimum, table_optimum
+from tinsmith.stats.incentives import Optimum, Posteriors, reacting_optimum, table_optimum
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TERMS: Final = ("parse", "contract", "task", "think")

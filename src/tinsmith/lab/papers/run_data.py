@@ -55,7 +55,7 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
 from tinsmith.stats.groups import LabelGroups
-from tinsmith.stats.incentives.policies import Posteriors
+from tinsmith.stats.incentives import Posteriors
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.monitors.run_monitors import Alarm
 from tinsmith.stats.rates import ClassMetric, Metric

@@ -25,7 +25,7 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
 from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
-from tinsmith.stats.incentives.policies import Optimum, Posteriors
+from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors.collapse import Limits
 from tinsmith.stats.monitors.run_monitors import AlarmKind
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinsmith.data.labels import Disruption
 from tinsmith.stats.consistency.reported import ReportedTable
-from tinsmith.stats.incentives.policies import Posteriors
+from tinsmith.stats.incentives import Posteriors
 from tinsmith.stats.rates import ClassMetric, Metric
 
 LABELS = tuple(label.value for label in Disruption)

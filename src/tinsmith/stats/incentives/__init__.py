@@ -1,1 +1,0 @@
-"""Which policy a reward makes optimal, computed before a run."""
