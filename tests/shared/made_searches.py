@@ -10,7 +10,7 @@ import msgspec
 from made_cells import made_folder
 
 from tinsmith.lab.experiment.experiment import make_plan
-from tinsmith.lab.prompt_search.search import Document, Grammar, Search
+from tinsmith.lab.prompt_search import Document, Grammar, Search
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.study import Found, Searching

@@ -29,7 +29,7 @@ from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Led
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of, label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
-from tinsmith.lab.prompt_search.search import (
+from tinsmith.lab.prompt_search import (
     SEARCH_HEADS,
     STEP_HEADS,
     Document,

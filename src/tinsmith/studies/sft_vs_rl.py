@@ -16,7 +16,7 @@ from typing import Final
 import tinsmith as ts
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import LABEL_KINDS
-from tinsmith.lab.prompt_search.search import SearchSettings
+from tinsmith.lab.prompt_search import SearchSettings
 from tinsmith.lab.results.arms import OFFSETS
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split

@@ -13,7 +13,7 @@ from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.task import Item, Paper, Task, bank_of, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.prompt_search.search import Grammar, Search, SearchSettings, halves_of
+from tinsmith.lab.prompt_search import Grammar, Search, SearchSettings, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.equal_compute import AskedPapers, paid

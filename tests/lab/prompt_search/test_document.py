@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinsmith.lab.prompt_search.search import (
+from tinsmith.lab.prompt_search import (
     MOST_LINES,
     AskedModel,
     Change,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tinsmith.lab.prompt_search.search import Document, Earned, Edit, Grammar, Search, Searched, SearchSettings, Wish
+from tinsmith.lab.prompt_search import Document, Earned, Edit, Grammar, Search, Searched, SearchSettings, Wish
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

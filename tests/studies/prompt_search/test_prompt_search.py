@@ -14,7 +14,7 @@ from made_searches import Maker, searched
 from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
-from tinsmith.lab.prompt_search.search import halves_of
+from tinsmith.lab.prompt_search import halves_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.user_task.task import Task

@@ -20,7 +20,7 @@ import msgspec
 import tinsmith as ts
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
-from tinsmith.lab.prompt_search.search import (
+from tinsmith.lab.prompt_search import (
     SEARCH_HEADS,
     STEP_HEADS,
     AskedModel,
