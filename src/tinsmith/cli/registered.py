@@ -90,7 +90,7 @@ _TASKS: Final = {
 }
 """Questions by name, in the order of the list."""
 _MODULES: Final = {
-    **{"reasoning_gym": "reasoning.task", "instructions": "instructions.task", "verifiers": "environments.task"},
+    **{"reasoning_gym": "reasoning", "instructions": "instructions.task", "verifiers": "environments.task"},
     **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
     **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
     **{"relay": "agents.recursion", "errands": "agents.coupled_agents", "rooms": "barrier", "sums": "metacognition"},

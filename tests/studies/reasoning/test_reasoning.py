@@ -6,7 +6,7 @@ import pytest
 
 from command_line import command
 from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.reasoning.task import HASHED, config_keys, dataset, generator_keys, reasoning_gym, task_names
+from tinsmith.studies.reasoning import HASHED, config_keys, dataset, generator_keys, reasoning_gym, task_names
 from tinsmith.types.errors import ConfigError
 
 

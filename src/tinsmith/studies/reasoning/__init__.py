@@ -1,1 +1,0 @@
-"""Puzzles without end: the generators of `reasoning_gym`, each with its own scorer."""
