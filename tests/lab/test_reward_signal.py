@@ -15,7 +15,7 @@ from tinsmith.lab.live.watch import cross_scores
 from tinsmith.lab.runs.files import METRICS, IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings, Watched, told_apart
-from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
+from tinsmith.stats.monitors import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
 

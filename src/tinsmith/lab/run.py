@@ -27,7 +27,7 @@ from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.stats.groups import FlatRewards
-from tinsmith.stats.monitors.run_monitors import Alarm, DeterminismMonitor
+from tinsmith.stats.monitors import Alarm, DeterminismMonitor
 
 Reached = Callable[[Standing], None]
 

@@ -20,7 +20,7 @@ from tinsmith.lab.study.measures import BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, Expectation, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.task import Task
 from tinsmith.stats.groups import GroupCensus, group_census
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

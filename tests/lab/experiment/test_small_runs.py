@@ -18,7 +18,7 @@ from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind
 
 LAYERS = 30
 TEMPLATE = (

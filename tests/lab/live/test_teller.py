@@ -7,7 +7,7 @@ import pytest
 
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
-from tinsmith.stats.monitors.run_monitors import Alarm, AlarmKind
+from tinsmith.stats.monitors import Alarm, AlarmKind
 
 
 class Terminal(io.StringIO):

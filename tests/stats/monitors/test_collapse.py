@@ -9,8 +9,17 @@ import pytest
 from sentences import missing
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.monitors.collapse import CollapseMonitor, Limits, MonitorState, Signals
-from tinsmith.stats.monitors.run_monitors import IDLE_STEPS, MAX_IDLE, Alarm, AlarmKind, ExpertMonitor
+from tinsmith.stats.monitors import (
+    IDLE_STEPS,
+    MAX_IDLE,
+    Alarm,
+    AlarmKind,
+    CollapseMonitor,
+    ExpertMonitor,
+    Limits,
+    MonitorState,
+    Signals,
+)
 from tinsmith.stats.rates import Confusion
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 

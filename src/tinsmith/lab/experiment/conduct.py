@@ -46,7 +46,7 @@ from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.service.workers import workers_watched
 from tinsmith.models.base import tokenizer_of
 from tinsmith.ops.extension import physical_cores
-from tinsmith.stats.monitors.run_monitors import Alarm
+from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from tinsmith.lab.live.progress import LONG_SECONDS, Progress, Standing, Wait, duration, in_notebook
 from tinsmith.pages.console import VisibleConsole
-from tinsmith.stats.monitors.run_monitors import Alarm
+from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import Ticks, ticking

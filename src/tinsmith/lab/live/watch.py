@@ -19,7 +19,7 @@ from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.lab.runs.records import Score
 from tinsmith.stats.information import Floats, Information, information
-from tinsmith.stats.monitors.run_monitors import Alarm, ExpertMonitor, ResponseMonitor, Responses
+from tinsmith.stats.monitors import Alarm, ExpertMonitor, ResponseMonitor, Responses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

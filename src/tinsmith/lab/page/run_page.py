@@ -61,7 +61,7 @@ from tinsmith.pages.measures import Measure, counted, from_estimate, signed, tol
 from tinsmith.pages.tables import Table, plain
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind
 
 Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()

@@ -56,8 +56,7 @@ from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.incentives import Posteriors
-from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
-from tinsmith.stats.monitors.run_monitors import Alarm
+from tinsmith.stats.monitors import Alarm, CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.waits import Say
 

@@ -16,7 +16,7 @@ from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate
 from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.measures import Measure, told
 from tinsmith.pages.tables import Table, flattened, number, table_of, text, whole
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
 _BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above every baseline"}

@@ -26,8 +26,7 @@ from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
 from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
-from tinsmith.stats.monitors.collapse import Limits
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words
 from tinsmith.types.errors import TinsmithError
 

@@ -41,8 +41,7 @@ from tinsmith.pages.document import Block, Browser, Document, Plates, Section, W
 from tinsmith.pages.drawing import class_slot
 from tinsmith.pages.measures import Measure, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
-from tinsmith.stats.monitors.collapse import Limits
-from tinsmith.stats.monitors.run_monitors import AlarmKind
+from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption import findings
 from tinsmith.types.errors import ConfigError, DataError
