@@ -21,7 +21,7 @@ from tinsmith.data.labels import Thresholds
 from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import SliceSettings, Task
-from tinsmith.pages.cards.slice import write_page
+from tinsmith.pages.cards import write_page
 from tinsmith.types.errors import DataError
 
 pytestmark = pytest.mark.whole

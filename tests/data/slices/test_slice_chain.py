@@ -24,7 +24,7 @@ from tinsmith.data.sources.files import FilesSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
-from tinsmith.pages.cards.slice import write_page
+from tinsmith.pages.cards import write_page
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

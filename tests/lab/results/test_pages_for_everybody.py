@@ -17,7 +17,7 @@ from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.page.live_page import with_progress
 from tinsmith.lab.study.report import page_of_study
-from tinsmith.pages.cards.slice import write_page
+from tinsmith.pages.cards import write_page
 from tinsmith.pages.page import document_html
 
 pytestmark = [needs_axe, pytest.mark.whole]

@@ -340,6 +340,6 @@ def baselines(
 @app.command(short_help="Write the page of a corpus or a slice.")
 def card(folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
-    from tinsmith.pages.cards.slice import write_page
+    from tinsmith.pages.cards import write_page
 
     print(f"wrote {write_page(folder)}")

@@ -36,8 +36,8 @@ from tinsmith.lab.labels.task import Item, Paper, items_of, paper_of, prompt_mes
 from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.models.staging import one_writer, present, staged
-from tinsmith.pages.cards.distributions import baselines_figure
-from tinsmith.pages.cards.slice import slice_page
+from tinsmith.pages.card_figures import baselines_figure
+from tinsmith.pages.cards import slice_page
 from tinsmith.pages.page import Plot, document_html, framed, plot_of
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError
