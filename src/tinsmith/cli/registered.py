@@ -93,7 +93,7 @@ _MODULES: Final = {
     **{"reasoning_gym": "reasoning", "instructions": "instructions.task", "verifiers": "environments.task"},
     **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
     **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
-    **{"relay": "agents.recursion", "errands": "agents.coupled_agents", "rooms": "barrier", "sums": "metacognition"},
+    **{"relay": "recursion", "errands": "coupled_agents", "rooms": "barrier", "sums": "metacognition"},
     **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration", "lookup": "pass_at_k"},
     **{"shell": "environment_loss", "countdown": "confidence"},
 }
@@ -325,7 +325,6 @@ _WHERE: Final = {
     **{"microscope": "microscope.study:study", "prompt_search": "prompt_search.study:study"},
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",
-    **{one: f"agents.{one}:study" for one in ("coupled_agents", "recursion")},
     "bridge": "nets.bridge:bridge",
     "prompt_masked_pretraining": "nets.prompt_masked_pretraining:prompt_masked_pretraining",
 }

@@ -14,7 +14,7 @@ from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Expectation, Finding, Study
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.agents.recursion import COIN, LOST, RIGHT
+from tinsmith.studies.recursion import COIN, LOST, RIGHT
 from tinsmith.types.errors import DataError
 
 

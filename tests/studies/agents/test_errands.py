@@ -10,7 +10,7 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.ops.native import NativeKernels
-from tinsmith.studies.agents.coupled_agents import LOST, NONE, added, agents_of, errands, shown, study
+from tinsmith.studies.coupled_agents import LOST, NONE, added, agents_of, errands, shown, study
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import ConfigError
 

@@ -10,7 +10,7 @@ from tinsmith.lab.user_task.dialogue import Earned, converse, score_group
 from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
 from tinsmith.lab.user_task.task import Child, Spawn
-from tinsmith.studies.agents.recursion import DEEPER, NEEDED, TRAINED, WORDS, ends, item, relay, reply, shown
+from tinsmith.studies.recursion import DEEPER, NEEDED, TRAINED, WORDS, ends, item, relay, reply, shown
 
 LIST = item(["anchor", "basket", "candle", "dragon"])
 

@@ -1,1 +1,0 @@
-"""Studies of several rollouts or several agents on one item."""
