@@ -52,9 +52,8 @@ def incentives(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say which policy a reward makes optimal, what it scores, and which labels die in it."""
-    from tinsmith.cli.analyse.incentives import survey, survey_json
     from tinsmith.cli.analyse.inputs import read_matrix, read_posteriors, reward_settings
-    from tinsmith.cli.analyse.tables import print_survey
+    from tinsmith.cli.analyse.results import print_survey, survey, survey_json
     from tinsmith.types.errors import ConfigError
 
     if matrix is not None and (reward or setting or class_weight):
@@ -101,7 +100,7 @@ def consistency(
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
     from tinsmith.cli.analyse.inputs import check_only, read_table, table_of_options
-    from tinsmith.cli.analyse.tables import print_recovery, print_seeds, recovery_json, seeds_json
+    from tinsmith.cli.analyse.results import print_recovery, print_seeds, recovery_json, seeds_json
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 
     given = {
