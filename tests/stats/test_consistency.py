@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentences import missing
+from tinsmith.cli.analyse.inputs import seed_exp5, seed_ladder
 from tinsmith.stats.consistency.reported import Rate, Recovery, ReportedTable
 from tinsmith.stats.consistency.solving import recover, window
 from tinsmith.stats.rates import ClassMetric, Confusion, Metric
-from tinsmith.studies.disruption.published_tables import seed_exp5, seed_ladder
 from tinsmith.types.errors import DataError
 
 LABELS = ("a", "b", "c")

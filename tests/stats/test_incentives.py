@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
+from tinsmith.cli.analyse.inputs import worked_example
 from tinsmith.stats.incentives import (
     Optimum,
     Policy,
@@ -25,7 +26,6 @@ from tinsmith.stats.incentives import (
     table_optimum,
 )
 from tinsmith.stats.rates import ClassMetric, Metric
-from tinsmith.studies.disruption.published_tables import worked_example
 from tinsmith.types.errors import ConfigError, DataError
 
 EYE = np.eye(3)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from tinsmith.cli.analyse.inputs import LABELS, STATED_N, seed_exp5, seed_ladder
 from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
 from tinsmith.pages.console import VisibleConsole
@@ -27,7 +28,6 @@ from tinsmith.stats.incentives import (
 )
 from tinsmith.stats.intervals import wilson
 from tinsmith.stats.rates import ClassMetric, FloatArray, Metric, collapsed_macro_f1
-from tinsmith.studies.disruption.published_tables import LABELS, STATED_N, seed_exp5, seed_ladder
 from tinsmith.types.errors import ConfigError
 
 WEIGHTS = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0)
