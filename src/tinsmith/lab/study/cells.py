@@ -84,7 +84,6 @@ def run_cells(
         minutes and seconds_of(waiting, threads, minutes),
         at_once,
         own_left=lambda name, elapsed: left_of_run(folders[name], elapsed),
-        after=_COMPARING_SECONDS,
     )
     with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
         _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)
@@ -284,10 +283,6 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-_PAGE_SECONDS: Final = 2.0  # After a run's last step: its page, and the end of its process.
-_COMPARING_SECONDS: Final = 4.0  # After a study's last run: what compares them, and its page.
-
-
 class _Last(msgspec.Struct, frozen=True):
     left_s: float | None = None
 
@@ -299,19 +294,18 @@ def left_of_run(folder: Path, elapsed: float) -> float | None:
         age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
         *_, last, _ = file.read_bytes().split(b"\n")
         left = msgspec.json.decode(last, type=_Last).left_s
-        return None if left is None or age > elapsed else max(0.0, left + _PAGE_SECONDS - age)
+        return None if left is None or age > elapsed else max(0.0, left - age)
     return None
 
 
 class TimeLeft:
-    """Seconds that a study's runs, and what compares them, still take.
+    """Seconds that a study's runs still take.
 
     Args:
         seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.
         at_once: runs beside one another.
         clock: in seconds.
         own_left: seconds that a run says are left of it, by its name and the seconds since it began; None: not yet.
-        after: seconds of what follows the last run.
     """
 
     def __init__(
@@ -321,11 +315,10 @@ class TimeLeft:
         at_once: int,
         clock: Callable[[], float] = time.perf_counter,
         own_left: Callable[[str, float], float | None] | None = None,
-        after: float = 0.0,
     ) -> None:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
-        self._at_once, self._clock, self._own_left, self._after = at_once, clock, own_left, after
+        self._at_once, self._clock, self._own_left = at_once, clock, own_left
         self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
         self._took = self._was_forecast = 0.0
         # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
@@ -355,10 +348,10 @@ class TimeLeft:
         slower = (took + self._prior) / known if known else 1.0
         begun_first = sorted(self._to_go, key=lambda name: name not in self._began)
         left = [own.get(name, max(0.0, slower * self._forecast[name] - elapsed.get(name, 0.0))) for name in begun_first]
-        return side_by_side(left, self._at_once) + self._after
+        return side_by_side(left, self._at_once)
 
     def __str__(self) -> str:
         left = self.seconds()
         if left is None:
             return ""
-        return f", about {duration(left)} left" if left >= self._after + 1.0 else ", longer than forecast"
+        return f", about {duration(left)} left" if left >= 1.0 else ", longer than forecast"
