@@ -189,9 +189,9 @@ class Run(Generic[I, A]):
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""
         with self.timed("eval_s"):
-            client, told = self.sampler(), self.teller.waiting(f"examined at step {step}")
+            client, progress = self.sampler(), self.teller.waiting(f"examined at step {step}")
             policy = Examinee(
-                client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=told
+                client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=progress
             )
             found = self.course.examine(policy)
         self._timings["answers_s"] = found.answers_s

@@ -371,10 +371,10 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
         + ("The oracle knows the cause of each paper and nothing else." if oracle else "")
     )
     left = [f"{name} ({why})" for name, why in target.left_out.items()]
-    told = [Words(text), *([Words(f"Left out: {'; '.join(left)}.")] if left else [])]
+    words = [Words(text), *([Words(f"Left out: {'; '.join(left)}.")] if left else [])]
     caption = "Macro-F1 on the test split with its interval. Dashed: what guessing among equal classes gives."
     title = f"Baselines: {target.target}" if several else "Baselines"
-    return Section(f"baselines-{target.target}", title, [*told, Drawing(baselines_figure(target), caption), table])
+    return Section(f"baselines-{target.target}", title, [*words, Drawing(baselines_figure(target), caption), table])
 
 
 def _leaks(source: Slice, tally: _Tally) -> Section:

@@ -261,6 +261,6 @@ def summary(
     story: Sequence[str], *blocks: Block | None, limits: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Section:
     """Return the first section: what happened, what cannot be said of it, what could not be read."""
-    told = {"What cannot be said": limits, "What could not be read": notes}
-    callouts = (Callout(title, [Bullets(lines)]) for title, lines in told.items() if lines)
+    lists = {"What cannot be said": limits, "What could not be read": notes}
+    callouts = (Callout(title, [Bullets(lines)]) for title, lines in lists.items() if lines)
     return Section("summary", "Summary", kept(Story(story), *callouts, *blocks))

@@ -29,14 +29,14 @@ ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those mod
 
 
 class Verdict(StrEnum):
-    """What may be printed."""
+    """A claim's verdict: it may be printed, or not."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
 
 
 class ClaimKind(StrEnum):
-    """What is claimed."""
+    """Kinds of claim."""
 
     BEATS = "beats"  # One system scores higher than another, both trained on the same data and as long.
     LEARNED = "learned"  # A system knows something that no constant, no metadata, no chance and no leak explains.
@@ -59,7 +59,7 @@ class CheckName(StrEnum):
 
 
 class Finding(StrEnum):
-    """How a check came out."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -76,13 +76,13 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether it stands in nobody's way."""
+        """True if it refuses nothing."""
         return self.finding is Finding.PASSED
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a system was trained on, and for how long."""
+    """Data that a system was trained on, and the length of its training."""
 
     data: str  # Fingerprint of the slice.
     examples: int | None
@@ -126,7 +126,7 @@ class Claim:
 
     @property
     def scope(self) -> str:
-        """What the claim is about: the method, or only the models that were trained."""
+        """Subject of the claim: the method, or only the models that were trained."""
         seeds = f"{' and '.join(map(str, self.seeds))} seed{'' if self.seeds == (1,) else 's'}"
         if min(self.seeds) >= ENOUGH_SEEDS:
             return f"the method, over {seeds}"

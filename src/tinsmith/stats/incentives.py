@@ -292,7 +292,7 @@ _AT_REST = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Optimum:
-    """What a reward makes optimal on given posteriors."""
+    """The optimum of a reward on given posteriors."""
 
     policy: Policy
     greedy: Policy  # Always the likeliest answer of `policy`: what greedy decoding shows of it.
@@ -317,7 +317,7 @@ class Optimum:
 
     @property
     def settled(self) -> bool:
-        """Whether the search came to rest."""
+        """True if the search came to rest."""
         return self.gap <= _AT_REST
 
     def warnings(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 
 class AlarmKind(StrEnum):
-    """What was seen."""
+    """Kinds of alarm."""
 
     UNREAD = "unread"  # Hardly any answer keeps the contract; whatever else is told of labels means nothing then.
     SHARE = "predicted_share"  # One label has most of the answers.

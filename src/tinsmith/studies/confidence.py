@@ -98,7 +98,7 @@ def split_of(name: str) -> str:
 
 
 def is_held_out(item: Mapping[str, Any]) -> bool:
-    """Whether an item is never trained on: a quarter of either split."""
+    """Return true if an item is never trained on: a quarter of either split."""
     return item["held"] < 2
 
 

@@ -57,7 +57,7 @@ MOST_REPLIES: Final = 4
 
 
 class Facts(StrEnum):
-    """What `history` and `ls` tell."""
+    """Facts that `history` and `ls` show."""
 
     TRUE = "true"
     SCRAMBLED = "scrambled"
@@ -76,7 +76,7 @@ class Errand:
 
     @property
     def place(self) -> str:
-        """Where the file is."""
+        """Place of the file."""
         return places_of(self.world)[self.file]
 
 
@@ -109,7 +109,7 @@ def answer(errand: Errand, said: Sequence[str]) -> str | None:
 
 
 def found(errand: Errand, said: Sequence[str]) -> bool:
-    """Whether the last command gets the file that is wanted."""
+    """Return true if the last command gets the file that is wanted."""
     return said[-1] == f"{GET} {errand.file} {errand.place}"
 
 

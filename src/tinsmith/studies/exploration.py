@@ -43,7 +43,7 @@ USUAL: Final = 0.75
 
 
 class Kind(StrEnum):
-    """What an item is for."""
+    """Purposes of an item."""
 
     ERRAND = "errand"
     EXPLORE = "explore"
@@ -73,7 +73,7 @@ class Visit:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """What was done before the model's first reply, and failed."""
+        """Actions before the model's first reply, which failed."""
         return (f"{OPEN} {self.locked}",) if self.kind is Kind.RECOVER else ()
 
 
@@ -132,7 +132,7 @@ def answer(visit: Visit, said: Sequence[str]) -> str | None:
 
 
 def found(visit: Visit, said: Sequence[str]) -> bool:
-    """Whether the holder with the key that is wanted was opened."""
+    """Return true if the holder with the key that is wanted was opened."""
     return visit.key_in in opened(visit, said)
 
 

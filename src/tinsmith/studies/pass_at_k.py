@@ -47,7 +47,7 @@ _CODES: Final = 120
 
 
 class Hops(StrEnum):
-    """How many things have to be looked up at least."""
+    """Return the least number of things that have to be looked up."""
 
     ONE = "one"
     TWO = "two"
@@ -119,9 +119,9 @@ def told(question: Question, looked_for: Sequence[str]) -> str:
 
 
 GOES_ON: Final = 0.06
-"""How often a demonstration goes to its end where it could."""
+"""Share of the demonstrations that go to their end where they could."""
 TRIES_AGAIN: Final = 0.3
-"""How often another list is tried after one that had nothing."""
+"""Share of the lists without a hit after which another one is tried."""
 _GIVES_UP: Final = f"{ANSWER} {NOTHING}"
 
 
@@ -192,7 +192,7 @@ def way(replies: Sequence[str]) -> tuple[str, ...]:
 
 
 def answered(question: Question, replies: Sequence[str]) -> bool:
-    """Whether a conversation ended with the right code."""
+    """Return true if a conversation ended with the right code."""
     return replies[-1] == f"{ANSWER} {question.code}"
 
 

@@ -156,15 +156,15 @@ def build(
     force: Force = False,
 ) -> None:
     """Make a corpus; with --works, one's own papers and their labels."""
-    said = dict(locals())  # the options by their names
+    named = dict(locals())  # the options by their names
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.data.build_source import BuildOptions, chosen_source
     from tinsmith.data.corpus_card import SourceKind, summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.sources.source import build_corpus
 
-    said["pages"] = tuple((pages or []) + (more_pages or [])) or None
-    options = BuildOptions(**{each.name: said[each.name] for each in fields(BuildOptions)})
+    named["pages"] = tuple((pages or []) + (more_pages or [])) or None
+    options = BuildOptions(**{each.name: named[each.name] for each in fields(BuildOptions)})
     chosen = chosen_source(SourceKind(source), options, out)
     check_vacant(out, force=force)
     with progress_bar() as progress:

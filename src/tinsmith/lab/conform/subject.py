@@ -119,15 +119,15 @@ FAILURES: Final = (
 """All that the SDK is known to raise where an answer is not as it expects: it reads much of it unchecked."""
 _MOST: Final = 160
 _SDKS_OWN: Final = re.compile(r"^Request failed: | for self\.request_id=.*", re.DOTALL)
-"""What the SDK writes around the server's words."""
+"""Words that the SDK writes around the server's."""
 _RETRIED: Final = re.compile(r"Error retrieving result: Error code: (\d+) - (.*) \(status \d+\) for self", re.DOTALL)
-"""What the SDK says once it has retried for a result that a server refuses with a status of HTTP."""
+"""The SDK's words once it has retried for a result that a server refuses with a status of HTTP."""
 _DETAIL: Final = re.compile(r"""^\{'detail': (["'])(.*)\1\}$""", re.DOTALL)
 _UNEXPECTED: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a server said no, and not that it failed.
+    """Return true if a server refused, and did not fail.
 
     A 404 without a route's own words, and a failed request of another category, are failures.
     """

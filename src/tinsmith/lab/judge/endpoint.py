@@ -201,7 +201,7 @@ def _checked_key(api_key: str | None) -> str | None:
 
 _MOST_TOKENS: Final = 2**53
 _MESSAGE_KEYS: Final = ("error", "errors", "detail", "message", "msg", "error_description", "title")
-"""Where endpoints put an error's text, the first that has one: OpenAI, FastAPI, problem+json, OAuth."""
+"""Fields in which endpoints put an error's text, the first that has one: OpenAI, FastAPI, problem+json, OAuth."""
 _DEEPEST: Final = 4
 _MOST_ENTRIES: Final = 8
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
@@ -260,11 +260,11 @@ def read_completion(content: bytes) -> Reply | Trouble:
         return Trouble(FailureCause.DECLINED, f"the judge declined: {refusal}", again=False, usage=usage)
     if text is not None:
         return Reply(text, usage, ending)
-    told = f" (finish_reason {finish})" if isinstance(finish, str) else ""
+    reason = f" (finish_reason {finish})" if isinstance(finish, str) else ""
     cause = ending or FailureCause.NO_CONTENT
     # A filter's refusal is repeated by repeating the call; a model that thought for too long may think for less.
     again = cause is not FailureCause.FILTERED
-    return Trouble(cause, f"the answer holds no text{told}", again=again, usage=usage)
+    return Trouble(cause, f"the answer holds no text{reason}", again=again, usage=usage)
 
 
 def read_error(content: bytes) -> ErrorBody:

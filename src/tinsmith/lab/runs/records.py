@@ -128,7 +128,7 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Score:
-    """How good a policy was in an evaluation; compared in this order."""
+    """A policy's score in an evaluation; compared in this order."""
 
     value: float
     tie_break: float

@@ -186,7 +186,7 @@ _ABANDON_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedSettings:
-    """How an embedded server is started; each field is a flag of `tinsmith serve`, with the same default."""
+    """Settings of an embedded server; each field is a flag of `tinsmith serve`, with the same default."""
 
     models: Mapping[str, str]
     """Served name -> folder or built-in name."""

@@ -338,8 +338,8 @@ class TimeLeft:
         """Return the seconds left; None: not known yet."""
         now = self._clock()
         elapsed = {name: now - began for name, began in self._began.items()}
-        told = {} if self._own_left is None else {name: self._own_left(name, took) for name, took in elapsed.items()}
-        own = {name: left for name, left in told.items() if left is not None}
+        stated = {} if self._own_left is None else {name: self._own_left(name, took) for name, took in elapsed.items()}
+        own = {name: left for name, left in stated.items() if left is not None}
         took = self._took + sum(elapsed[name] + left for name, left in own.items())
         was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
         if not self._known and not was_forecast:

@@ -149,8 +149,8 @@ def _lines(file: Path, what: str) -> list[Any]:
             try:
                 found.append(parse_json(line))
             except ValueError as error:
-                told = getattr(error, "msg", None) or getattr(error, "reason", None) or error
-                wrong = f"{file.name}, line {number}: this is not JSON: {told}"
+                reason = getattr(error, "msg", None) or getattr(error, "reason", None) or error
+                wrong = f"{file.name}, line {number}: this is not JSON: {reason}"
                 raise DataError(wrong, field=what, value=line.decode(errors="replace").strip()) from None
     return found
 

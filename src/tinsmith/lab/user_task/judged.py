@@ -67,9 +67,10 @@ class JudgedReward(StepReward):
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
         passed = [verdict.passed for verdict in judged.value]
-        said = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
+        verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
         return Scored(
-            terms={"rubric": self.score(asked.item, passed)}, record={"pass_rate": pass_rate(passed), "verdicts": said}
+            terms={"rubric": self.score(asked.item, passed)},
+            record={"pass_rate": pass_rate(passed), "verdicts": verdicts},
         )
 
     def line(self, scored: Scored) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What is tried of a task before a run: pay of right answers and of others, one answer, and which examples it takes."""
+"""Trials of a task before a run: pay of right answers and of others, one answer, and which examples it takes."""
 
 from __future__ import annotations
 

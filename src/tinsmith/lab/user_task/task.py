@@ -357,9 +357,9 @@ class Task:
             raise ConfigError("this must be a number of steps", field="base_steps", value=steps, allowed=allowed)
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
-                what, told = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
+                what, given = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
                 fix = f"demonstrate=... in the task, or leave {name} out"
-                raise ConfigError(what, field=name, value=told, fix=fix)
+                raise ConfigError(what, field=name, value=given, fix=fix)
         if self.later_steps is not None and not 0.0 < self.later_steps < math.inf:
             what, allowed = "a step takes time", "above 0, or None"
             raise ConfigError(what, field="later_steps", value=self.later_steps, allowed=allowed)

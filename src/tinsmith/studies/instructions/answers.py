@@ -48,7 +48,7 @@ def _topics() -> dict[str, Topic]:
 
 
 class Length(IntEnum):
-    """How much an answer says; less where the limits of its instructions are narrow."""
+    """Length of an answer's content; less where the limits of its instructions are narrow."""
 
     FULL = 0
     SHORT = 1
@@ -57,7 +57,7 @@ class Length(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """What one attempt at an answer draws from."""
+    """Material that one attempt at an answer draws from."""
 
     topic: Topic
     name: str  # What the topic is called in it.
@@ -188,7 +188,7 @@ _DEMANDS: Final[Mapping[str, Callable[[Kwargs], Sequence[str]]]] = {
     "combination:repeat_prompt": lambda given: [given["prompt_to_repeat"]],
     "startend:end_checker": lambda given: [given["end_phrase"]],
 }
-"""What has to stand in an answer word for word."""
+"""Texts that an answer must contain word for word."""
 
 
 def rules_of(item: Mapping[str, Any]) -> list[Rule]:

@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 
 class Writer(StrEnum):
-    """Whose text is read: the prefixes on which both are asked."""
+    """Writer of the text that is read: the prefixes on which both policies answer."""
 
     FIRST = "first"
     SECOND = "second"

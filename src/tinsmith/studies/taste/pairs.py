@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 
 class Match(StrEnum):
-    """What the two papers of a pair have in common."""
+    """Properties that the two papers of a pair have in common."""
 
     MONTH = "month"
     YEAR_FIELD = "year_field"
 
 
 class Text(StrEnum):
-    """What is shown of a paper."""
+    """Parts of a paper that are shown."""
 
     TITLE = "title"
     ABSTRACT = "abstract"
 
 
 class Length(StrEnum):
-    """Whether the two papers of a pair have texts of the same length."""
+    """Treatment of the lengths of a pair's two texts."""
 
     ANY = "any"
     MATCHED = "matched"
 
 
 class Preference(StrEnum):
-    """What decides which paper is the right answer."""
+    """Rule by which one paper of a pair is the right answer."""
 
     CITED = "cited"
     SHUFFLED = "shuffled"
