@@ -71,6 +71,22 @@ def test_what_running_runs_say_of_themselves_counts_before_any_has_ended(clock: 
     assert left.seconds() == 190.0, "an earlier process said it"
 
 
+def test_what_runs_took_beyond_their_own_word_is_expected_of_others(clock: Clock) -> None:
+    stated = {"a": 40.0, "b": 30.0, "c": -1.0}
+    left = TimeLeft("abc", [50.0, 50.0, 50.0], 3, clock, lambda name, took: stated[name])
+    for name in "abc":
+        left.begin(name)
+    clock.now = 10.0
+    assert left.seconds() == 40.0
+    clock.now, stated["a"] = 55.0, -5.0
+    left.end("a")  # its page took 5 s after what it said of itself
+    stated["b"] = 20.0
+    assert left.seconds() == 25.0
+    clock.now, stated["b"] = 78.0, -3.0
+    left.end("b")
+    assert left.seconds() == 3.0, "the middle of 5 and 3, of which c has used 1"
+
+
 def test_a_last_run_that_is_overdue_has_no_seconds_left_to_say(clock: Clock) -> None:
     left = TimeLeft("a", [10.0], 1, clock)
     left.begin("a")

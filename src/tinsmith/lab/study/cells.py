@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import msgspec
@@ -288,13 +289,16 @@ class _Last(msgspec.Struct, frozen=True):
 
 
 def left_of_run(folder: Path, elapsed: float) -> float | None:
-    """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet."""
+    """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet.
+
+    Negative where it goes on for longer than it said.
+    """
     with suppress(OSError, ValueError, msgspec.DecodeError):
         file = folder / TIMINGS
         age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
         *_, last, _ = file.read_bytes().split(b"\n")
         left = msgspec.json.decode(last, type=_Last).left_s
-        return None if left is None or age > elapsed else max(0.0, left - age)
+        return None if left is None or age > elapsed else left - age
     return None
 
 
@@ -306,6 +310,7 @@ class TimeLeft:
         at_once: runs beside one another.
         clock: in seconds.
         own_left: seconds that a run says are left of it, by its name and the seconds since it began; None: not yet.
+            Those that runs took beyond it at their ends, for their pages, are added to what others say.
     """
 
     def __init__(
@@ -319,7 +324,7 @@ class TimeLeft:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
         self._at_once, self._clock, self._own_left = at_once, clock, own_left
-        self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
+        self._to_go, self._began, self._beyond = dict.fromkeys(names), dict[str, float](), list[float]()
         self._took = self._was_forecast = 0.0
         # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
         self._prior = sum(self._forecast.values()) / len(names) if seconds else 0.0
@@ -330,7 +335,11 @@ class TimeLeft:
 
     def end(self, name: str) -> None:
         """Note that a run came to its end."""
-        self._took += self._clock() - self._began.pop(name)
+        took = self._clock() - self._began.pop(name)
+        self._took += took
+        stated = None if self._own_left is None else self._own_left(name, took)
+        if stated is not None:
+            self._beyond.append(-stated)
         self._was_forecast += self._forecast[name]
         self._to_go.pop(name, None)
 
@@ -339,7 +348,8 @@ class TimeLeft:
         now = self._clock()
         elapsed = {name: now - began for name, began in self._began.items()}
         stated = {} if self._own_left is None else {name: self._own_left(name, took) for name, took in elapsed.items()}
-        own = {name: left for name, left in stated.items() if left is not None}
+        beyond = median(self._beyond) if self._beyond else 0.0
+        own = {name: max(0.0, left + beyond) for name, left in stated.items() if left is not None}
         took = self._took + sum(elapsed[name] + left for name, left in own.items())
         was_forecast = self._was_forecast + sum(self._forecast[name] for name in own)
         if not self._known and not was_forecast:
