@@ -73,7 +73,7 @@ def test_what_running_runs_say_of_themselves_counts_before_any_has_ended(clock: 
 
 def test_what_runs_took_beyond_their_own_word_is_expected_of_others(clock: Clock) -> None:
     stated = {"a": 40.0, "b": 30.0, "c": -1.0}
-    left = TimeLeft("abc", [50.0, 50.0, 50.0], 3, clock, lambda name, took: stated[name])
+    left = TimeLeft("abc", [50.0, 50.0, 50.0], 3, clock, lambda name, _: stated[name])
     for name in "abc":
         left.begin(name)
     clock.now = 10.0
