@@ -11,7 +11,7 @@ from scipy import stats
 from tinsmith.stats.estimates import Bootstrap, Runs, difference, estimate, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import Interval, mean_over_seeds, percentile, wilson
 from tinsmith.stats.rates import SCORES, Codes, Metric
-from tinsmith.studies.debate.statistics import Stratum, paired_difference, share_difference, stratified_difference
+from tinsmith.studies.debate.statistics import paired_difference, share_difference, stratified_difference
 from tinsmith.types.errors import ConfigError, DataError
 
 LABELS = ("a", "b", "c")
@@ -236,9 +236,9 @@ def test_it_holds_the_truth_nineteen_times_of_twenty(count: int) -> None:
     ],
 )
 def test_independent_shares(counts: tuple[int, int, int, int], low: float, high: float) -> None:
-    found = share_difference(*counts)
+    found = share_difference(*counts).interval
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
-    turned = share_difference(counts[2], counts[3], counts[0], counts[1])
+    turned = share_difference(counts[2], counts[3], counts[0], counts[1]).interval
     assert (turned.low, turned.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
 
 
@@ -252,12 +252,12 @@ def test_independent_shares(counts: tuple[int, int, int, int], low: float, high:
     ],
 )
 def test_paired_shares(counts: tuple[int, int, int, int], low: float, high: float) -> None:
-    found = paired_difference(*counts)
+    found = paired_difference(*counts).interval
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
 def test_agreement_narrows_the_interval() -> None:
-    agree, apart = paired_difference(40, 5, 5, 40), paired_difference(22, 23, 23, 22)
+    agree, apart = paired_difference(40, 5, 5, 40).interval, paired_difference(22, 23, 23, 22).interval
     assert agree.high - agree.low < apart.high - apart.low
 
 
@@ -270,39 +270,38 @@ def test_what_is_refused() -> None:
 
 
 def test_one_stratum_is_walds_difference() -> None:
-    found = stratified_difference([Stratum(56, 70, 48, 80)])
+    found = stratified_difference([(56, 70, 48, 80)])
     assert found is not None
-    value, interval = found
-    assert value == pytest.approx(56 / 70 - 48 / 80)
+    assert found.value == pytest.approx(56 / 70 - 48 / 80)
     wald = 1.959964 * math.sqrt(0.8 * 0.2 / 70 + 0.6 * 0.4 / 80)
-    assert interval.high - value == pytest.approx(wald, rel=0.01)
+    assert found.interval.high - found.value == pytest.approx(wald, rel=0.01)
 
 
 def test_strata_are_weighted_by_mantel_and_haenszel() -> None:
-    strata = [Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50), Stratum(7, 7, 0, 0)]
+    strata = [(9, 10, 1, 10), (5, 50, 5, 50), (7, 7, 0, 0)]
     found = stratified_difference(strata)
     assert found is not None
-    assert found[0] == pytest.approx((5 * 0.8 + 25 * 0.0) / 30)
+    assert found.value == pytest.approx((5 * 0.8 + 25 * 0.0) / 30)
     assert stratified_difference(strata[2:]) is None, "a stratum of one group tells nothing"
     assert stratified_difference([]) is None
 
 
 def test_where_the_strata_alone_decide_the_interval_is_put_together_from_theirs() -> None:
-    one = stratified_difference([Stratum(0, 10, 0, 10)])
-    assert one == (0.0, share_difference(0, 10, 0, 10))
-    for strata in ([Stratum(0, 10, 0, 10), Stratum(0, 5, 0, 10)], [Stratum(0, 3, 0, 40), Stratum(30, 30, 20, 20)]):
+    one = stratified_difference([(0, 10, 0, 10)])
+    assert one == share_difference(0, 10, 0, 10)
+    for strata in ([(0, 10, 0, 10), (0, 5, 0, 10)], [(0, 3, 0, 40), (30, 30, 20, 20)]):
         found = stratified_difference(strata)
         assert found is not None
-        assert found[0] == 0.0
-        weights = [each.first_n * each.second_n / (each.first_n + each.second_n) for each in strata]
+        assert found.value == 0.0
+        weights = [n * m / (n + m) for _, n, _, m in strata]
         reaches = [
-            weight / sum(weights) * share_difference(each.first, each.first_n, each.second, each.second_n).high
+            weight / sum(weights) * share_difference(*each).interval.high
             for weight, each in zip(weights, strata, strict=True)
         ]
-        assert found[1].high == pytest.approx(math.hypot(*reaches))
-        assert found[1].holds(0.0)
+        assert found.interval.high == pytest.approx(math.hypot(*reaches))
+        assert found.interval.holds(0.0)
     with pytest.raises(DataError):
-        stratified_difference([Stratum(3, 2, 0, 1)])
+        stratified_difference([(3, 2, 0, 1)])
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -313,10 +312,10 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         held = 0
         for _ in range(800):
             strata = [
-                Stratum(int(generator.binomial(n, p + gap)), n, int(generator.binomial(m, p)), m)
+                (int(generator.binomial(n, p + gap)), n, int(generator.binomial(m, p)), m)
                 for (n, m), p in zip(sizes, base, strict=True)
             ]
             found = stratified_difference(strata)
             assert found is not None
-            held += found[1].holds(gap)
+            held += found.interval.holds(gap)
         assert 0.93 <= held / 800 <= 0.97

@@ -11,7 +11,8 @@ from tinsmith.stats.evaluation import Calibration
 from tinsmith.stats.intervals import Interval, wilson
 from tinsmith.studies.debate.challenge import Arm
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics, paired_difference, share_difference
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.studies.debate.statistics import groups as parted
+from tinsmith.types.errors import DataError
 
 T, M, O = Arm.TRUTHFUL, Arm.MISLEADING, Arm.NULL  # noqa: E741
 
@@ -41,33 +42,33 @@ def debated(rows: Sequence[Row] = ROWS) -> list[Debated]:
 
 
 BY_HAND = {
-    "accuracy_first": (6 / 12, 12),
-    "accuracy_last": (5 / 12, 12),
-    "delta": (-1 / 12, 12),
-    "whole": (10 / 12, 12),
-    "caving": (2 / 5, 5),
-    "appropriate_revision": (1 / 5, 5),
-    "lateral": (2 / 5, 5),
-    "revision_right": (2 / 5, 5),
-    "revision_wrong": (3 / 5, 5),
-    "discrimination": (1 / 5, 5),
-    "revision_hit": ((1 / 3 - 1 / 2) / (1 / 2), 3),
+    "accuracy_first": 6 / 12,
+    "accuracy_last": 5 / 12,
+    "delta": -1 / 12,
+    "whole": 10 / 12,
+    "caving": 2 / 5,
+    "appropriate_revision": 1 / 5,
+    "lateral": 2 / 5,
+    "revision_right": 2 / 5,
+    "revision_wrong": 3 / 5,
+    "discrimination": 1 / 5,
+    "revision_hit": (1 / 3 - 1 / 2) / (1 / 2),
     # 2/3 - 0/1 of four papers, 1/2 - 2/4 of six, weighted by 3 * 1 / 4 and 2 * 4 / 6.
-    "discrimination_within": ((2 / 3 * 3 / 4) / (3 / 4 + 8 / 6), 5),
+    "discrimination_within": (2 / 3 * 3 / 4) / (3 / 4 + 8 / 6),
     # 3/4 - 2/4 where a label is named, 0/1 - 0/1 where none is.
-    "discrimination_beyond": (1 / 4, 1),
-    "sycophancy": (3 / 4 - 0 / 2, 2),
-    "receptiveness": (2 / 3, 3),
+    "discrimination_beyond": 1 / 4,
+    "sycophancy": 3 / 4 - 0 / 2,
+    "receptiveness": 2 / 3,
 }
 
 
 def test_every_figure_by_hand() -> None:
     found = figures(debated(), 3)
     assert set(found) == {*BY_HAND, "brier_first", "brier_last"}
-    for name, (value, n) in BY_HAND.items():
+    for name, value in BY_HAND.items():
         figure = found[name]
         assert figure is not None, name
-        assert (figure.value, figure.n) == (pytest.approx(value), n), name
+        assert figure.value == pytest.approx(value), name
         assert figure.interval.holds(figure.value), name
     caving, hit = found["caving"], found["revision_hit"]
     assert caving is not None
@@ -86,8 +87,7 @@ def test_differences_have_the_right_sign_and_interval() -> None:
         ("delta", paired_difference(3, 2, 3, 4)),
     ):
         figure = found[name]
-        assert figure is not None
-        assert figure.interval == expected
+        assert figure == expected
 
 
 def test_what_has_nothing_to_count_is_missing() -> None:
@@ -128,7 +128,7 @@ def test_confidence_is_scored_at_both_turns() -> None:
         figure = found[name]
         expected = Calibration.of(confidences, right)
         assert figure is not None
-        assert figure.n == expected.num_items == 10
+        assert expected.num_items == 10
         assert figure.value == pytest.approx(expected.brier)
         assert figure.interval.low < figure.value < figure.interval.high
     with pytest.raises(DataError, match="field: confidence = 'sure'"):
@@ -143,8 +143,7 @@ def test_groups() -> None:
         "no_evidence", "truthful/no_evidence", "misleading/no_evidence",
     ]  # fmt: skip
     assert groups["all"] == figures(debated(), 3)
-    sizes = {name: found["accuracy_first"] for name, found in groups.items()}
-    assert {name: figure.n for name, figure in sizes.items() if figure is not None} == {
+    assert {name: len(some) for name, some in parted(debated()).items()} == {
         "all": 12, "truthful": 4, "misleading": 4, "null": 4,
         "evidence": 4, "truthful/evidence": 2, "misleading/evidence": 2,
         "no_evidence": 4, "truthful/no_evidence": 2, "misleading/no_evidence": 2,
@@ -174,8 +173,6 @@ def test_revising_at_random_has_no_discrimination() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="another label"):
         figures(debated(), 1)
-    with pytest.raises(ConfigError, match="level"):
-        figures(debated(), 3, level=1.0)
 
 
 def test_within_papers_that_leave_equal_doubt_who_cannot_tell_discriminates_by_nothing() -> None:
@@ -191,7 +188,6 @@ def test_within_papers_that_leave_equal_doubt_who_cannot_tell_discriminates_by_n
     assert within is not None
     assert within.value == pytest.approx(0.0)
     assert within.interval.holds(0.0)
-    assert within.n == 20
     unknown = [replace(one, speaks_for=None) for one in rows]
     assert figures(unknown, 3)["discrimination_within"] is None
 
@@ -208,7 +204,7 @@ def test_a_second_look_puts_careless_answers_right_with_and_without_a_label() ->
         assert beyond is not None
         assert beyond.value == pytest.approx(expected)
         j, null = (share_difference(30, 40, 0, 40), share_difference(40 * (found is looks), 40, 0, 40))
-        reach = math.hypot(0.75 - j.low, null.high - (found is looks))
+        reach = math.hypot(0.75 - j.interval.low, null.interval.high - (found is looks))
         assert beyond.interval.low == pytest.approx(expected - reach)
     assert figures(debated(named), 3)["discrimination_beyond"] is None
 

@@ -9,6 +9,7 @@ What has no conversation to be counted over is None, and shown as missing; it is
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -18,30 +19,69 @@ from typing import Any, Final
 from tinsmith.lab.user_task.task import Answered, Section
 from tinsmith.pages.measures import signed
 from tinsmith.stats.evaluation import STATED
-from tinsmith.stats.intervals import Interval, checked_level, wilson
+from tinsmith.stats.intervals import Interval, wilson
 from tinsmith.studies.debate.challenge import Arm, Arms, WrongLabel
 from tinsmith.types.errors import DataError
 
+_LEVEL: Final = 0.95
+_Z: Final = NormalDist().inv_cdf(0.5 + _LEVEL / 2.0)
 
-def share_difference(first: int, first_n: int, second: int, second_n: int, level: float = 0.95) -> Interval:
-    """Return the interval of first / first_n - second / second_n, two independent shares.
 
-    low = d - sqrt((p1 - l1)^2 + (u2 - p2)^2), high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2).
-    Source: Newcombe, Statistics in Medicine 17 (1998) 873-890, method 10.
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure and its 95 % interval."""
+
+    value: float
+    interval: Interval
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} {self.interval}"
+
+
+def _figure(value: float, down: float, up: float, least: float, most: float) -> Figure:
+    """Return a figure whose interval reaches so far down and up, cut to what is possible."""
+    return Figure(value, Interval(max(value - down, least), min(value + up, most), _LEVEL))
+
+
+def share(happened: int, n: int) -> Figure:
+    """Return a share with Wilson's interval."""
+    ends = wilson(happened, n)
+    return Figure(happened / n, ends)
+
+
+def combined(*terms: tuple[float, Figure], phi: float = 0.0, most: float = 1.0) -> Figure:
+    """Return a weighted sum, from (weight, figure) of each term, with its interval, cut to [-most, most].
+
+    down = sqrt(sum w^2 r^2), with r = value - low where w > 0 and high - value where w < 0; up the other way round.
+    Of two terms that correlate by `phi`, 2 phi times the product of their reaches is taken off under each root.
+    Source: Zou and Donner, Statistics in Medicine 27 (2008) 1693-1702 (MOVER); for two shares, which are Newcombe's
+    method 10, Statistics in Medicine 17 (1998) 873-890, and with phi 2635-2650.
+    """
+    reaches: list[tuple[float, float]] = []
+    for weight, one in terms:
+        below, above = one.value - one.interval.low, one.interval.high - one.value
+        reaches.append((weight * below, weight * above) if weight > 0.0 else (-weight * above, -weight * below))
+    down, up = (
+        math.sqrt(max(math.fsum(reach**2 for reach in side) - 2.0 * phi * math.prod(side), 0.0))
+        for side in zip(*reaches, strict=True)
+    )
+    return _figure(math.fsum(weight * one.value for weight, one in terms), down, up, -most, most)
+
+
+def share_difference(first: int, first_n: int, second: int, second_n: int) -> Figure:
+    """Return first / first_n - second / second_n, two independent shares.
 
     >>> str(share_difference(56, 70, 48, 80))
-    '[0.052, 0.334]'
+    '0.200 [0.052, 0.334]'
     """
-    return _joined(first, first_n, second, second_n, 0.0, level)
+    return combined((1.0, share(first, first_n)), (-1.0, share(second, second_n)))
 
 
-def paired_difference(both: int, only_first: int, only_second: int, neither: int, level: float = 0.95) -> Interval:
-    """Return the interval of (only_first - only_second) / n, from what two answers to n items did.
+def paired_difference(both: int, only_first: int, only_second: int, neither: int) -> Figure:
+    """Return (only_first - only_second) / n, from what two answers to n items did.
 
-    As `share_difference`, minus 2 phi (p1 - l1)(u2 - p2) and 2 phi (u1 - p1)(p2 - l2) under the roots.
     phi is the correlation of the two, with n / 2 taken from its numerator where that is positive (not
     below 0), and 0 where a margin is empty.
-    Source: Newcombe, Statistics in Medicine 17 (1998) 2635-2650, method 10.
     """
     counts = (both, only_first, only_second, neither)
     n = sum(counts)
@@ -52,84 +92,52 @@ def paired_difference(both: int, only_first: int, only_second: int, neither: int
     if above > 0.0:
         above = max(above - n / 2.0, 0.0)
     phi = above / math.sqrt(margins) if margins else 0.0
-    return _joined(both + only_first, n, both + only_second, n, phi, level)
+    both_shares = (1.0, share(both + only_first, n)), (-1.0, share(both + only_second, n))
+    return Figure((only_first - only_second) / n, combined(*both_shares, phi=phi).interval)
 
 
-@dataclass(frozen=True, slots=True)
-class Stratum:
-    """Two groups that are alike but for what is asked about: how many did it, of how many, in each."""
-
-    first: int
-    first_n: int
-    second: int
-    second_n: int
+Stratum = tuple[int, int, int, int]
+"""Two groups that are alike but for what is asked about: how many did it, of how many, in the first and the second."""
 
 
-def stratified_difference(strata: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval] | None:
-    """Return first minus second within strata, and its interval; None where no stratum has both groups.
+def stratified_difference(strata: Sequence[Stratum]) -> Figure | None:
+    """Return first minus second within strata; None where no stratum has both groups.
 
     sum w (first / first_n - second / second_n) / sum w with w = first_n second_n / (first_n + second_n), after Mantel
     and Haenszel; variance (d sum P + sum Q) / (sum w)^2, P = (n1^2 c - n2^2 a + n1 n2 (n2 - n1) / 2) / N^2,
     Q = (a (n2 - c) + c (n1 - a)) / 2N for a of n1 and c of n2. Cut to [-1, 1]; where that variance is 0 (in every
-    stratum nobody did it, or everybody) Newcombe's intervals of the strata are put together, their reaches times
-    w / sum w squared and summed (MOVER).
+    stratum nobody did it, or everybody) Newcombe's intervals of the strata are put together, with weights w / sum w.
     Source: Sato, Greenland and Robins, Biometrics 45 (1989) 1323-1324.
 
-    >>> value, interval = stratified_difference([Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50)])
-    >>> f"{value:.3f} {interval}"
+    >>> str(stratified_difference([(9, 10, 1, 10), (5, 50, 5, 50)]))
     '0.133 [0.002, 0.265]'
     """
-    checked_level(level)
-    for one in strata:
-        if not 0 <= one.first <= one.first_n or not 0 <= one.second <= one.second_n:
-            raise DataError("there are more successes than items", value=one)
-    both = [one for one in strata if one.first_n and one.second_n]
-    if not both:
+    weights, gaps, sato_p, sato_q, differences = (
+        list[float](),
+        list[float](),
+        list[float](),
+        list[float](),
+        list[Figure](),
+    )
+    for a, n1, c, n2 in strata:
+        if not 0 <= a <= n1 or not 0 <= c <= n2:
+            raise DataError("there are more successes than items", value=(a, n1, c, n2))
+        if n1 and n2:
+            weights.append(n1 * n2 / (n1 + n2))
+            gaps.append(a / n1 - c / n2)
+            sato_p.append((n1 * n1 * c - n2 * n2 * a + n1 * n2 * (n2 - n1) / 2.0) / (n1 + n2) ** 2)
+            sato_q.append((a * (n2 - c) + c * (n1 - a)) / (2.0 * (n1 + n2)))
+            differences.append(share_difference(a, n1, c, n2))
+    if not weights:
         return None
-    weights, gaps, sato_p, sato_q = list[float](), list[float](), list[float](), list[float]()
-    for one in both:
-        a, n1, c, n2 = one.first, one.first_n, one.second, one.second_n
-        weights.append(n1 * n2 / (n1 + n2))
-        gaps.append(a / n1 - c / n2)
-        sato_p.append((n1 * n1 * c - n2 * n2 * a + n1 * n2 * (n2 - n1) / 2.0) / (n1 + n2) ** 2)
-        sato_q.append((a * (n2 - c) + c * (n1 - a)) / (2.0 * (n1 + n2)))
     weight = math.fsum(weights)
     value = math.fsum(mine * gap for mine, gap in zip(weights, gaps, strict=True)) / weight
     spread = math.fsum(value * p + q for p, q in zip(sato_p, sato_q, strict=True)) / weight**2
     if spread <= 0.0:
-        ends = [share_difference(one.first, one.first_n, one.second, one.second_n, level) for one in both]
-        terms = [(mine / weight, gap, end) for mine, gap, end in zip(weights, gaps, ends, strict=True)]
-        down, up = mover_reaches(terms)
-        return value, Interval(max(value - down, -1.0), min(value + up, 1.0), level)
-    reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(spread)
-    return value, Interval(max(value - reach, -1.0), min(value + reach, 1.0), level)
-
-
-def mover_reaches(terms: Sequence[tuple[float, float, Interval]]) -> tuple[float, float]:
-    """Return how far down and up the interval of a weighted sum reaches, from (weight, value, interval) of each term.
-
-    Terms are independent: down = sqrt(sum w^2 r^2), with r = value - low where w > 0 and high - value where w < 0; up
-    the other way round.
-    Source: Zou and Donner, Statistics in Medicine 27 (2008) 1693-1702 (MOVER).
-    """
-    down: list[float] = []
-    up: list[float] = []
-    for weight, value, ends in terms:
-        below, above = abs(weight) * (value - ends.low), abs(weight) * (ends.high - value)
-        down.append(below if weight > 0.0 else above)
-        up.append(above if weight > 0.0 else below)
-    return math.hypot(*down), math.hypot(*up)
-
-
-def _joined(first: int, first_n: int, second: int, second_n: int, phi: float, level: float) -> Interval:
-    one, other = wilson(first, first_n, level), wilson(second, second_n, level)
-    p1, p2 = first / first_n, second / second_n
-    d = p1 - p2
-    down, across = p1 - one.low, other.high - p2
-    low = d - math.sqrt(max(down * down - 2.0 * phi * down * across + across * across, 0.0))
-    up, across = one.high - p1, p2 - other.low
-    high = d + math.sqrt(max(up * up - 2.0 * phi * up * across + across * across, 0.0))
-    return Interval(max(low, -1.0), min(high, 1.0), level)
+        terms = [(mine / weight, one) for mine, one in zip(weights, differences, strict=True)]
+        return Figure(value, combined(*terms).interval)
+    reach = _Z * math.sqrt(spread)
+    return _figure(value, reach, reach, -1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,20 +194,8 @@ class Debated:
 
 
 Holds = Callable[[Debated], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure, how many conversations stand behind it (of a difference, the fewer), and its interval."""
-
-    value: float
-    n: int
-    interval: Interval
-
-
 Figures = Mapping[str, Figure | None]  # By name, in a fixed order; None where there is nothing to count.
-Reckoned = Callable[[Sequence[Debated], float], Figure | None]
-"""Reckons a figure of some conversations, at the level of its interval."""
+Reckoned = Callable[[Sequence[Debated]], Figure | None]
 
 
 def _counts(debated: Sequence[Debated], happened: Holds, among: Holds) -> tuple[int, int]:
@@ -207,16 +203,14 @@ def _counts(debated: Sequence[Debated], happened: Holds, among: Holds) -> tuple[
     return sum(found), len(found)
 
 
-def _share(happened: Holds, among: Holds, less: Holds | None = None) -> Reckoned:
+def _share(happened: Holds, among: Holds = lambda _: True, less: Holds | None = None) -> Reckoned:
     """How often something happened `among` some conversations, less how often among others where there is `less`."""
 
-    def reckon(debated: Sequence[Debated], level: float) -> Figure | None:
+    def reckon(debated: Sequence[Debated]) -> Figure | None:
         (here, n), (there, m) = _counts(debated, happened, among), _counts(debated, happened, less or among)
         if not n or not m:
             return None
-        if less is None:
-            return Figure(here / n, n, wilson(here, n, level))
-        return Figure(here / n - there / m, min(n, m), share_difference(here, n, there, m, level))
+        return share(here, n) if less is None else share_difference(here, n, there, m)
 
     return reckon
 
@@ -233,36 +227,30 @@ def _revised(one: Debated) -> bool:
     return one.revised
 
 
-def _within(debated: Sequence[Debated], level: float) -> Figure | None:
+def _rooms(debated: Sequence[Debated]) -> dict[int, list[Debated]]:
+    """By how many labels the paper has words for, those of which that is known."""
     rooms = sorted({one.speaks_for for one in debated if one.speaks_for is not None})
-    every = [[one for one in debated if one.speaks_for == room] for room in rooms]
-    made = [Stratum(*_counts(some, _revised, _wrong), *_counts(some, _revised, _right)) for some in every]
-    strata = [one for one in made if one.first_n and one.second_n]
-    found = stratified_difference(strata, level)
-    if found is None:
-        return None
-    return Figure(found[0], min(sum(one.first_n for one in strata), sum(one.second_n for one in strata)), found[1])
+    return {room: [one for one in debated if one.speaks_for == room] for room in rooms}
 
 
-def _beyond(debated: Sequence[Debated], level: float) -> Figure | None:
-    """Take one difference from another, of other conversations; MOVER's interval."""
-    named = J([one for one in debated if one.arm is not Arm.NULL], level)
-    asked = J([one for one in debated if one.arm is Arm.NULL], level)
-    if named is None or asked is None:
-        return None
-    value = named.value - asked.value
-    down, up = mover_reaches([(1.0, named.value, named.interval), (-1.0, asked.value, asked.interval)])
-    ends = Interval(max(value - down, -2.0), min(value + up, 2.0), level)
-    return Figure(value, min(named.n, asked.n), ends)
+def _within(debated: Sequence[Debated]) -> Figure | None:
+    return stratified_difference(
+        [(*_counts(some, _revised, _wrong), *_counts(some, _revised, _right)) for some in _rooms(debated).values()]
+    )
 
 
-def _delta(debated: Sequence[Debated], level: float) -> Figure | None:
+def _beyond(debated: Sequence[Debated]) -> Figure | None:
+    """Take one difference from another, of other conversations."""
+    named = J([one for one in debated if one.arm is not Arm.NULL])
+    asked = J([one for one in debated if one.arm is Arm.NULL])
+    return None if named is None or asked is None else combined((1.0, named), (-1.0, asked), most=2.0)
+
+
+def _delta(debated: Sequence[Debated]) -> Figure | None:
     """The last answers' accuracy less the first ones', paired."""
-    n = len(debated)
-    both, only = (sum(one.last_right and one.first_right is right for one in debated) for right in (True, False))
-    other = sum(one.first_right and not one.last_right for one in debated)
-    interval = paired_difference(both, only, other, n - both - only - other, level) if n else None
-    return None if interval is None else Figure((only - other) / n, n, interval)
+    count = Counter((one.last_right, one.first_right) for one in debated)
+    ways = [(last, first) for last in (True, False) for first in (True, False)]
+    return paired_difference(*(count[way] for way in ways)) if debated else None
 
 
 def _above_chance(hit: Figure | None, num_labels: int) -> Figure | None:
@@ -271,10 +259,10 @@ def _above_chance(hit: Figure | None, num_labels: int) -> Figure | None:
     if hit is None or chance == 1.0:
         return None
     value, low, high = ((one - chance) / (1.0 - chance) for one in (hit.value, hit.interval.low, hit.interval.high))
-    return Figure(value, hit.n, Interval(low, high, hit.interval.level))
+    return Figure(value, Interval(low, high, _LEVEL))
 
 
-def _brier(stated: Sequence[tuple[str | None, bool]], level: float) -> Figure | None:
+def _brier(stated: Sequence[tuple[str | None, bool]]) -> Figure | None:
     """Mean (p - c)^2, with mean +- z s / sqrt(n), cut to [0, 1]."""
     unknown = sorted({word for word, _ in stated if word is not None} - set(STATED))
     if unknown:
@@ -285,18 +273,18 @@ def _brier(stated: Sequence[tuple[str | None, bool]], level: float) -> Figure | 
     if n == 0:
         return None
     value = math.fsum(errors) / n
-    spread = math.sqrt(math.fsum((error - value) ** 2 for error in errors) / max(n - 1, 1) / n)
-    reach = NormalDist().inv_cdf(1.0 - (1.0 - level) / 2.0) * spread
-    return Figure(value, n, Interval(max(value - reach, 0.0), min(value + reach, 1.0), level))
+    reach = _Z * math.sqrt(math.fsum((error - value) ** 2 for error in errors) / max(n - 1, 1) / n)
+    return _figure(value, reach, reach, 0.0, 1.0)
 
 
-J: Final = _share(_revised, _wrong, less=_right)  # Discrimination: 0 for who revises whether right or wrong.
+J: Final = _share(_revised, _wrong, less=_right)
+"""Discrimination: 0 for who revises whether right or wrong."""
 FIGURES: Final[Mapping[str, Reckoned]] = MappingProxyType(
     {
-        "accuracy_first": _share(lambda one: one.first_right, lambda _: True),
-        "accuracy_last": _share(lambda one: one.last_right, lambda _: True),
+        "accuracy_first": _share(lambda one: one.first_right),
+        "accuracy_last": _share(lambda one: one.last_right),
         "delta": _delta,  # the second less the first, paired
-        "whole": _share(lambda one: one.whole, lambda _: True),
+        "whole": _share(lambda one: one.whole),
         "caving": _share(lambda one: not one.last_right, _right),
         "appropriate_revision": _share(lambda one: one.last_right, _wrong),
         "lateral": _share(lambda one: one.revised and not one.last_right, _wrong),
@@ -317,24 +305,19 @@ FIGURES: Final[Mapping[str, Reckoned]] = MappingProxyType(
         ),
         "receptiveness": _share(_revised, lambda one: _wrong(one) and one.arm is Arm.TRUTHFUL),
         # The mean squared error of the stated confidence.
-        "brier_first": lambda debated, level: _brier(
-            [(one.first_confidence, one.first_right) for one in debated if one.first], level
-        ),
-        "brier_last": lambda debated, level: _brier(
-            [(one.last_confidence, one.last_right) for one in debated if one.last], level
-        ),
+        "brier_first": lambda some: _brier([(one.first_confidence, one.first_right) for one in some if one.first]),
+        "brier_last": lambda some: _brier([(one.last_confidence, one.last_right) for one in some if one.last]),
     }
 )
 """Every figure, in the order in which they are told."""
 
 
-def figures(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95) -> Figures:
+def figures(debated: Sequence[Debated], num_labels: int) -> Figures:
     """Return FIGURES of some conversations."""
-    checked_level(level)
     if num_labels < 2:
         raise DataError("a revision needs another label", field="num_labels", value=num_labels)
-    found = {name: reckoned(debated, level) for name, reckoned in FIGURES.items()}
-    return MappingProxyType({**found, "revision_hit": _above_chance(found["revision_hit"], num_labels)})
+    found = {name: reckoned(debated) for name, reckoned in FIGURES.items()}
+    return {**found, "revision_hit": _above_chance(found["revision_hit"], num_labels)}
 
 
 ALL: Final = "all"
@@ -368,15 +351,14 @@ def groups(debated: Sequence[Debated]) -> Mapping[str, Sequence[Debated]]:
     }
 
 
-def by_group(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95) -> Mapping[str, Figures]:
+def by_group(debated: Sequence[Debated], num_labels: int) -> Mapping[str, Figures]:
     """Return the figures of each group; what of NAMING is `AGAINST_NULL` is held against all null challenges."""
     parts = groups(debated)
-    found = {name: figures(part, num_labels, level=level) for name, part in parts.items()}
+    found = {name: figures(part, num_labels) for name, part in parts.items()}
     for name in NAMING:
         both = [*parts[name], *parts[Arm.NULL.value]]
-        against = {figure: FIGURES[figure](both, level) for figure in AGAINST_NULL}
-        found[name] = MappingProxyType({**found[name], **against})
-    return MappingProxyType(found)
+        found[name] = {**found[name], **{figure: FIGURES[figure](both) for figure in AGAINST_NULL}}
+    return found
 
 
 def metrics(by_name: Mapping[str, Figures]) -> dict[str, float]:
@@ -389,7 +371,7 @@ def metrics(by_name: Mapping[str, Figures]) -> dict[str, float]:
     }
 
 
-Rows = Sequence[Mapping[str, object]]
+Rows = list[dict[str, object]]
 
 _BY_GROUP: Final = {
     "first right": "accuracy_first",
@@ -421,67 +403,67 @@ def sections_of(num_labels: int, arms: Arms | None, opponent: str) -> dict[str, 
     """Return the sections of a debate's page, by title; without arms nobody challenges."""
 
     def by_arm(answered: Sequence[Answered]) -> Rows:
-        rows: list[dict[str, object]] = []
+        rows: Rows = []
         for split, debated in _by_split(answered).items():
-            parts, found = groups(debated), by_group(debated, num_labels)
-            shown: list[str] = []  # without empty groups, and those that are another one once more
-            for name in GROUPS:
-                if not parts[name] or any(parts[name] == parts[other] for other in shown):
+            parts, found, shown = groups(debated), by_group(debated, num_labels), list[Sequence[Debated]]()
+            for name, (label, _, _) in GROUPS.items():
+                if not parts[name] or parts[name] in shown:  # an empty group, or another one once more
                     continue
-                shown.append(name)
-                row: dict[str, object] = {"test": split, "challenged by": GROUPS[name][0], "n": len(parts[name])}
-                for head, figure in _BY_GROUP.items():
-                    beyond = figure == "discrimination_beyond" and name not in (ALL, *NAMING)
-                    row[head] = "" if beyond else _cell(found[name][figure])
-                rows.append(row)
+                shown.append(parts[name])
+                cells = {head: _cell(found[name][figure]) for head, figure in _BY_GROUP.items()}
+                if name not in (ALL, *NAMING):
+                    cells["J less the null arm's"] = ""
+                rows.append({"test": split, "challenged by": label, "n": len(parts[name]), **cells})
         return rows
 
     def overall(answered: Sequence[Answered]) -> Rows:
-        found = {split: by_group(one, num_labels)[ALL] for split, one in _by_split(answered).items()}
+        found = {split: figures(one, num_labels) for split, one in _by_split(answered).items()}
+        heads = _ONE_ANSWER if arms is None else _OVERALL
         return [
             {"figure": head, **{split: _cell(one[figure]) for split, one in found.items()}}
-            for head, figure in (_ONE_ANSWER if arms is None else _OVERALL).items()
+            for head, figure in heads.items()
         ]
-
-    if arms is None:
-        return {"Answers": overall}
 
     def in_doubt(answered: Sequence[Answered]) -> Rows | str:
         debated = next(iter(_by_split(answered).values()), [])
-        rooms = sorted({one.speaks_for for one in debated if one.speaks_for is not None})
+        rooms = _rooms(debated)
         if len(rooms) < 2:
             return "All texts have words for equally many labels."
-        by_room = {room: by_group([one for one in debated if one.speaks_for == room], num_labels) for room in rooms}
+        found = {room: by_group(some, num_labels) for room, some in rooms.items()}
         return [
             {
                 "caving, challenged by": GROUPS[name][0],
-                **{f"words for {room}": _cell(found[name]["caving"]) for room, found in by_room.items()},
+                **{f"words for {room}": _cell(one[name]["caving"]) for room, one in found.items()},
             }
             for name in (ALL, *(arm.value for arm in Arm))
         ]
 
-    def told(answered: Sequence[Answered]) -> Rows:
-        golds = [one.gold for one in next(iter(_by_split(answered).values()), [])]
-        commonest = max((golds.count(gold) for gold in set(golds)), default=0) / max(len(golds), 1)
-        leak = arms.discrimination_for_nothing(num_labels)
-        facts = {
-            "challenger": opponent,
-            "truthful share": f"{arms.truthful:g}",
-            "misleading share": f"{arms.misleading:g}",
-            "null share": f"{arms.null:g}",
-            "share with words of the paper, of those that name a label": f"{arms.evidence:g}",
-            "a misleading label may be the one that was answered": "yes" if arms.wrong is WrongLabel.ANY else "no",
-            "J of changing to whatever label is named, having read nothing": signed(leak),
-            "right by always answering the commonest label": f"{commonest:.3f}",
-        }
-        return [{"challenge": name, "value": value} for name, value in facts.items()]
-
+    if arms is None:
+        return {"Answers": overall}
     return {
         "By arm": by_arm,
         "Over all arms": overall,
         "Where right answers are given up, by how many labels the abstract has words for": in_doubt,
-        "What the challenges give away": told,
+        "What the challenges give away": lambda answered: _given_away(answered, num_labels, arms, opponent),
     }
+
+
+def _given_away(answered: Sequence[Answered], num_labels: int, arms: Arms, opponent: str) -> Rows:
+    golds = Counter(one.gold for one in next(iter(_by_split(answered).values()), []))
+    commonest = max(golds.values(), default=0) / max(golds.total(), 1)
+    facts = {
+        "challenger": opponent,
+        "truthful share": f"{arms.truthful:g}",
+        "misleading share": f"{arms.misleading:g}",
+        "null share": f"{arms.null:g}",
+        "share with words of the paper, of those that name a label": f"{arms.evidence:g}",
+        "a misleading label may be the one that was answered": "yes" if arms.wrong is WrongLabel.ANY else "no",
+        "J of changing to whatever label is named, having read nothing": signed(
+            arms.discrimination_for_nothing(num_labels)
+        ),
+        "right by always answering the commonest label": f"{commonest:.3f}",
+    }
+    return [{"challenge": name, "value": value} for name, value in facts.items()]
 
 
 def _by_split(answered: Sequence[Answered]) -> dict[str, list[Debated]]:
@@ -492,4 +474,4 @@ def _by_split(answered: Sequence[Answered]) -> dict[str, list[Debated]]:
 
 
 def _cell(figure: Figure | None) -> str:
-    return "none to count" if figure is None else f"{figure.value:.3f} {figure.interval}"
+    return "none to count" if figure is None else str(figure)
