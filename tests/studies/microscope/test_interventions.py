@@ -1,28 +1,20 @@
 """Answers that one policy writes and another corrects: against laws whose outcome is known."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import cast
 
+import msgspec
 import pytest
 from fake_policies import END, TablePolicy
 
 from tinsmith.lab.service.asked_policy import AskedPolicy
-from tinsmith.studies.microscope.looking import (
-    Corrected,
-    Decoding,
-    Fate,
-    Line,
-    Pair,
-    Place,
-    Rule,
-    Writing,
-    control_places,
-    corrected,
-)
+from tinsmith.studies.microscope.looking import Correction, Decoding, Fate, Line, LookSettings, Pair, Place, Rule
 
 PROMPT = (6, 6)
 ENDS_AFTER = len(PROMPT) + 4
-WRITING = Writing(decoding=Decoding.GREEDY, temperature=1.0, max_tokens=8, stop=(END,), threshold=0.5)
+SETTINGS = LookSettings(samples=1, max_tokens=8, temperature=1.0, threshold=0.5, seed=0, data="")
+Written = tuple[list[int], int]
+"""The tokens of an answer, and how many of them are the second's."""
 
 
 def law(fork: tuple[float, ...], at: int = 1) -> TablePolicy:
@@ -46,42 +38,44 @@ def pair(first: TablePolicy, second: TablePolicy) -> Pair:
     return Pair(cast(AskedPolicy, first), cast(AskedPolicy, second), str)
 
 
-def one(first: TablePolicy, second: TablePolicy, rule: Rule, line: Line | None = None) -> Corrected:
-    (found,) = corrected(pair(first, second), [line or Line(prompt=PROMPT, seed=3)], rule, WRITING)
-    return found
+def one(
+    first: TablePolicy, second: TablePolicy, rule: Rule, places: Sequence[int] = (), max_tokens: int = 8
+) -> Written:
+    line = Line(prompt=PROMPT, seed=3, places=frozenset(places))
+    settings = msgspec.structs.replace(SETTINGS, max_tokens=max_tokens)
+    Correction(pair=pair(first, second), rule=rule, decoding=Decoding.GREEDY, settings=settings, stop=(END,)).write(
+        [line]
+    )
+    return line.answer, line.taken
 
 
 def test_the_oracle_takes_the_seconds_token_where_the_two_part_and_nowhere_else() -> None:
-    assert one(BASE, TUNED, Rule.ORACLE) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
+    assert one(BASE, TUNED, Rule.ORACLE) == ([5, 4, 5, 5, END], 1)
 
 
 def test_a_policy_is_never_corrected_by_itself() -> None:
-    assert one(BASE, BASE, Rule.ORACLE) == Corrected(tokens=(5, 2, 5, 5, END), taken=0)
+    assert one(BASE, BASE, Rule.ORACLE) == ([5, 2, 5, 5, END], 0)
 
 
 def test_uncertain_places_are_known_from_the_first_alone() -> None:
-    assert one(BASE, TUNED, Rule.UNCERTAIN) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
-    assert one(TUNED, BASE, Rule.UNCERTAIN).taken == 0
+    assert one(BASE, TUNED, Rule.UNCERTAIN) == ([5, 4, 5, 5, END], 1)
+    assert one(TUNED, BASE, Rule.UNCERTAIN)[1] == 0
 
 
 def test_the_control_corrects_the_places_it_was_given() -> None:
-    line = Line(prompt=PROMPT, seed=3, places=frozenset({0, 3}))
-    assert one(BASE, TUNED, Rule.RANDOM, line) == Corrected(tokens=(5, 2, 5, 5, END), taken=2)
-    hit = replace(line, places=frozenset({1}))
-    assert one(BASE, TUNED, Rule.RANDOM, hit) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
+    assert one(BASE, TUNED, Rule.RANDOM, [0, 3]) == ([5, 2, 5, 5, END], 2)
+    assert one(BASE, TUNED, Rule.RANDOM, [1]) == ([5, 4, 5, 5, END], 1)
 
 
 def test_a_correction_may_end_an_answer_and_none_makes_it_longer_than_allowed() -> None:
     ending = law((1.0, 0, 0, 0, 0, 0, 0), at=2)
-    assert one(BASE, ending, Rule.ORACLE).tokens == (5, 5, END)
-    short = replace(WRITING, max_tokens=2)
-    (found,) = corrected(pair(BASE, TUNED), [Line(prompt=PROMPT, seed=3)], Rule.ORACLE, short)
-    assert found == Corrected(tokens=(5, 4), taken=1)
+    assert one(BASE, ending, Rule.ORACLE)[0] == [5, 5, END]
+    assert one(BASE, TUNED, Rule.ORACLE, max_tokens=2) == ([5, 4], 1)
 
 
 def test_the_control_has_as_many_places_as_the_oracle_corrected() -> None:
-    oracle = Corrected(tokens=(5, 4, 5, 5, END), taken=2)
-    drawn = {control_places(Line(prompt=PROMPT, seed=seed), oracle) for seed in range(40)}
+    written = [Line(prompt=PROMPT, seed=seed, answer=[5, 4, 5, 5, END], taken=2) for seed in range(40)]
+    drawn = {line.control_places() for line in written}
     assert {len(places) for places in drawn} == {2}
     assert len(drawn) > 5
     assert set().union(*drawn) == set(range(5))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 from math import fsum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,7 +24,7 @@ from tinsmith.lab.experiment.replay import BASE, Reopened, plan_again, reopened
 from tinsmith.lab.rollouts import Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.asked_policy import AskedPolicy, Draw
+from tinsmith.lab.service.asked_policy import AskedPolicy, Draw, Spread
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.dialogue import Failed, score_group
@@ -127,37 +128,23 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     shown: dict[str, tuple[Place, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One answer that is to be written; `places` are those of its tokens that the control corrects."""
+class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a look: answers to each item where they are sampled, and the fingerprint of the items as `data`."""
 
-    prompt: tuple[int, ...]
-    seed: int
-    places: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corrected:
-    """An answer that the first policy wrote under correction; `taken` counts tokens that are the second's."""
-
-    tokens: tuple[int, ...]
-    taken: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
-    """Settings of writing; above `threshold` nats the first counts as uncertain."""
-
-    decoding: Decoding
-    temperature: float
+    samples: int
     max_tokens: int
-    stop: tuple[int, ...]
-    threshold: float
+    temperature: float
+    threshold: float  # Nats above which the first policy counts as uncertain.
+    seed: int
+    data: str
 
-    def drawn(self, policy: AskedPolicy, draws: Sequence[Draw]) -> list[tuple[int, ...]]:
-        """Let a policy go on with texts."""
-        temperature = 0.0 if self.decoding is Decoding.GREEDY else self.temperature
-        return policy.drawn(draws, temperature=temperature, stop=self.stop)
+    def answers(self, decoding: Decoding) -> int:
+        """Return the number of answers to an item."""
+        return 1 if decoding is Decoding.GREEDY else self.samples
+
+    def heat(self, decoding: Decoding) -> float:
+        """Return the temperature of an answer."""
+        return 0.0 if decoding is Decoding.GREEDY else self.temperature
 
 
 def agreement(
@@ -166,25 +153,30 @@ def agreement(
     items: Sequence[UserItem],
     writer: Writer,
     decoding: Decoding,
-    sampling: Sampling,
+    settings: LookSettings,
     *,
     show: int = 0,
 ) -> Agreement:
     """Let one policy write answers, and ask both at each of their tokens."""
+    sampling = Sampling(
+        samples=settings.answers(decoding),
+        max_tokens=settings.max_tokens,
+        temperature=settings.heat(decoding),
+        seed=derive(settings.seed, "agreement"),
+    )
     client = (pair.first if writer is Writer.FIRST else pair.second).client
     groups = sample_groups(client, subject, items, sampling)
     kept = [one for group in groups for one in group if isinstance(one, Rollout)]
-    places = _places(pair, kept)
-    by_item: dict[str, list[int]] = {}
-    for at, one in enumerate(kept):
-        by_item.setdefault(one.item.prompt_id, []).append(at)
+    by_item: dict[str, list[tuple[Rollout[UserItem, UserAnswer], tuple[Place, ...]]]] = {}
+    for one, places in zip(kept, _places(pair, kept), strict=True):
+        by_item.setdefault(one.item.prompt_id, []).append((one, places))
     return Agreement(
         writer=writer,
         decoding=decoding,
-        items=tuple(_look(name, [place for at in some for place in places[at]]) for name, some in by_item.items()),
-        earned={name: tuple(kept[at].answer.earned.total for at in some) for name, some in by_item.items()},
+        items=tuple(_look(name, [one for _, places in some for one in places]) for name, some in by_item.items()),
+        earned={name: tuple(one.answer.earned.total for one, _ in some) for name, some in by_item.items()},
         failures=sum(map(len, groups)) - len(kept),
-        shown={name: places[some[0]] for name, some in list(by_item.items())[:show]},
+        shown={name: some[0][1] for name, some in list(by_item.items())[:show]},
     )
 
 
@@ -232,86 +224,90 @@ def _look(name: str, places: Sequence[Place]) -> ItemLook:
     )
 
 
-@dataclass(slots=True)
-class _Open:
-    """An answer in the making."""
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """An answer in the making, under correction; `places` are those of its tokens that the control corrects."""
 
-    line: Line
+    prompt: tuple[int, ...]
+    seed: int
+    places: frozenset[int] = frozenset()
     answer: list[int] = field(default_factory=list[int])
-    taken: int = 0
+    taken: int = 0  # Tokens that are the second's.
     over: bool = False
 
-    @property
-    def text(self) -> tuple[int, ...]:
-        return (*self.line.prompt, *self.answer)
+    def control_places(self) -> frozenset[int]:
+        """Return as many places as were corrected, drawn from the answer's length alone."""
+        drawn = sorted(range(len(self.answer)), key=lambda place: derive(self.seed, "control", place))
+        return frozenset(drawn[: self.taken])
 
 
-def control_places(line: Line, corrected: Corrected) -> frozenset[int]:
-    """Return as many places of an answer as the oracle corrected, drawn from its length alone."""
-    length = len(corrected.tokens)
-    drawn = sorted(range(length), key=lambda place: derive(line.seed, "control", place))
-    return frozenset(drawn[: corrected.taken])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """The first policy writing, corrected by the second where the rule says so."""
 
+    pair: Pair
+    rule: Rule
+    decoding: Decoding
+    settings: LookSettings
+    stop: tuple[int, ...]
 
-def corrected(pair: Pair, lines: Sequence[Line], rule: Rule, writing: Writing) -> list[Corrected]:
-    """Let the first policy write every answer, corrected by the second where the rule says so.
+    def write(self, lines: Sequence[Line]) -> None:
+        """Write every answer.
 
-    Each round lets the first go on to the end, and cuts at the first place that is to be corrected; so an answer takes
-    one round more than it has corrections.
-    """
-    every = [_Open(line) for line in lines]
-    turn = 0
-    while going := [one for one in every if not one.over]:
-        _round(pair, going, rule, writing, turn)
-        turn += 1
-    return [Corrected(tokens=tuple(one.answer), taken=one.taken) for one in every]
+        Each round lets the first go on to the end, and cuts at the first place that is to be corrected; so an answer
+        takes one round more than it has corrections.
+        """
+        for turn in count():
+            if not (going := [one for one in lines if not one.over]):
+                return
+            self._round(going, turn)
 
+    def _round(self, going: Sequence[Line], turn: int) -> None:
+        first, second, most = self.pair.first, self.pair.second, self.settings.max_tokens
+        more = self._drawn(first, going, "go on", turn, [most - len(one.answer) for one in going])
+        texts = [(*one.prompt, *one.answer, *added) for one, added in zip(going, more, strict=True)]
+        begins = [len(one.prompt) + len(one.answer) for one in going]
+        spreads = (policy.spreads(texts, begins=begins) for policy in (first, second))
+        cut: list[tuple[Line, int]] = []
+        """Answers that are corrected, and the second's most probable token there."""
+        for one, begin, text, mine, theirs in zip(going, begins, texts, *spreads, strict=True):
+            places = range(begin, len(text))
+            end = next(
+                (at for at in places if self._applies(at, at - len(one.prompt) in one.places, mine, theirs)), None
+            )
+            one.answer, one.over = list(text[len(one.prompt) : end]), end is None
+            if end is not None:
+                cut.append((one, known(theirs.argmax[end])))
+        lines, tokens = [one for one, _ in cut], [token for _, token in cut]
+        if self.decoding is Decoding.SAMPLED and cut:
+            tokens = [drawn[0] for drawn in self._drawn(second, lines, "instead", turn, [1] * len(cut))]
+        for one, token in zip(lines, tokens, strict=True):
+            one.answer.append(token)
+            one.taken += 1
+            one.over = token in self.stop or len(one.answer) >= most
 
-def _round(pair: Pair, going: Sequence[_Open], rule: Rule, writing: Writing, turn: int) -> None:
-    def draw(one: _Open, what: str, most: int) -> Draw:
-        return Draw(prompt=one.text, seed=derive(one.line.seed, what, turn), max_tokens=most)
+    def _applies(self, at: int, is_drawn: bool, mine: Spread, theirs: Spread) -> bool:
+        """True if the token at a place of a text is corrected."""
+        match self.rule:
+            case Rule.ORACLE:
+                return mine.argmax[at] != theirs.argmax[at]
+            case Rule.RANDOM:
+                return is_drawn
+            case Rule.UNCERTAIN:
+                return known(mine.entropy[at]) > self.settings.threshold
 
-    more = writing.drawn(pair.first, [draw(one, "go on", writing.max_tokens - len(one.answer)) for one in going])
-    texts = [(*one.text, *added) for one, added in zip(going, more, strict=True)]
-    begins = [len(one.text) for one in going]
-    first, second = (policy.spreads(texts, begins=begins) for policy in (pair.first, pair.second))
-    cut: list[tuple[_Open, int]] = []
-    """Answers that are corrected, and the second's most probable token there."""
-    for one, text, mine, theirs in zip(going, texts, first, second, strict=True):
-        begin = len(one.line.prompt)
-        for at in range(begin + len(one.answer), len(text)):
-            applies = {
-                Rule.ORACLE: mine.argmax[at] != theirs.argmax[at],
-                Rule.RANDOM: at - begin in one.line.places,
-                Rule.UNCERTAIN: known(mine.entropy[at]) > writing.threshold,
-            }
-            if applies[rule]:
-                one.answer = list(text[begin:at])
-                cut.append((one, known(theirs.argmax[at])))
-                break
-        else:
-            one.answer, one.over = list(text[begin:]), True
-    tokens = [token for _, token in cut]
-    if writing.decoding is Decoding.SAMPLED and cut:
-        tokens = [drawn[0] for drawn in writing.drawn(pair.second, [draw(one, "instead", 1) for one, _ in cut])]
-    for (one, _), token in zip(cut, tokens, strict=True):
-        one.answer.append(token)
-        one.taken += 1
-        one.over = token in writing.stop or len(one.answer) >= writing.max_tokens
+    def _drawn(
+        self, policy: AskedPolicy, lines: Sequence[Line], what: str, turn: int, most: Sequence[int]
+    ) -> list[tuple[int, ...]]:
+        """Let a policy go on with answers."""
+        draws = [
+            Draw(prompt=(*one.prompt, *one.answer), seed=derive(one.seed, what, turn), max_tokens=tokens)
+            for one, tokens in zip(lines, most, strict=True)
+        ]
+        return policy.drawn(draws, temperature=self.settings.heat(self.decoding), stop=self.stop)
 
 
 SHOWN: Final = 6  # Conversations whose tokens are kept for the page.
-
-
-class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a look: answers to each item where they are sampled, and the fingerprint of the items as `data`."""
-
-    samples: int
-    max_tokens: int
-    temperature: float
-    threshold: float  # Nats above which the first policy counts as uncertain.
-    seed: int
-    data: str
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
@@ -425,70 +421,54 @@ def look(
 ) -> Looked:
     """Look at two policies."""
     itself = Pair(pair.second, pair.second, pair.spelled)
-
-    def seen(of: Pair, writer: Writer, decoding: Decoding, show: int) -> Agreement:
-        greedy = decoding is Decoding.GREEDY
-        sampling = Sampling(
-            samples=1 if greedy else settings.samples,
-            max_tokens=settings.max_tokens,
-            temperature=0.0 if greedy else settings.temperature,
-            seed=derive(settings.seed, "agreement"),
-        )
-        return agreement(of, subject, items, writer, decoding, sampling, show=show)
-
     return Looked(
         first=names[0],
         second=names[1],
-        agreements=tuple(seen(pair, writer, decoding, SHOWN) for writer in Writer for decoding in Decoding),
-        interventions=tuple(
-            one for decoding in Decoding for one in _interventions(pair, subject, items, settings, decoding)
+        agreements=tuple(
+            agreement(pair, subject, items, writer, decoding, settings, show=SHOWN)
+            for writer in Writer
+            for decoding in Decoding
         ),
-        control=tuple(seen(itself, Writer.SECOND, decoding, 0) for decoding in Decoding),
+        interventions=tuple(
+            one for decoding in Decoding for one in interventions(pair, subject, items, settings, decoding)
+        ),
+        control=tuple(agreement(itself, subject, items, Writer.SECOND, decoding, settings) for decoding in Decoding),
     )
 
 
-def _interventions(
+def interventions(
     pair: Pair, subject: UserSubject, items: Sequence[UserItem], settings: LookSettings, decoding: Decoding
 ) -> list[Intervention]:
-    writing = Writing(
-        decoding=decoding,
-        temperature=settings.temperature,
-        max_tokens=settings.max_tokens,
-        stop=tuple(subject.renderer.stop_sequences()),
-        threshold=settings.threshold,
-    )
-    samples = 1 if decoding is Decoding.GREEDY else settings.samples
-    owners = [one for one in items for _ in range(samples)]
-    lines = [
-        Line(
-            prompt=subject.renderer.build_generation_prompt(one.messages),
-            seed=derive(settings.seed, "intervention", one.prompt_id, sample),
-        )
-        for one in items
-        for sample in range(samples)
-    ]
+    """Let the first policy write under every rule, and score its answers."""
+    stop = tuple(subject.renderer.stop_sequences())
+    asked = [(item, sample) for item in items for sample in range(settings.answers(decoding))]
+    places = [frozenset[int]()] * len(asked)
     found: list[Intervention] = []
     for rule in Rule:
-        answers = corrected(pair, lines, rule, writing)
+        lines = [
+            Line(
+                prompt=subject.renderer.build_generation_prompt(item.messages),
+                seed=derive(settings.seed, "intervention", item.prompt_id, sample),
+                places=some,
+            )
+            for (item, sample), some in zip(asked, places, strict=True)
+        ]
+        Correction(pair=pair, rule=rule, decoding=decoding, settings=settings, stop=stop).write(lines)
         if rule is Rule.ORACLE:
-            both = zip(lines, answers, strict=True)
-            lines = [replace(line, places=control_places(line, one)) for line, one in both]
+            places = [line.control_places() for line in lines]
         earned: dict[str, list[float]] = {}
-        failures = 0
-        for owner, answer in zip(owners, answers, strict=True):
-            (scored,) = score_group(subject.task, owner.item, [[subject.text(answer.tokens)]])
-            if isinstance(scored, Failed):
-                failures += 1
-            else:
-                earned.setdefault(owner.prompt_id, []).append(scored.total)
+        for (item, _), line in zip(asked, lines, strict=True):
+            (scored,) = score_group(subject.task, item.item, [[subject.text(line.answer)]])
+            if not isinstance(scored, Failed):
+                earned.setdefault(item.prompt_id, []).append(scored.total)
         found.append(
             Intervention(
                 rule=rule,
                 decoding=decoding,
                 earned={name: tuple(values) for name, values in earned.items()},
-                tokens=sum(len(one.tokens) for one in answers),
-                taken=sum(one.taken for one in answers),
-                failures=failures,
+                tokens=sum(len(line.answer) for line in lines),
+                taken=sum(line.taken for line in lines),
+                failures=len(lines) - sum(map(len, earned.values())),
             )
         )
     return found

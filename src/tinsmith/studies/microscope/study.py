@@ -24,7 +24,7 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, numbers
 from tinsmith.lab.study.measures import BEFORE, Results
-from tinsmith.lab.study.record import Column, Panel, Shown
+from tinsmith.lab.study.record import Column, Panel
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Listing, OnRuns, PerItem, Points, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
@@ -35,8 +35,20 @@ from tinsmith.pages.measures import from_estimate, told, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
-from tinsmith.studies.microscope.looking import Decoding, Fate, ItemLook, Look, Looked, Rule, Side, Writer, looked_at
+from tinsmith.studies.microscope.looking import (
+    Decoding,
+    Fate,
+    ItemLook,
+    Look,
+    Looked,
+    Place,
+    Rule,
+    Side,
+    Writer,
+    looked_at,
+)
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 GRPO, FIRST, SECOND = "grpo", "first", "second"
 RULES: Final[Mapping[Rule, str]] = {
@@ -64,11 +76,11 @@ def with_arms(study: Study, asked: Asked) -> Study:
     if FIRST in asked.given or SECOND in asked.given:
         return _of_sides(study, asked.given, look)
     plan = asked.plan({} if asked.rate is None else {"learning_rate": float(str(asked.rate))})
+    grpo = Arm(GRPO, "GRPO", is_aside=True, kind=Kind.TASK.value, learning_rate=plan.settings.learning_rate)
 
-    def make(folder: Path, file: Path, say: Callable[[str], None]) -> Looked:
+    def make(folder: Path, file: Path, say: Say) -> Looked:
         return looked_at(look, (Side(folder, BASE), Side(folder, FINAL)), file, say)
 
-    grpo = Arm(GRPO, "GRPO", is_aside=True, kind=Kind.TASK.value, learning_rate=plan.settings.learning_rate)
     seen = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
     return with_looks(study, look, seen, [grpo], plan.experiment.name, "GRPO")
 
@@ -83,15 +95,15 @@ def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
     second = Side.of(SECOND, given[SECOND])
     first = Side.of(FIRST, given.get(FIRST, f"{second.folder}@base"))
     run = read_run(second.folder).config
-
-    def make(folder: Path, file: Path, say: Callable[[str], None]) -> Looked:
-        del folder
-        return looked_at(look, (first, second), file, say)
-
-    seen = OnRuns(folder="looks", name="two", make=make, there=second.folder)
+    seen = OnRuns(
+        folder="looks",
+        name="two",
+        make=lambda _, file, say: looked_at(look, (first, second), file, say),
+        there=second.folder,
+    )
+    found = with_looks(study, look, seen, [], run.task.name, str(second))
     sizes = {name: Size(seeds=[run.seed or 0]) for name in study.sizes}
-    found = with_looks(replace(study, sizes=sizes), look, seen, [], run.task.name, str(second))
-    return replace(found, warnings=[f"{second} is looked for in {first}: two servers, some minutes"])
+    return replace(found, sizes=sizes, warnings=[f"{second} is looked for in {first}: two servers, some minutes"])
 
 
 def with_looks(study: Study, look: Look, on: OnRuns, runs: Sequence[Arm], task: str, second: str) -> Study:
@@ -128,7 +140,10 @@ def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:
 
 
 def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: Bootstrap) -> dict[str, Figure | None]:
-    """Return the fate of the tokens that one policy wrote in one way."""
+    """Return the fate of the tokens that one policy wrote in one way.
+
+    Entropy ratio: (H where they part / tokens there) / (H elsewhere / tokens there), sums over items and seeds.
+    """
     seen = [one.agreement(writer, decoding) for one in looks]
     every = [one for each in seen for one in each.items]
     changed = sum(one.changed for one in every)
@@ -139,27 +154,24 @@ def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: B
     def share(of: Callable[[ItemLook], int]) -> Figure:
         return from_estimate(mean(lambda one: Fraction(of(one), one.tokens)).estimate(draws))
 
-    def ratio() -> Figure | None:
-        """(H where they part / tokens there) / (H elsewhere / tokens there): sums over the same items and seeds."""
-        parts = [
-            mean(lambda one: Fraction(one.entropy_changed)),
-            mean(lambda one: Fraction(one.tokens - one.changed)),
-            mean(lambda one: Fraction(one.changed)),
-            mean(lambda one: Fraction(one.entropy_same)),
-        ]
-        values, rows = [one.mean() for one in parts], [one.draws(draws, "first") for one in parts]
-        if not values[2] * values[3]:
-            return None
-        ends = percentile((rows[0] * rows[1]) / (rows[2] * rows[3]), draws.level)
-        return within(values[0] * values[1] / (values[2] * values[3]), ends)
-
+    parts = (
+        mean(lambda one: Fraction(one.entropy_changed)),
+        mean(lambda one: Fraction(one.tokens - one.changed)),
+        mean(lambda one: Fraction(one.changed)),
+        mean(lambda one: Fraction(one.entropy_same)),
+    )
+    a, b, c, d = (one.mean() for one in parts)
+    ratio = None
+    if c * d:
+        rows = [one.draws(draws, "first") for one in parts]
+        ratio = within(a * b / (c * d), percentile((rows[0] * rows[1]) / (rows[2] * rows[3]), draws.level))
     return {
         "tokens": Figure(sum(one.tokens for one in every)),
         "unshifted": share(lambda one: one.tokens - one.changed),
         "reranked": share(lambda one: one.reranked),
         "shifted": share(lambda one: one.shifted),
         "mean rank": Figure(sum(one.ranks for one in every) / changed) if changed else None,
-        "entropy ratio": ratio() if changed else None,
+        "entropy ratio": ratio,
         "earned": from_estimate(MeanRuns.of("earned", [_means(each.earned) for each in seen]).estimate(draws)),
         "failures": Figure(sum(each.failures for each in seen)),
     }
@@ -205,10 +217,14 @@ def _seen(results: Results) -> tuple[Looked, ...]:
     return results.arms[SECOND].made
 
 
-def bounded(
-    read: Callable[[Sequence[Looked], Bootstrap], Figure | None], least: float, most: float
-) -> Callable[[Results], Finding]:
-    """Expect a figure between two bounds, whatever its interval."""
+def _expected(
+    text: str,
+    read: Callable[[Sequence[Looked], Bootstrap], Figure | None],
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> Expectation:
+    """Expect a figure at or above a bound, or at or below one, whatever its interval."""
     asked = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
 
     def check(results: Results) -> Finding:
@@ -216,7 +232,7 @@ def bounded(
         shown = "nothing to measure" if value is None else told(value)
         return Finding(value is not None and least <= value.value <= most, f"{shown}; asked {asked}")
 
-    return check
+    return Expectation(text, check)
 
 
 def _of_second(name: str) -> Callable[[Sequence[Looked], Bootstrap], Figure | None]:
@@ -228,57 +244,26 @@ def _recovery(rule: Rule, decoding: Decoding) -> Callable[[Sequence[Looked], Boo
 
 
 FINDINGS: Final = (
-    Expectation("unshifted tokens", bounded(_of_second("unshifted"), 0.95, math.inf)),
-    Expectation("shifted tokens", bounded(_of_second("shifted"), 0.0, 0.005)),
-    Expectation("entropy ratio", bounded(_of_second("entropy ratio"), 3.0, math.inf)),
+    _expected("unshifted tokens", _of_second("unshifted"), least=0.95),
+    _expected("shifted tokens", _of_second("shifted"), least=0.0, most=0.005),
+    _expected("entropy ratio", _of_second("entropy ratio"), least=3.0),
+    *(_expected(f"the oracle's share of the gain, {one}", _recovery(Rule.ORACLE, one), least=0.8) for one in Decoding),
     *(
-        Expectation(f"the oracle's share of the gain, {each}", bounded(_recovery(Rule.ORACLE, each), 0.8, math.inf))
-        for each in Decoding
+        _expected(f"the drawn places' share of the gain, {one}", _recovery(Rule.RANDOM, one), most=0.25)
+        for one in Decoding
     ),
-    *(
-        Expectation(
-            f"the drawn places' share of the gain, {each}", bounded(_recovery(Rule.RANDOM, each), -math.inf, 0.25)
-        )
-        for each in Decoding
-    ),
-    Expectation("unshifted against itself", bounded(lambda looks, _: Figure(lowest_of_control(looks)), 1.0, math.inf)),
+    _expected("unshifted against itself", lambda looks, _: Figure(lowest_of_control(looks)), least=1.0),
 )
 """Of the literature."""
 
 
-def _agreement(results: Results) -> list[list[Shown]]:
-    looks, draws = _seen(results), results.draws.tables
-    return [
-        [f"{WRITES[writer]}|{decoding}", *agreed(looks, writer, decoding, draws).values()]
-        for writer in Writer
-        for decoding in Decoding
-    ]
-
-
-def _corrections(results: Results) -> list[list[Shown]]:
-    looks, draws = _seen(results), results.draws.tables
-    return [
-        [f"{RULES[rule]}|{decoding}", *corrected(looks, rule, decoding, draws).values()]
-        for decoding in Decoding
-        for rule in Rule
-    ]
-
-
 def _rewards(results: Results) -> tuple[list[str], list[Panel]]:
     """Return what the first earns, under each correction, and what the second earns, as a picture has them."""
-    arms = [arm for arm in results.arms.values() if arm.arm.on is not None]
+    arms = [arm.arm for arm in results.arms.values() if arm.arm.on is not None]
     panels = [
-        Panel(title=one.label, before=(), after=tuple(results.after(arm.arm.name, one) for arm in arms))
-        for one in SCORES
+        Panel(title=one.label, before=(), after=tuple(results.after(arm.name, one) for arm in arms)) for one in SCORES
     ]
-    return [arm.arm.label for arm in arms], panels
-
-
-def _control(results: Results) -> str:
-    return (
-        "The share of unshifted tokens hangs on who writes and how; against itself the second's is "
-        f"{lowest_of_control(_seen(results)):.3f} in every answer."
-    )
+    return [arm.label for arm in arms], panels
 
 
 _MARKS: Final = {Fate.UNSHIFTED: TokenMark.NONE, Fate.RERANKED: TokenMark.FIRST, Fate.SHIFTED: TokenMark.SECOND}
@@ -295,24 +280,19 @@ def _texts(results: Results) -> list[Section]:
     ]
     for decoding in Decoding:
         for writer in reversed(Writer):
-            texts = [
-                MarkedText(
-                    item,
-                    [
-                        MarkedToken(
-                            one.text,
-                            _MARKS[one.fate],
-                            f"{one.fate.value}: the second's {one.instead!r} has rank {one.rank} in the first, whose "
-                            f"entropy is {one.entropy:.3f} nats",
-                        )
-                        for one in places
-                    ],
-                )
-                for item, places in _seen(results)[0].agreement(writer, decoding).shown.items()
-            ]
+            shown = _seen(results)[0].agreement(writer, decoding).shown
+            texts = [MarkedText(item, [_marked(one) for one in places]) for item, places in shown.items()]
             opened = (writer, decoding) == (Writer.SECOND, Decoding.GREEDY)
             blocks.append(Fold(f"{WRITES[writer]}, {decoding}".capitalize(), texts, opened=opened))
     return [Section("tokens", "Tokens", blocks)]
+
+
+def _marked(one: Place) -> MarkedToken:
+    remark = (
+        f"{one.fate.value}: the second's {one.instead!r} has rank {one.rank} in the first, whose entropy is "
+        f"{one.entropy:.3f} nats"
+    )
+    return MarkedToken(one.text, _MARKS[one.fate], remark)
 
 
 def _minutes(plan: Plan, samples: int) -> float | None:
@@ -381,7 +361,11 @@ study = Study(
                 *(Column(head=one, form=".2f", missing="none") for one in ("mean rank", "entropy ratio")),
                 *("reward|of the writer", Column(head="failed|answers", form="d")),
             ),
-            _agreement,
+            lambda results: [
+                [f"{WRITES[writer]}|{way}", *agreed(_seen(results), writer, way, results.draws.tables).values()]
+                for writer in Writer
+                for way in Decoding
+            ],
         ),
         Listing(
             "Corrections",
@@ -391,10 +375,20 @@ study = Study(
                 *("reward", Column(head="recovered", missing="no gain shown")),
                 *("corrected|share of tokens", Column(head="failed|answers", form="d")),
             ),
-            _corrections,
+            lambda results: [
+                [f"{RULES[rule]}|{way}", *corrected(_seen(results), rule, way, results.draws.tables).values()]
+                for way in Decoding
+                for rule in Rule
+            ],
         ),
     ),
     pictures=(Points(_rewards),),
     sections=_texts,
-    notes=(_control, "Every share is a mean over answers, so that how long answers are decides how small it can be."),
+    notes=(
+        lambda results: (
+            "The share of unshifted tokens hangs on who writes and how; against itself the second's is "
+            f"{lowest_of_control(_seen(results)):.3f} in every answer."
+        ),
+        "Every share is a mean over answers, so that how long answers are decides how small it can be.",
+    ),
 )

@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import torch
+from torch import Tensor, nn
 
 from tinsmith.lab.study import measured
 from tinsmith.lab.study.measured import MeasuredSize, MeasuredStudy, Outcome
 from tinsmith.lab.study.record import Column
+from tinsmith.studies.nets.blocks import Decoder, Descent, answered, causal_mask, continued, sha256_of_weights
 from tinsmith.types.seeds import derive
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from tinsmith.studies.nets.blocks import Decoder
 
 DIGITS: Final = 2
 ANSWER: Final = DIGITS + 1  # Digits of a sum, the last one first.
@@ -97,8 +96,6 @@ STUDY: Final = MeasuredStudy(
 
 def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -> Tensor:
     """Return texts (count, tokens + 1): two numbers, the sign that asks, their sum; without `carry` none has one."""
-    import torch
-
     draw = torch.Generator().manual_seed(seed)
     many = count * (HELD_OUT if held_out else 1) * (1 if carry else 4) * 2 + 64
     digits = torch.randint(10, (many, 2, DIGITS), generator=draw)
@@ -112,10 +109,6 @@ def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -
 @cache
 def frozen(seed: int, amounts: Amounts) -> tuple[Decoder, Decoder]:
     """Return the asker, which was trained on sums without a carry, and the adder, trained on all."""
-    import torch
-
-    from tinsmith.studies.nets.blocks import Decoder, Descent, causal_mask
-
     mask, made = causal_mask(TOKENS), list[Decoder]()
     shapes = {
         "asker": (amounts.asker_width, amounts.asker_steps, amounts.batch),
@@ -134,8 +127,6 @@ def frozen(seed: int, amounts: Amounts) -> tuple[Decoder, Decoder]:
 
 def bridge_between(asker: int, adder: int) -> nn.ModuleDict:
     """Return fresh translations and gates between two widths."""
-    from torch import nn
-
     parts = nn.ModuleDict()
     for name, width, other in (("there", asker, adder), ("back", adder, asker)):
         parts[name] = nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, other))
@@ -149,9 +140,6 @@ def coupled(
     models: tuple[Decoder, Decoder], parts: nn.ModuleDict, tokens: Tensor, *, opening: float = 1.0, around: bool = False
 ) -> Tensor:
     """Return the asker's logits; h becomes h + opening g(h, T(h')) T(h'); `around` leaves out the adder's blocks."""
-    import torch
-
-    from tinsmith.studies.nets.blocks import causal_mask
 
     def crossed(name: str, state: Tensor, other: Tensor) -> Tensor:
         translated = parts[name](other)
@@ -171,10 +159,6 @@ def coupled(
 @cache
 def learned(arm: str, seed: int, amounts: Amounts) -> nn.ModuleDict:
     """Return the bridge of an arm, trained on the asker's answers."""
-    import torch
-
-    from tinsmith.studies.nets.blocks import Descent, causal_mask, continued
-
     torch.manual_seed(derive(seed, "bridge"))
     models, parts = frozen(seed, amounts), bridge_between(amounts.asker_width, amounts.adder_width)
     descent = Descent(parts.parameters(), amounts.bridge_rate)
@@ -190,10 +174,6 @@ def learned(arm: str, seed: int, amounts: Amounts) -> nn.ModuleDict:
 
 def trained(arm: str, seed: int, amounts: Amounts) -> Outcome:
     """Return the figures of one arm."""
-    import torch
-
-    from tinsmith.studies.nets.blocks import answered, causal_mask, sha256_of_weights
-
     torch.set_num_threads(1)
     models, mask = frozen(seed, amounts), causal_mask(TOKENS)
     test = sums(amounts.items, derive(0, "held out"), held_out=True)

@@ -12,16 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
 
 from tinsmith.lab.study.measured import MeasuredSize, MeasuredStudy, Outcome, above, around, measurement_of
 from tinsmith.lab.study.record import Column
+from tinsmith.studies.nets.blocks import (
+    Block,
+    Decoder,
+    Descent,
+    Ends,
+    answered,
+    block_flops,
+    causal_mask,
+    sha256_of_weights,
+)
 from tinsmith.types.seeds import derive
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from tinsmith.studies.nets.blocks import Ends
 
 NODES, HOPS = 6, 3
 TOKENS: Final = NODES + 3
@@ -111,8 +119,6 @@ STUDY: Final = MeasuredStudy(
 
 def texts(count: int, seed: int, *, held_out: bool) -> Tensor:
     """Return texts (count, tokens + 1): a map, start, hops, the sign that asks, and where that leads."""
-    import torch
-
     draw = torch.Generator().manual_seed(seed)
     maps = torch.randint(NODES, (4 * count * (HELD_OUT if held_out else 1) + 64, NODES), generator=draw)
     codes = (maps * NODES ** torch.arange(NODES)).sum(1)
@@ -128,18 +134,12 @@ def texts(count: int, seed: int, *, held_out: bool) -> Tensor:
 
 def step_flops(amounts: Amounts, recorded: int = APPLICATIONS) -> int:
     """Return the FLOPs of products in one step, of which gradients reach the last `recorded` applications of blocks."""
-    from tinsmith.studies.nets.blocks import block_flops
-
     head = 3 * TOKENS * 2 * amounts.width * VOCABULARY
     return amounts.batch * ((APPLICATIONS + 2 * recorded) * block_flops(TOKENS, amounts.width) + head)
 
 
 def recurrent_net(width: int, heads: int) -> nn.ModuleDict:
     """Return a recurrent net with fresh weights: a fast and a slow block, and the norm after the fast one."""
-    from torch import nn
-
-    from tinsmith.studies.nets.blocks import Block, Ends
-
     ends = Ends(VOCABULARY, TOKENS, width)
     return nn.ModuleDict(
         {"ends": ends, "fast": Block(width, heads), "slow": Block(width, heads), "norm": nn.RMSNorm(width)}
@@ -152,8 +152,6 @@ def recur(net: nn.ModuleDict, tokens: Tensor, mask: Tensor, recorded: int = APPL
     fast <- L(fast + slow + embedded), L_CYCLES times, then slow <- H(slow + fast); all of it H_CYCLES times. Each ends
     with a norm. As in HRM-Text, with the input added at each fast step as in HRM (arXiv 2506.21734).
     """
-    import torch
-
     ends = cast("Ends", net["ends"])
     embedded = slow = ends.enter(tokens)
     fast, wanted = torch.zeros_like(embedded), torch.is_grad_enabled()
@@ -169,11 +167,6 @@ def recur(net: nn.ModuleDict, tokens: Tensor, mask: Tensor, recorded: int = APPL
 
 def trained(arm: str, seed: int, amounts: Amounts) -> Outcome:
     """Return the figures of one net after its training."""
-    import torch
-    from torch import nn
-
-    from tinsmith.studies.nets.blocks import Decoder, Descent, answered, causal_mask, sha256_of_weights
-
     torch.set_num_threads(1)
     torch.manual_seed(derive(seed, "weights"))
     is_recurrent, prefix = arm == "recurrent", 0 if arm in ("full", "masked") else TOKENS
