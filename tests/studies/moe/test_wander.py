@@ -26,7 +26,6 @@ from tinsmith.studies.moe.sides import (
     Ours,
     Theirs,
     angle,
-    changed_routes,
     coin_advantages,
     compared,
     greedy_parted,
@@ -61,7 +60,7 @@ def ours(base: MeasuredBase) -> Ours:
 
 def _same(one: Sequence[Seen], other: Sequence[Seen]) -> bool:
     return all(
-        a.logprobs.tobytes() == b.logprobs.tobytes() and np.array_equal(a.experts, b.experts)
+        a.logprobs.tobytes() == b.logprobs.tobytes() and np.array_equal(a.routes, b.routes)
         for a, b in zip(one, other, strict=True)
     )
 
@@ -87,7 +86,7 @@ def test_canonical_stands_still(ours: Ours, texts: list[Text]) -> None:
     assert _same(batched(ours.forward, texts, 3), alone)
     assert _same(batched(ours.decode, texts, 1), alone)
     assert _same(batched(ours.decode, texts, 4), alone)
-    assert [seen.experts.shape for seen in alone] == [(len(text.tokens) - 1, 4, 2) for text in texts]
+    assert [seen.routes.shape for seen in alone] == [(len(text.tokens) - 1,) for text in texts]
 
 
 @pytest.mark.parametrize("dtype", Dtype)
@@ -140,7 +139,7 @@ def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> 
     other = [
         Seen(
             logprobs=one.logprobs + np.float32([-0.5, 0.0, 0.3, 0.0, -2.0]),
-            experts=np.where(np.arange(len(one.experts))[:, None, None] == 3, 7, one.experts),
+            routes=np.where(np.arange(len(one.routes)) == 3, 7, one.routes),
         )
         for one in seen
     ]
@@ -172,16 +171,14 @@ def test_advantages_are_a_groups() -> None:
 
 
 def _seen(changed: Sequence[int], moved: float = 0.0, length: int = 6) -> Seen:
-    experts = np.zeros((length, 2, 2), np.int16)
-    experts[..., 1] = 1
-    experts[list(changed), 1, 1] = 5
-    return Seen(logprobs=np.full(3, -1.0 + moved, np.float32), experts=experts)
+    routes = np.zeros(length, np.int64)
+    routes[list(changed)] = 5
+    return Seen(logprobs=np.full(3, -1.0 + moved, np.float32), routes=routes)
 
 
 def test_changed_routes_are_counted_by_token_and_text() -> None:
     one = [_seen([]), _seen([1, 4], 0.25), _seen([])]
     found = compared(one, [_seen([]), _seen([]), _seen([])])
-    assert changed_routes(one[1], _seen([])).tolist() == [False, True, False, False, True, False]
     assert (found["changed_routes"], found["tokens"]) == (2, 18)
     assert (found["changed_texts"], found["texts"]) == (1, 3)
     assert found["unequal_logprob_bits"] == pytest.approx(1 / 3)

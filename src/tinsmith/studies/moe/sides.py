@@ -9,10 +9,12 @@ padding is its own.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +34,11 @@ from tinsmith.models.steps import SampleSteps, TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.paging import Rows
-from tinsmith.ops.routing import Routes
+from tinsmith.ops.routing import digests
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import Bf16Products
 from tinsmith.stats.intervals import wilson
-from tinsmith.studies.moe.study import Dtype, Engine, Experts, Floats, Seen, Side, Text
+from tinsmith.studies.moe.study import Digests, Dtype, Engine, Floats, Seen, Side, Text
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import Datum, IntArray, LossName
@@ -55,8 +57,8 @@ def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Figures:
     is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no route changed,
     Wilson's over tokens.
     """
-    changed = np.array([int(changed_routes(a, b).sum()) for a, b in zip(one, other, strict=True)], np.int64)
-    tokens = np.array([len(each.experts) for each in one], np.int64)
+    changed = np.array([np.count_nonzero(a.routes != b.routes) for a, b in zip(one, other, strict=True)], np.int64)
+    tokens = np.array([len(each.routes) for each in one], np.int64)
     p, q = (np.concatenate([each.logprobs for each in side]) for side in (one, other))
     moved = np.abs(p.astype(np.float64) - q.astype(np.float64))
     return {
@@ -70,11 +72,6 @@ def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Figures:
         "max_logprob_difference": float(moved.max()),
         "mean_logprob_difference": float(moved.mean()),
     }
-
-
-def changed_routes(one: Seen, other: Seen) -> NDArray[np.bool_]:
-    """Return (tokens,): true where a token takes another expert in some layer."""
-    return (one.experts != other.experts).any(axis=(1, 2))
 
 
 def greedy_parted(together: Sequence[IntArray], alone: Sequence[IntArray]) -> Figures:
@@ -137,8 +134,8 @@ def step_ratios(
     given = [(own.astype(np.float64) - d).astype(np.float32) for own, d in zip(exact.logprobs, moved, strict=True)]
     by_loss = {loss: exact.gradient(given, loss) for loss in LOSSES}
     return {
-        "tokens": sum(len(each.experts) for each in sampler),
-        "unequal_routes": sum(int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)),
+        "tokens": sum(len(each.routes) for each in sampler),
+        "unequal_routes": sum(int((p.routes != q.routes).sum()) for p, q in zip(trainer, sampler, strict=True)),
         "ratios_not_one": float(np.mean(ratios != 1.0)),
         "least_ratio": float(ratios.min()),
         "largest_ratio": float(ratios.max()),
@@ -178,21 +175,11 @@ def our_decoder(side: Side, config: DecoderConfig, weights: Mapping[str, Tensor]
     return build_decoder(config, weights, kernels)
 
 
-class _Recorder(RouteRecord):
-    """Keeps the experts of one pass themselves, layer by layer."""
-
-    def __init__(self) -> None:
-        super().__init__(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
-        self.layers: list[Tensor] = []
-
-    def see(self, layer: int, logits: Tensor, routes: Routes) -> None:
-        """Of one layer."""
-        del layer, logits
-        self.layers.append(routes.experts)
-
-    def experts(self) -> Experts:
-        """(rows, layers, active)."""
-        return torch.stack(self.layers, dim=1).numpy().astype(np.int16)
+def _recorder(decoder: Decoder) -> RouteRecord:
+    """A record of the routes of one pass."""
+    record = RouteRecord.of(decoder)
+    assert record is not None, "the model is a mixture"
+    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +191,16 @@ class Ours:
     def forward(self, texts: Sequence[Text]) -> list[Seen]:
         """Compute whole texts, as a trainer does."""
         lengths = [len(text.tokens) - 1 for text in texts]
-        recorder = _Recorder()
-        steps = TrainSteps(self.decoder.kernels, Forest.whole(lengths), routed=recorder)
+        record = _recorder(self.decoder)
+        steps = TrainSteps(self.decoder.kernels, Forest.whole(lengths), routed=record)
         with torch.no_grad():
             hidden = self.decoder.hidden(steps, _ids([text.tokens[:-1] for text in texts]))
             logits = steps.linear(hidden, self.decoder.head, HEAD_PLACE)
         found = self._logprobs(logits, np.concatenate([text.tokens[1:] for text in texts]))
-        bounds, experts = np.cumsum(lengths)[:-1], recorder.experts()
+        bounds, routes = np.cumsum(lengths)[:-1], record.digests(sum(lengths))
         return [
-            Seen(logprobs=logprobs[len(text.prompt) - 1 :], experts=own)
-            for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(experts, bounds), strict=True)
+            Seen(logprobs=logprobs[len(text.prompt) - 1 :], routes=own)
+            for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(routes, bounds), strict=True)
         ]
 
     def decode(self, texts: Sequence[Text]) -> list[Seen]:
@@ -227,7 +214,7 @@ class Ours:
             if step + 1 < tokens:
                 cached.feed(forced)
         by_text = np.stack(logprobs, axis=1)
-        return [Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i])) for i in range(len(texts))]
+        return [Seen(logprobs=by_text[i], routes=np.concatenate(cached.routes[i])) for i in range(len(texts))]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
         """Draw the most probable token after each, `tokens` times; of equals the lower one."""
@@ -259,8 +246,8 @@ class _Cached:
         for i, pages in enumerate(needed):
             self._table[i, :pages] = [self._pool.take() for _ in range(pages)]
         self._fed = np.zeros(len(prompts), np.int64)
-        self.experts: list[list[Experts]] = [[] for _ in prompts]
-        """By text, (tokens, layers, active) of each pass."""
+        self.routes: list[list[Digests]] = [[] for _ in prompts]
+        """By text, those of each pass."""
         self.logits = self._pass(prompts)
         """[texts, V], of each text's last token."""
 
@@ -277,13 +264,13 @@ class _Cached:
             positions=torch.from_numpy(np.repeat(self._fed - begin[:-1], lengths) + np.arange(begin[-1])),
             table=torch.from_numpy(self._table),
         )
-        recorder = _Recorder()
-        steps = SampleSteps(self.decoder.kernels, rows, self._pool.layers, ((0, int(begin[-1]), {}),), recorder)
+        record = _recorder(self.decoder)
+        steps = SampleSteps(self.decoder.kernels, rows, self._pool.layers, ((0, int(begin[-1]), {}),), record)
         with torch.no_grad():
             hidden = self.decoder.hidden(steps, _ids(new))
             last = hidden[torch.from_numpy(begin[1:] - 1)].contiguous()
             logits = self.decoder.kernels.gemm(last, self.decoder.head.weight(self.decoder.kernels))
-        for own, part in zip(self.experts, np.split(recorder.experts(), begin[1:-1]), strict=True):
+        for own, part in zip(self.routes, np.split(record.digests(int(begin[-1])), begin[1:-1]), strict=True):
             own.append(part)
         self._fed += lengths
         return logits
@@ -310,7 +297,9 @@ class Theirs:
         ).eval()
         self.model.generation_config.eos_token_id = None
         self.model.generation_config.pad_token_id = _PAD
-        self._routers = [module for module in self.model.modules() if type(module).__name__.endswith("TopKRouter")]
+        modules = [(name, one) for name, one in self.model.named_modules() if type(one).__name__.endswith("TopKRouter")]
+        self._routers = {int(re.findall(r"\d+", name)[0]): router for name, router in modules}
+        """By the number of the layer."""
 
     def logprobs(self, texts: Sequence[Text]) -> list[Tensor]:
         """Of the completions' tokens, fp32, of one padded batch; differentiable."""
@@ -327,11 +316,9 @@ class Theirs:
         """Compute all texts in one batch, padded on the right, as trainers do."""
         with torch.no_grad(), self._listening() as heard:
             logprobs = self.logprobs(texts)
-        width = max(len(text.tokens) for text in texts) - 1
-        experts = _together(heard, len(self._routers), len(texts), width)
+        routes = self._together(heard, len(texts))
         return [
-            Seen(logprobs=logprobs[i].numpy(), experts=experts[i, : len(text.tokens) - 1])
-            for i, text in enumerate(texts)
+            Seen(logprobs=logprobs[i].numpy(), routes=routes[i, : len(text.tokens) - 1]) for i, text in enumerate(texts)
         ]
 
     def decode(self, texts: Sequence[Text]) -> list[Seen]:
@@ -339,17 +326,12 @@ class Theirs:
         forced = _Forced(np.stack([text.completion for text in texts]))
         with self._listening() as heard:
             self._generate([text.prompt for text in texts], forced.tokens.shape[1], [forced])
-        width = max(len(text.prompt) for text in texts)
         layers = len(self._routers)
-        prefill = _together(heard[:layers], layers, len(texts), width)
-        steps = [_together(heard[at : at + layers], layers, len(texts), 1) for at in range(layers, len(heard), layers)]
-        logprobs = np.stack(forced.logprobs, axis=1)
+        passes = [self._together(heard[at : at + layers], len(texts)) for at in range(0, len(heard), layers)]
+        routes, logprobs = np.concatenate(passes, axis=1), np.stack(forced.logprobs, axis=1)
+        width = max(len(text.prompt) for text in texts)
         return [
-            Seen(
-                logprobs=logprobs[i],
-                experts=np.concatenate([prefill[i, width - len(text.prompt) :], *(step[i] for step in steps)]),
-            )
-            for i, text in enumerate(texts)
+            Seen(logprobs=logprobs[i], routes=routes[i, width - len(text.prompt) :]) for i, text in enumerate(texts)
         ]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
@@ -385,19 +367,23 @@ class Theirs:
 
     @contextmanager
     def _listening(self) -> Generator[list[Tensor], None, None]:
-        """The experts [rows, active] of every router's every call, in order."""
+        """The digests [rows] of every router's every call, in order."""
         heard: list[Tensor] = []
 
-        def hear(module: object, given: object, out: tuple[Tensor, Tensor, Tensor]) -> None:
-            del module, given
-            heard.append(out[2].detach().sort(dim=-1).values)
+        def hear(layer: int, _module: object, _given: object, out: tuple[Tensor, Tensor, Tensor]) -> None:
+            heard.append(digests(out[2].detach().sort(dim=-1).values, layer))
 
-        hooks = [router.register_forward_hook(hear) for router in self._routers]
+        hooks = [router.register_forward_hook(partial(hear, layer)) for layer, router in self._routers.items()]
         try:
             yield heard
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def _together(self, heard: Sequence[Tensor], texts: int) -> Digests:
+        """(texts, tokens) of one pass."""
+        assert len(heard) == len(self._routers), "every router is called once a pass"
+        return torch.stack(list(heard)).sum(0).reshape(texts, -1).numpy()
 
 
 class _Forced:
@@ -424,13 +410,6 @@ def _padded(tokens: Sequence[IntArray], *, left: bool) -> tuple[Tensor, Tensor]:
         ids[i, own] = torch.from_numpy(one.astype(np.int64))
         mask[i, own] = 1
     return ids, mask
-
-
-def _together(heard: Sequence[Tensor], layers: int, texts: int, width: int) -> Experts:
-    """(texts, width, layers, active) of one pass."""
-    assert len(heard) == layers, "every router is called once a pass"
-    whole = torch.stack(list(heard), dim=1)
-    return whole.reshape(texts, width, layers, -1).numpy().astype(np.int16)
 
 
 def _published(held: Mapping[str, Tensor]) -> dict[str, Tensor]:

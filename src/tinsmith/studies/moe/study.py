@@ -20,7 +20,7 @@ from tinsmith.types.waits import Say
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 Floats = NDArray[np.float32]
-Experts = NDArray[np.int16]
+Digests = NDArray[np.int64]  # A number for each token that tells its experts in all layers.
 
 
 class Engine(StrEnum):
@@ -95,13 +95,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One text as it was computed: log-probabilities of the completion's tokens, in nats, and experts.
-
-    `experts` (tokens - 1, layers, active) are those of every token but the last, ascending.
-    """
+    """One text as it was computed: log-probabilities of the completion's tokens, in nats, and routes of all but one."""
 
     logprobs: Floats
-    experts: Experts
+    routes: Digests  # Of every token but the last.
 
 
 def batched(compute: Callable[[Sequence[Given]], Sequence[Made]], items: Sequence[Given], size: int) -> list[Made]:
