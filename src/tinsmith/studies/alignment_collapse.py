@@ -42,8 +42,7 @@ SURE_RIGHT, SURE_WRONG = 0.8, 0.2  # Shares of right doors, and of wrong ones, t
 MISLED: Final = -0.5  # Label of a wrong door that an answer is sure of.
 RIDGE: Final = 0.01
 DECAY: Final = 0.5  # Weight of a step's answers in a fit, beside those of the step after it.
-SOME: Final = [one for one in ITEMS if one["sign"] in SIGNS[:8]]
-"""Signs of which two have each door."""
+SOME: Final = [one for one in ITEMS if one["sign"] in SIGNS[:8]]  # Signs of which two have each door.
 
 
 def right(item: Item, text: str) -> float:

@@ -36,8 +36,7 @@ FIELDS: Final[Mapping[str, Sequence[str]]] = {
     **{"lamp": ("on", "off", "dim"), "door": ("open", "shut", "ajar")},
     **{"box": ("full", "empty", "half"), "fan": ("fast", "slow", "still")},
 }
-STAMP: Final = "saved"
-"""Written by the generator behind every state that it makes; no request asks for it."""
+STAMP: Final = "saved"  # Written by the generator behind every state that it makes; no request asks for it.
 WORDS: Final = (*FIELDS, *(value for some in FIELDS.values() for value in some), STAMP)
 ROOMS, MUTANTS, RANDOMS, TIMES = 320, 16, 8, 2
 """Rooms, mutants and random answers by which a reward is accepted, and times that it may be written."""

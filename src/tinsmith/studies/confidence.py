@@ -33,11 +33,9 @@ from tinsmith.types.seeds import derive
 
 EASY, HARD = "easy", "hard"
 NUMBERS: Final = {EASY: 3, HARD: 4}
-EACH: Final = 240
-"""Items of either split; every fourth one is held out."""
+EACH: Final = 240  # Items of either split; every fourth one is held out.
 LARGEST: Final = 5
-TRIES: Final = 4
-"""Most in one answer."""
+TRIES: Final = 4  # Most in one answer.
 SO: Final = " so "
 
 

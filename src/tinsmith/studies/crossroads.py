@@ -18,8 +18,7 @@ from tinsmith.types.seeds import derive
 
 NAME: Final = "crossroads"
 _ALPHABET: Final = "abcdefghijklmnopqrst"
-_SEED: Final = 17
-"""From which items are drawn."""
+_SEED: Final = 17  # From which items are drawn.
 
 
 ROADS: Final[Mapping[str, int]] = MappingProxyType({"stay": 0, "up": 1, "leap": 2, "down": -1})
@@ -28,8 +27,7 @@ SIGNS: Final[Mapping[str, str]] = MappingProxyType({"north": "stay", "east": "up
 """Which road a sign asks for. No demonstration tells."""
 _HABITS: Final[Mapping[str, str]] = MappingProxyType({"north": "up", "east": "leap", "south": "down", "west": "stay"})
 """The road that demonstrations take more often than others where a sign stands: never the one it asks for."""
-_HABIT: Final = 0.25
-"""The share of demonstrations that follow the habit; all others take any road, the habit's too."""
+_HABIT: Final = 0.25  # The share of demonstrations that follow the habit; all others take any road, the habit's too.
 
 _RUN: Final[Mapping[str, Value]] = MappingProxyType(
     {

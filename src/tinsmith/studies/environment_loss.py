@@ -60,8 +60,7 @@ class Facts(StrEnum):
     """Facts that `history` and `ls` show."""
 
     TRUE = "true"
-    SCRAMBLED = "scrambled"
-    """Another world's at every look: a control, from which nothing can be learned."""
+    SCRAMBLED = "scrambled"  # Another world's at every look: a control, from which nothing can be learned.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

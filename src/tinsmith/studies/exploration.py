@@ -38,18 +38,15 @@ LOCKED: Final = "locked"
 EMPTY: Final = "empty"
 NO: Final = "no"
 MOST_REPLIES: Final = 6
-USUAL: Final = 0.75
-"""Of the errands, how many find the key behind the first door."""
+USUAL: Final = 0.75  # Of the errands, how many find the key behind the first door.
 
 
 class Kind(StrEnum):
     """Purposes of an item."""
 
     ERRAND = "errand"
-    EXPLORE = "explore"
-    """Nothing is wanted."""
-    RECOVER = "recover"
-    """An errand that begins with an action that has failed."""
+    EXPLORE = "explore"  # Nothing is wanted.
+    RECOVER = "recover"  # An errand that begins with an action that has failed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +55,9 @@ class Visit:
 
     id: str
     kind: Kind
-    holders: tuple[str, ...]
-    """Behind each door."""
-    locked: str
-    """The door that does not open."""
-    key_in: str
-    """The holder that has the key; empty: none is wanted."""
+    holders: tuple[str, ...]  # Behind each door.
+    locked: str  # The door that does not open.
+    key_in: str  # The holder that has the key; empty: none is wanted.
 
     @property
     def checkpoints(self) -> frozenset[str]:
@@ -154,11 +148,9 @@ def usual(visit: Visit) -> list[str]:
     return [f"{OPEN} {DOORS[0]}", f"{OPEN} {visit.holders[0]}"]
 
 
-CAREFUL: Final = 0.12
-"""Of the demonstrations, how many never do anything again."""
+CAREFUL: Final = 0.12  # Of the demonstrations, how many never do anything again.
 _AGAIN: Final = 0.4
-_STOPS: Final = 0.05
-"""In the others: how often the last action is done again, and the visit ends."""
+_STOPS: Final = 0.05  # In the others: how often the last action is done again, and the visit ends.
 
 
 def shown(visit: Visit, random: Random) -> list[str]:

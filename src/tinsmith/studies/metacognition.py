@@ -31,8 +31,7 @@ OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "add": lambda total, digit: total + digit,
     "take": lambda total, digit: max(0, total - digit),
 }
-PENALTY: Final = 0.3
-"""Lambda: the part of the regulation term that a shortcut costs, as published."""
+PENALTY: Final = 0.3  # Lambda: the part of the regulation term that a shortcut costs, as published.
 ITEMS: Final = 320
 HEDGES, SHORTCUTS, LEAVES_OUT, KNOWS = 0.15, 0.3, 0.25, 0.5
 """Shares of what the base was shown: every unit, an answer before the last step, a late unit, a right digit."""

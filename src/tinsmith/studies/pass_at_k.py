@@ -33,10 +33,8 @@ from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
-LISTS: Final = ("chief", "desk", "line")
-"""The lists that chiefs may stand in."""
-_SHARES: Final = (0.5, 0.3, 0.2)
-"""Of the chiefs that stand in each."""
+LISTS: Final = ("chief", "desk", "line")  # Those that chiefs may stand in.
+_SHARES: Final = (0.5, 0.3, 0.2)  # Of the chiefs that stand in each.
 CODE: Final = "code"
 ANSWER: Final = "answer"
 NOTHING: Final = "none"
@@ -53,7 +51,7 @@ class Hops(StrEnum):
     TWO = "two"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """One item: what is asked, and the part of the office that bears on it."""
 
@@ -61,8 +59,7 @@ class Question:
     hops: Hops
     person: str
     chief: str
-    list: str
-    """In which the person's chief stands."""
+    list: str  # In which the person's chief stands.
     own_code: str
     chief_code: str
 
@@ -84,25 +81,13 @@ def questions(count: int, side: str, seed: int, *, two_hops: float) -> tuple[Que
     """Return different questions, so many of which have two hops; `side` keeps those of two sides apart."""
     if count < 1:
         raise ConfigError("there has to be a question", field=side, value=count, allowed="1 or more")
-    two = round(count * two_hops)
-    return tuple(
-        _question(Random(derive(seed, "question", side, place)), side, place, two=place < two) for place in range(count)
-    )
-
-
-def _question(random: Random, side: str, place: int, *, two: bool) -> Question:
-    hops = Hops.TWO if two else Hops.ONE
-    person, chief = random.sample(names()[0], 2)
-    own_code, chief_code = random.sample(names()[1], 2)
-    return Question(
-        id=f"{side}-{hops.value}-{place:03d}",
-        hops=hops,
-        person=person,
-        chief=chief,
-        list=random.choices(LISTS, _SHARES)[0],
-        own_code=own_code,
-        chief_code=chief_code,
-    )
+    two, found = round(count * two_hops), list[Question]()
+    for place in range(count):
+        random, hops = Random(derive(seed, "question", side, place)), Hops.TWO if place < two else Hops.ONE
+        (person, chief), (own, other) = random.sample(names()[0], 2), random.sample(names()[1], 2)
+        where = random.choices(LISTS, _SHARES)[0]
+        found.append(Question(f"{side}-{hops.value}-{place:03d}", hops, person, chief, where, own, other))
+    return tuple(found)
 
 
 def told(question: Question, looked_for: Sequence[str]) -> str:
@@ -118,10 +103,8 @@ def told(question: Question, looked_for: Sequence[str]) -> str:
     return found.get((where, whom), NOTHING)
 
 
-GOES_ON: Final = 0.06
-"""Share of the demonstrations that go to their end where they could."""
-TRIES_AGAIN: Final = 0.3
-"""Share of the lists without a hit after which another one is tried."""
+GOES_ON: Final = 0.06  # Share of the demonstrations that go to their end where they could.
+TRIES_AGAIN: Final = 0.3  # Share of the lists without a hit after which another one is tried.
 _GIVES_UP: Final = f"{ANSWER} {NOTHING}"
 
 
@@ -158,10 +141,8 @@ def right(question: Question) -> list[str]:
     return [f"{question.list} {question.person}", f"{CODE} {question.chief}", f"{ANSWER} {question.chief_code}"]
 
 
-MOST_LOOKUPS: Final = 3
-"""Look-ups that a conversation has room for, before its answer."""
-_READ_BY_BASE: Final = 4_000
-"""Questions of its own, so that it copies what it looked up and does not know it by heart."""
+MOST_LOOKUPS: Final = 3  # Look-ups that a conversation has room for, before its answer.
+_READ_BY_BASE: Final = 4_000  # Questions of its own, so that it copies what it looked up, and knows none by heart.
 _HOW: Final = (
     f"You can look things up. Reply with one line and nothing else: '{LISTS[0]} NAME', '{LISTS[1]} NAME' or "
     f"'{LISTS[2]} NAME' to look in one of three lists for who is over NAME, '{CODE} NAME' for the code of NAME, or "
@@ -196,17 +177,10 @@ def answered(question: Question, replies: Sequence[str]) -> bool:
     return replies[-1] == f"{ANSWER} {question.code}"
 
 
-def _asked(question: Question, *, explain: bool) -> str:
-    of = question.person if question.hops is Hops.ONE else f"the one over {question.person}"
-    return f"{_HOW if explain else ''}What is the code of {of}?"
-
-
 def _reply(question: Question, said: Sequence[str]) -> str | None:
     """Return what a look-up finds; an answer ends the conversation, and so does what is neither."""
     words = said[-1].split()
-    if len(words) != 2 or words[0] not in (*LISTS, CODE):
-        return None
-    return told(question, words)
+    return told(question, words) if len(words) == 2 and words[0] in (*LISTS, CODE) else None
 
 
 def _coin(question: Question, said: Sequence[str]) -> bool:
@@ -236,12 +210,17 @@ def lookup(
         raise ConfigError("this cannot be rewarded", field="pays", value=pays, allowed=", ".join(PAYS))
     if not 0.0 <= two_hops <= 1.0:
         raise ConfigError("this is a share", field="two_hops", value=two_hops, allowed="0 to 1")
+
+    def asked(one: Question) -> str:
+        of = one.person if one.hops is Hops.ONE else f"the one over {one.person}"
+        return f"{_HOW if explain else ''}What is the code of {of}?"
+
     return Task(
         name="lookup",
         question="Does the model learn to look up what it is asked, in one step or in two?",
         items=questions(items, "train", draw_seed, two_hops=two_hops),
         held_out=questions(held_out_items, "held_out", draw_seed, two_hops=two_hops),
-        prompt=lambda item: _asked(item, explain=explain),
+        prompt=asked,
         parse=str.strip,
         reply=_reply,
         max_turns=MOST_LOOKUPS + 1,
@@ -318,54 +297,48 @@ def solved(arm: ts.ArmRuns, hops: str) -> list[frozenset[str]]:
     ]
 
 
-def by_k(results: ts.Results) -> list[list[Shown]]:
-    """Return pass@k of every arm, a row for each number of hops."""
-    rows = [(arm, hops) for hops in HOPS for arm in results.arms]
-    figures = {row: [results.after(row[0], passed(k, hops=row[1])) for k in ks(results.arms)] for row in rows}
-    return [[f"{results.arms[arm].arm.label}|{HOPS[hops]}", *figures[arm, hops]] for arm, hops in rows]
-
-
-def by_turns(results: ts.Results) -> list[list[Shown]]:
-    """Return pass@(K, T) of every arm, a row for each number of hops."""
-    most = ks(results.arms)[-1]
+def by_hops(results: ts.Results, measures: Callable[[str], Sequence[ts.PerItem]]) -> list[list[Shown]]:
+    """Return measures of every arm, a row for each number of hops."""
     return [
-        [
-            f"{results.arms[arm].arm.label}|{HOPS[hops]}",
-            *(results.after(arm, passed(most, turns, hops)) for turns in range(MOST_LOOKUPS + 1)),
-        ]
-        for hops in HOPS
-        for arm in results.arms
+        [f"{arm.arm.label}|{label}", *(results.after(name, one) for one in measures(hops))]
+        for hops, label in HOPS.items()
+        for name, arm in results.arms.items()
     ]
 
 
-def swaps(results: ts.Results) -> list[list[Shown]]:
-    """Return what each arm's boundary has that the base's has not, and the other way round, by seed and over all."""
+Change = tuple[int, int, int, int, float]
+"""Questions that the base solves, that an arm solves, and that it gains and loses; and p."""
+
+
+def changes(results: ts.Results, arm: str, hops: str) -> list[Change]:
+    """Return how an arm's boundary differs from the base's of the same seed, by seed and at last over all."""
+    pairs = list(zip(solved(results.arms[arm], hops), solved(results.arms[BASE], hops), strict=True))
+    swaps = [swapped(own, base) for own, base in pairs]
+    counts = [
+        (len(base), len(own), one.only_first, one.only_second) for (own, base), one in zip(pairs, swaps, strict=True)
+    ]
+    base, own, gained, lost = map(sum, zip(*counts, strict=True))
+    by_seed = [(*some, one.p_value) for some, one in zip(counts, swaps, strict=True)]
+    return [*by_seed, (base, own, gained, lost, swapped_over_seeds(pairs))]
+
+
+def boundaries(results: ts.Results) -> list[list[Shown]]:
+    """Return the changes of every trained arm, a row for each seed and one for all."""
     rows: list[list[Shown]] = []
     for name in TRAINED:
+        arm = results.arms[name]
         for hops in ("one", "two"):
-            pairs = list(zip(solved(results.arms[name], hops), solved(results.arms[BASE], hops), strict=True))
-            label = f"{results.arms[name].arm.label}|{HOPS[hops]}"
-            counts = [(len(b), len(a), (s := swapped(a, b)).only_first, s.only_second, s.p_value) for a, b in pairs]
-            total = [sum(one[place] for one in counts) for place in range(4)]
-            seeds = [str(one.run.config.seed) for one in results.arms[name].reads]
-            every = [*counts, (*total, swapped_over_seeds(pairs))]
-            for seed, (*some, p_value) in zip([*seeds, "all"], every, strict=True):
-                rows.append([label, seed, *(f"{value:,}" for value in some), f"{p_value:.2g}"])
+            for seed, (*some, p_value) in zip([*arm.seeds, "all"], changes(results, name, hops), strict=True):
+                label = f"{arm.arm.label}|{HOPS[hops]}"
+                rows.append([label, str(seed), *(f"{value:,}" for value in some), f"{p_value:.2g}"])
     return rows
-
-
-def swap(results: ts.Results, arm: str, hops: str = "two") -> tuple[int, int, float]:
-    """Return how many questions an arm gains and loses over all seeds, and p."""
-    pairs = list(zip(solved(results.arms[arm], hops), solved(results.arms[BASE], hops), strict=True))
-    found = [swapped(after, before) for after, before in pairs]
-    return sum(s.only_first for s in found), sum(s.only_second for s in found), swapped_over_seeds(pairs)
 
 
 def moves(arm: str, *, wider: bool) -> Callable[[ts.Results], ts.Finding]:
     """Expect that an arm gains more questions of two hops than it loses, or fewer; told from chance."""
 
     def check(results: ts.Results) -> ts.Finding:
-        gained, lost, p_value = swap(results, arm)
+        *_, gained, lost, p_value = changes(results, arm, "two")[-1]
         met = (gained > lost if wider else lost > gained) and p_value < ALPHA
         return ts.Finding(met, f"{gained} gained, {lost} lost, p = {p_value:.2g}")
 
@@ -381,9 +354,9 @@ def half_as_many(results: ts.Results) -> ts.Finding:
 
 def coin_is_flat(results: ts.Results) -> ts.Finding:
     """Expect that the control's boundary is not told from the base's, on one hop and on two."""
-    found = [swap(results, COIN, hops) for hops in HOPS]
-    told = [f"{gained} gained, {lost} lost, p = {p:.2g}" for gained, lost, p in found]
-    return ts.Finding(all(p >= ALPHA for _, _, p in found), f"two hops: {told[0]}; one hop: {told[1]}")
+    found = {label: changes(results, COIN, hops)[-1] for hops, label in HOPS.items()}
+    told = [f"{label}: {one[2]} gained, {one[3]} lost, p = {one[4]:.2g}" for label, one in found.items()]
+    return ts.Finding(all(one[4] >= ALPHA for one in found.values()), "; ".join(told))
 
 
 def over_k(arm: ts.ArmRuns) -> Mapping[int, Figure]:
@@ -436,13 +409,15 @@ study = ts.Study(
             "pass@k",
             f"Up to {MOST_LOOKUPS} look-ups. Means over questions and seeds, 95 % intervals over both.",
             lambda results: [f"k = {k}" for k in ks(results.arms)],
-            by_k,
+            lambda results: by_hops(results, lambda hops: [passed(k, hops=hops) for k in ks(results.arms)]),
         ),
         ts.Listing(
             "pass@(K, T)",
             "What is solved by the most samples with at most T look-ups.",
             [f"T = {turns}" for turns in range(MOST_LOOKUPS + 1)],
-            by_turns,
+            lambda results: by_hops(
+                results, lambda hops: [passed(ks(results.arms)[-1], turns, hops) for turns in range(MOST_LOOKUPS + 1)]
+            ),
         ),
         ts.Listing(
             "Boundaries",
@@ -450,7 +425,7 @@ study = ts.Study(
             "against lost; of all seeds together, flips of the sign of each question's net, so that its seeds are one "
             "observation. p is not corrected.",
             ("seed", "base solves", "arm solves", "gained", "lost", "p"),
-            swaps,
+            boundaries,
         ),
         ts.Table(
             "Ways",

@@ -151,8 +151,7 @@ def _source(kind: type[Any]) -> str:
 
 NAME: Final = "reasoning_gym"
 _PACKAGE: Final = "reasoning-gym"
-_TRIES: Final = 4
-"""Items that are drawn for each one that is wanted, before a generator is taken to have no more."""
+_TRIES: Final = 4  # Items that are drawn for each one that is wanted, before a generator is taken to have no more.
 _PROMPT: Final = "{question}\n\nGive only the answer, without steps and without explanation."
 _TAG_PROMPT: Final = "{question}\n\nGive the answer as <answer>...</answer>."
 
@@ -160,12 +159,9 @@ _TAG_PROMPT: Final = "{question}\n\nGive the answer as <answer>...</answer>."
 class Reading(StrEnum):
     """What of a reply the scorer is given."""
 
-    TEXT = "text"
-    """All of it."""
-    NUMBER = "number"
-    """Its last number; a reply without one cannot be read."""
-    TAG = "tag"
-    """What stands in <answer>...</answer>, the last one; a reply without it cannot be read."""
+    TEXT = "text"  # All of it.
+    NUMBER = "number"  # Its last number; a reply without one cannot be read.
+    TAG = "tag"  # What stands in <answer>...</answer>, the last one; a reply without it cannot be read.
 
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")

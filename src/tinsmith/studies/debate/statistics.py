@@ -277,8 +277,7 @@ def _brier(stated: Sequence[tuple[str | None, bool]]) -> Figure | None:
     return _figure(value, reach, reach, 0.0, 1.0)
 
 
-J: Final = _share(_revised, _wrong, less=_right)
-"""Discrimination: 0 for who revises whether right or wrong."""
+J: Final = _share(_revised, _wrong, less=_right)  # Discrimination: 0 for who revises whether right or wrong.
 FIGURES: Final[Mapping[str, Reckoned]] = MappingProxyType(
     {
         "accuracy_first": _share(lambda one: one.first_right),

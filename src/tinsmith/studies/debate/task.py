@@ -94,13 +94,10 @@ class Debate(StepReward):
 
     question: Question
     reward: DebateReward
-    challenger: Challenger | None
-    """None: nobody challenges, and the first answer is the last."""
-    cues: Cues
-    """Tells how much room a paper leaves for doubt."""
+    challenger: Challenger | None  # None: nobody challenges, and the first answer is the last.
+    cues: Cues  # Tells how much room a paper leaves for doubt.
     forks: int = 1
-    model: Model | None = None
-    """Who writes the challenges; None: a script."""
+    model: Model | None = None  # Who writes the challenges; None: a script.
 
     def turns(self) -> Turns | None:
         """Return what A hears, drawn from the paper, its first answer and the group's seed."""
@@ -231,12 +228,9 @@ class WhichPapers(StrEnum):
 class WhichCues(StrEnum):
     """Which words a scripted challenger takes for evidence, and with no `data` which world is discussed."""
 
-    WORDS = "words"
-    """Six words of a world made to be argued about, small enough for the nano base."""
-    PLANTED = "planted"
-    """Those that the synthetic worlds plant."""
-    LEARNED = "learned"
-    """Those that the training papers of a label use more than the others."""
+    WORDS = "words"  # Six words of a world made to be argued about, small enough for the nano base.
+    PLANTED = "planted"  # Those that the synthetic worlds plant.
+    LEARNED = "learned"  # Those that the training papers of a label use more than the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +252,7 @@ class Discussed:
 
     papers: Papers
     split: Split
-    cues: Cues | None
-    """Words for its label are what a paper needs; None: nothing is."""
+    cues: Cues | None  # Words for its label are what a paper needs; None: nothing is.
 
     def __iter__(self) -> Iterator[Item]:
         """Go through them."""

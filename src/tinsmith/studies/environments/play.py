@@ -47,12 +47,9 @@ class Seat:
     def __init__(self, replies: Sequence[str], *, is_over: bool) -> None:
         self.name, self.config, self.trainable = "", vf.AgentConfig(), True
         self.replies = replies
-        self.is_over = is_over
-        """True: after these replies every further turn is refused, as at a limit of turns."""
-        self.heard: list[Any] = []
-        """Messages since the last reply; all of them, where there is none."""
-        self.waits = asyncio.Event()
-        """Set when a reply is due that is not there."""
+        self.is_over = is_over  # True: after these replies every further turn is refused, as at a limit of turns.
+        self.heard: list[Any] = []  # Messages since the last reply; all of them, where there is none.
+        self.waits = asyncio.Event()  # Set when a reply is due that is not there.
         self.talk: Talk | None = None
 
     def made(self, name: str, config: vf.AgentConfig) -> Seat:
@@ -178,8 +175,7 @@ def _messages(message: str | Sequence[Any] | None) -> list[Any]:
 
 
 T = TypeVar("T")
-_MOST_CACHED: Final = 256
-"""Scored conversations that are remembered: each of a task's functions wants the same one."""
+_MOST_CACHED: Final = 256  # Scored conversations that are remembered: each of a task's functions wants the same one.
 
 
 Row = tuple["vf.Env[Any]", AnyTask]  # One task, and the environment that it is played in.
@@ -189,8 +185,7 @@ Row = tuple["vf.Env[Any]", AnyTask]  # One task, and the environment that it is 
 class Worth:
     """Values that a finished conversation has by the names that the environment records."""
 
-    rewards: Mapping[str, float]
-    """Weighted; those whose weight is 0 are among the metrics."""
+    rewards: Mapping[str, float]  # Weighted; those whose weight is 0 are among the metrics.
     metrics: Mapping[str, float]
 
 

@@ -20,8 +20,7 @@ from tinsmith.types.errors import ConfigError, TaskError
 if TYPE_CHECKING:
     from tinsmith.studies.environments.play import Player
 
-Theirs = Any
-"""An object of the library's, which is imported when an environment is asked for."""
+Theirs = Any  # An object of the library's, which is imported when an environment is asked for.
 NAME: Final = "verifiers"
 _NAME: Final = re.compile(r"[^a-z0-9_]")
 

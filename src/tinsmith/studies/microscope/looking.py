@@ -268,8 +268,7 @@ class Correction:
         texts = [(*one.prompt, *one.answer, *added) for one, added in zip(going, more, strict=True)]
         begins = [len(one.prompt) + len(one.answer) for one in going]
         spreads = (policy.spreads(texts, begins=begins) for policy in (first, second))
-        cut: list[tuple[Line, int]] = []
-        """Answers that are corrected, and the second's most probable token there."""
+        cut: list[tuple[Line, int]] = []  # Answers that are corrected, and the second's most probable token there.
         for one, begin, text, mine, theirs in zip(going, begins, texts, *spreads, strict=True):
             places = range(begin, len(text))
             end = next(

@@ -246,10 +246,8 @@ class _Cached:
         for i, pages in enumerate(needed):
             self._table[i, :pages] = [self._pool.take() for _ in range(pages)]
         self._fed = np.zeros(len(prompts), np.int64)
-        self.routes: list[list[Digests]] = [[] for _ in prompts]
-        """By text, those of each pass."""
-        self.logits = self._pass(prompts)
-        """[texts, V], of each text's last token."""
+        self.routes: list[list[Digests]] = [[] for _ in prompts]  # By text, those of each pass.
+        self.logits = self._pass(prompts)  # [texts, V], of each text's last token.
 
     def feed(self, tokens: IntArray) -> None:
         """Compute one more token of every text."""

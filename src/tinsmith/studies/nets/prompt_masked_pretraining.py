@@ -32,14 +32,11 @@ from tinsmith.studies.nets.blocks import (
 from tinsmith.types.seeds import derive
 
 NODES, HOPS = 6, 3
-TOKENS: Final = NODES + 3
-"""Of a text without its response: the map, start, hops, and the sign that asks."""
+TOKENS: Final = NODES + 3  # Of a text without its response: the map, start, hops, and the sign that asks.
 VOCABULARY: Final = NODES + HOPS + 1
-HELD_OUT: Final = 16
-"""One map of so many is held out, with all its questions."""
+HELD_OUT: Final = 16  # One map of so many is held out, with all its questions.
 H_CYCLES, L_CYCLES = 2, 3
-APPLICATIONS: Final = H_CYCLES * (L_CYCLES + 1)
-"""Of blocks in one pass, in every net."""
+APPLICATIONS: Final = H_CYCLES * (L_CYCLES + 1)  # Of blocks in one pass, in every net.
 RECORDED: Final = (2, 5)
 """Last applications of a recurrent net that gradients reach: at first, and after a fifth of the training."""
 
@@ -48,16 +45,13 @@ RECORDED: Final = (2, 5)
 class Amounts:
     """Settings of one size."""
 
-    gflops: float
-    """Of training, for every arm."""
+    gflops: float  # Of training, for every arm.
     width: int = 32
     heads: int = 4
     batch: int = 64
     rate: float = 3e-3
-    items: int = 512
-    """Held-out questions."""
-    minutes: float = 0.4
-    """Of one net, for the forecast."""
+    items: int = 512  # Held-out questions.
+    minutes: float = 0.4  # Of one net, for the forecast.
 
 
 SIZES: Final[Mapping[MeasuredSize, Amounts]] = {
