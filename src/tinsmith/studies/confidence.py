@@ -13,8 +13,7 @@ reads six prefixes of every reasoning and all answers after each; nothing is dra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from random import Random
 from statistics import fmean
@@ -27,7 +26,6 @@ from tinsmith.lab.user_task.task import Probed, Task
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.intervals import mean_over_seeds
-from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -82,10 +80,6 @@ def _hits(item: Mapping[str, Any]) -> list[str]:
     return [one for one in options(item) if totals(item["numbers"], one)[-1] == item["target"]]
 
 
-def _all(split: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    return product(product(range(1, LARGEST + 1), repeat=NUMBERS[split]), signs_of(NUMBERS[split]))
-
-
 def split_of(name: str) -> str:
     """Return the split of an item, by its name.
 
@@ -103,7 +97,12 @@ def is_held_out(item: Mapping[str, Any]) -> bool:
 def read_items() -> list[dict[str, Any]]:
     """Return what the base reads demonstrations of: every question of either split that is not held out."""
     held = {one["id"] for one in items() if is_held_out(one)}
-    every = (_item(split, numbers, signs) for split in (EASY, HARD) for numbers, signs in _all(split))
+    every = (
+        _item(split, numbers, signs)
+        for split, count in NUMBERS.items()
+        for numbers in product(range(1, LARGEST + 1), repeat=count)
+        for signs in signs_of(count)
+    )
     return [one for one in every if one["id"] not in held and len(_hits(one)) == 1]
 
 
@@ -253,25 +252,9 @@ def along(results: ts.Results) -> list[list[Shown]]:
     return rows
 
 
-def gold_along(arm: ts.ArmRuns) -> Mapping[int, float]:
-    """Return the right answer's probability by the percentage of the reasoning."""
-    return {round(100 * one): fmean(watched(f"gold_{one:.1f}")(arm)) for one in FRACTIONS}
-
-
-def hard_by_step(arm: ts.ArmRuns) -> Mapping[int, float]:
-    """Return the right answers on the hard split by step."""
-    places = range(arm.before, len(arm.steps))
-    return {arm.steps[place]: arm.per_item(ON_HARD, place or ts.BEFORE).mean() for place in places}
-
-
-def by_seed(found: MeanRuns) -> list[float]:
-    """Return the mean over the items, one a run."""
-    return [float(sum((one[item] for item in found.items), Fraction()) / found.num_items) for one in found.by_seed]
-
-
 def many_times(results: ts.Results) -> ts.Finding:
     """Expect so many times plain GRPO's right answers on the hard split, over the seeds' ratios."""
-    shaped, plain = (by_seed(results.arms[name].per_item(ON_HARD)) for name in ("shaped", "plain"))
+    shaped, plain = (results.arms[name].per_item(ON_HARD).means() for name in ("shaped", "plain"))
     if 0.0 in plain:
         return ts.Finding(False, "plain GRPO had no answer right under some seed")
     value, interval = mean_over_seeds([a / b for a, b in zip(shaped, plain, strict=True)])
@@ -376,8 +359,16 @@ study = ts.Study(
     pictures=(
         ts.BeforeAfter(),
         ts.Curve(
-            name="along", label="c of the right answer", read=gold_along, axis="% of the reasoning", is_listed=False
+            name="along",
+            label="c of the right answer",
+            read=lambda arm: {round(100 * one): fmean(watched(f"gold_{one:.1f}")(arm)) for one in FRACTIONS},
+            axis="% of the reasoning",
+            is_listed=False,
         ),
-        ts.Curve(name="hard", label="right, hard split", read=hard_by_step),
+        ts.Curve(
+            name="hard",
+            label="right, hard split",
+            read=lambda arm: {step: arm.at_step(ON_HARD, step).mean() for step in arm.steps[arm.before :]},
+        ),
     ),
 )

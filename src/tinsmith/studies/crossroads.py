@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from types import MappingProxyType
 from typing import Any, Final
 
 from tinsmith.lab.user_task.task import Task, Value
@@ -21,25 +20,18 @@ _ALPHABET: Final = "abcdefghijklmnopqrst"
 _SEED: Final = 17  # From which items are drawn.
 
 
-ROADS: Final[Mapping[str, int]] = MappingProxyType({"stay": 0, "up": 1, "leap": 2, "down": -1})
+ROADS: Final[Mapping[str, int]] = {"stay": 0, "up": 1, "leap": 2, "down": -1}
 """How many letters a road goes on with each step, round the alphabet."""
-SIGNS: Final[Mapping[str, str]] = MappingProxyType({"north": "stay", "east": "up", "south": "leap", "west": "down"})
+SIGNS: Final[Mapping[str, str]] = {"north": "stay", "east": "up", "south": "leap", "west": "down"}
 """Which road a sign asks for. No demonstration tells."""
-_HABITS: Final[Mapping[str, str]] = MappingProxyType({"north": "up", "east": "leap", "south": "down", "west": "stay"})
+_HABITS: Final[Mapping[str, str]] = {"north": "up", "east": "leap", "south": "down", "west": "stay"}
 """The road that demonstrations take more often than others where a sign stands: never the one it asks for."""
 _HABIT: Final = 0.25  # The share of demonstrations that follow the habit; all others take any road, the habit's too.
 
-_RUN: Final[Mapping[str, Value]] = MappingProxyType(
-    {
-        "steps": 120,
-        "groups_per_batch": 16,
-        "learning_rate": 1e-3,
-        "lr_schedule": "linear",
-        "grad_clip_norm": 0.3,
-        "max_tokens": 32,
-        "eval_items": 100,
-    }
-)
+_RUN: Final[Mapping[str, Value]] = {
+    "steps": 120, "groups_per_batch": 16, "learning_rate": 1e-3, "lr_schedule": "linear", "grad_clip_norm": 0.3,
+    "max_tokens": 32, "eval_items": 100,
+}  # fmt: skip
 """How it is trained on its small base: chosen on seed 0."""
 
 _MOST: Final = 200_000

@@ -49,7 +49,7 @@ class Kind(StrEnum):
     RECOVER = "recover"  # An errand that begins with an action that has failed.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Visit:
     """One item: a house, and what is wanted in it."""
 
@@ -73,13 +73,11 @@ class Visit:
 
 def visits(count: int, kind: Kind, side: str) -> tuple[Visit, ...]:
     """Return houses of one kind; `side` keeps those of two sides apart."""
-    return tuple(
-        _visit(Random(derive(0, "house", side, kind.value, number)), kind, f"{side}-{number:04d}")
-        for number in range(count)
-    )
+    return tuple(_visit(kind, side, number) for number in range(count))
 
 
-def _visit(random: Random, kind: Kind, name: str) -> Visit:
+def _visit(kind: Kind, side: str, number: int) -> Visit:
+    random = Random(derive(0, "house", side, kind.value, number))
     holders = tuple(random.sample(HOLDERS, len(DOORS)))
     match kind:
         case Kind.ERRAND:
@@ -89,13 +87,8 @@ def _visit(random: Random, kind: Kind, name: str) -> Visit:
             place, locked = random.randrange(1, len(DOORS)), 0
         case Kind.EXPLORE:
             place, locked = -1, random.randrange(len(DOORS))
-    return Visit(
-        id=f"{kind.value}-{name}",
-        kind=kind,
-        holders=holders,
-        locked=DOORS[locked],
-        key_in="" if place < 0 else holders[place],
-    )
+    key_in = "" if place < 0 else holders[place]
+    return Visit(f"{kind.value}-{side}-{number:04d}", kind, holders, DOORS[locked], key_in)
 
 
 def opened(visit: Visit, said: Sequence[str]) -> frozenset[str]:
@@ -183,7 +176,7 @@ def _next(visit: Visit, random: Random, said: list[str], seen: list[str], *, car
 
 TRAIN_ITEMS: Final = 400
 HELD_OUT: Final = 32
-_READ_BY_BASE: Final = 4_000
+_READ_BY_BASE: Final = 2_000  # Of both kinds.
 PAYS: Final = ("coverage", "chance")
 _HOW: Final = (
     f"You are in a house with doors: {' '.join(DOORS)}. Reply with one action and nothing else: '{OPEN} DOOR' names "
@@ -200,22 +193,6 @@ def kind_of(item: str) -> Kind:
     return Kind(item.split("-")[0])
 
 
-def _asked(visit: Visit, *, explain: bool) -> list[dict[str, str]]:
-    """Return what is asked; where an action has failed before, it stands there as the model's own."""
-    wish = "Find the key." if visit.key_in else "Look around."
-    said = [{"role": "user", "content": f"{_HOW if explain else ''}{wish}"}]
-    for action in visit.failed:
-        said += [{"role": "assistant", "content": action}, {"role": "user", "content": LOCKED}]
-    return said
-
-
-def _reply(visit: Visit, said: Sequence[str]) -> str | None:
-    """Return what an action brings; what has failed before is one of the actions that there are."""
-    if len(visit.failed) + len(said) >= MOST_REPLIES:
-        return None
-    return answer(visit, said)
-
-
 def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) -> Task:
     """Return errands in small houses, and visits without any.
 
@@ -225,6 +202,18 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
     """
     if pays not in PAYS:
         raise ConfigError("a visit cannot earn this", field="pays", value=pays, allowed=", ".join(PAYS))
+
+    def asked(visit: Visit) -> list[dict[str, str]]:
+        """Return what is asked; where an action has failed before, it stands there as the model's own."""
+        wish = "Find the key." if visit.key_in else "Look around."
+        said = [{"role": "user", "content": f"{_HOW if explain else ''}{wish}"}]
+        for action in visit.failed:
+            said += [{"role": "assistant", "content": action}, {"role": "user", "content": LOCKED}]
+        return said
+
+    def reply(visit: Visit, said: Sequence[str]) -> str | None:
+        """Return what an action brings; what has failed before is one of the actions that there are."""
+        return None if len(visit.failed) + len(said) >= MOST_REPLIES else answer(visit, said)
 
     def earned(visit: Visit, said: Sequence[str]) -> float:
         if visit.kind is not Kind.EXPLORE:
@@ -236,12 +225,12 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
     return Task(
         name="house",
         question="Does the model find keys in houses that it has not seen, and look around in them?",
-        items=[*visits(TRAIN_ITEMS, Kind.ERRAND, "train"), *visits(TRAIN_ITEMS, Kind.EXPLORE, "train")],
+        items=[one for kind in (Kind.ERRAND, Kind.EXPLORE) for one in visits(TRAIN_ITEMS, kind, "train")],
         held_out=[one for kind in Kind for one in visits(HELD_OUT, kind, "held")],
         aside=lambda visit: visit.kind is Kind.EXPLORE,
-        prompt=lambda visit: _asked(visit, explain=explain),
+        prompt=asked,
         parse=str.strip,
-        reply=_reply,
+        reply=reply,
         max_turns=MOST_REPLIES,
         reward={"earned": of_conversation(earned)},
         metrics={
@@ -251,10 +240,7 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
         },
         item_id=lambda visit: visit.id,
         demonstrate=shown,
-        base_items=[
-            *visits(_READ_BY_BASE // 2, Kind.ERRAND, "base"),
-            *visits(_READ_BY_BASE // 2, Kind.EXPLORE, "base"),
-        ],
+        base_items=[one for kind in (Kind.ERRAND, Kind.EXPLORE) for one in visits(_READ_BY_BASE, kind, "base")],
         base_steps=base_steps,
         baselines={"the first door and what is behind it": usual},
         keys={"max_tokens": 8, "eval_items": HELD_OUT * len(Kind)},
@@ -281,12 +267,6 @@ def explored(arm: ts.ArmRuns) -> tuple[int, int]:
     """Return how many rollouts of training explored, and how many there were."""
     trained = [kind("explore")(one.prompt_id) for run in arm.trained_on() for one in run]
     return sum(trained), len(trained)
-
-
-def overhead(arm: ts.ArmRuns) -> float:
-    """Return the share of the rollouts of training that explored."""
-    aside, rollouts = explored(arm)
-    return aside / rollouts
 
 
 def one_in_six(results: ts.Results) -> ts.Finding:
@@ -349,7 +329,11 @@ study = ts.Study(
             "Without an errand",
             "Held-out houses in which nothing is wanted. Covered: the share of what can be opened that is. Overhead: "
             "rollouts of training that explore.",
-            (ts.Measure("overhead", "overhead", overhead, ".1%"), COVERED, REPEATED),
+            (
+                ts.Measure("overhead", "overhead", lambda arm: explored(arm)[0] / explored(arm)[1], ".1%"),
+                COVERED,
+                REPEATED,
+            ),
         ),
         ts.Table(
             "Errands",

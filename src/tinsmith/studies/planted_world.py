@@ -233,16 +233,12 @@ def against_truth(results: Results, rl: str, sft: str, offset: str) -> list[list
             score = Metric.MACRO_F1 if claim.metric == Metric.MACRO_F1 else Metric.MIN_CLASS_RECALL
             ours, theirs = best.score(score), limit.score(score)
             allowed, is_true = claim.verdict is Verdict.ALLOWED, ours - theirs > 0.005
-            agrees = (
-                "is true"
-                if allowed and is_true
-                else "IS NOT TRUE"
-                if allowed
-                else "not shown"
-                if is_true
-                else "rightly"
-            )
-            outcome = f"{'allowed' if allowed else 'refused'}: {agrees}"
+            outcome = {
+                (True, True): "allowed: is true",
+                (True, False): "allowed: IS NOT TRUE",
+                (False, True): "refused: not shown",
+                (False, False): "refused: rightly",
+            }[allowed, is_true]
             rows.append([f"{claim.first} beats {claim.second}|{claim.metric}", Figure(ours), Figure(theirs), outcome])
     return rows
 

@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
@@ -156,21 +156,33 @@ _PROMPT: Final = "{question}\n\nGive only the answer, without steps and without 
 _TAG_PROMPT: Final = "{question}\n\nGive the answer as <answer>...</answer>."
 
 
-class Reading(StrEnum):
-    """What of a reply the scorer is given."""
-
-    TEXT = "text"  # All of it.
-    NUMBER = "number"  # Its last number; a reply without one cannot be read.
-    TAG = "tag"  # What stands in <answer>...</answer>, the last one; a reply without it cannot be read.
-
-
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+
+
+def _last_number(text: str) -> str | None:
+    found = _NUMBER.findall(text)
+    return found[-1].rstrip(",") if found else None
+
+
+def _tagged(text: str) -> str | None:
+    from reasoning_gym.utils import extract_answer
+
+    return extract_answer(text)
+
+
+READINGS: Final[Mapping[str, Callable[[str], str | None] | None]] = {
+    "text": None,
+    "number": _last_number,
+    "tag": _tagged,
+}
+"""What of a reply is scored: all of it, its last number, or what stands in <answer>, the last one; a reply without
+these cannot be read."""
 
 
 @with_keys(generator_keys)
 def reasoning_gym(
     task: str = FIRST,
-    read: str = Reading.TEXT.value,
+    read: str = "text",
     items: int = 500,
     held_out_items: int = 100,
     train_seed: int = 0,
@@ -186,7 +198,9 @@ def reasoning_gym(
     held_out_seed: The held-out items are.
     """
     version = installed_version(_PACKAGE)
-    parse = _parser(read)
+    if read not in READINGS:
+        raise ConfigError("there is no such way to read a reply", field="read", value=read, allowed=", ".join(READINGS))
+    parse = READINGS[read]
     entries: dict[str, tuple[Generator, dict[str, Any]]] = {}
     held_out = _items(task, config, "held_out", held_out_items, held_out_seed, entries)
     apart = [one["question"] for one in held_out]
@@ -222,24 +236,6 @@ def reasoning_gym(
         answer=lambda item: _written(str(item["answer"]), parse),
         baselines={"the most frequent answer": lambda _: _written(common, parse)},
     )
-
-
-def _parser(how: str) -> Callable[[str], str | None] | None:
-    """Return what reads a reply; None: all of it is scored."""
-    if how not in list(Reading):
-        raise ConfigError("there is no such way to read a reply", field="read", value=how, allowed=", ".join(Reading))
-    return {Reading.TEXT: None, Reading.NUMBER: _last_number, Reading.TAG: _tagged}[Reading(how)]
-
-
-def _last_number(text: str) -> str | None:
-    found = _NUMBER.findall(text)
-    return found[-1].rstrip(",") if found else None
-
-
-def _tagged(text: str) -> str | None:
-    from reasoning_gym.utils import extract_answer
-
-    return extract_answer(text)
 
 
 def _written(answer: str, parse: Callable[[str], str | None] | None) -> str:

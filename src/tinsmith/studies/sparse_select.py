@@ -168,14 +168,8 @@ study = Study(
         "nano": Size(practice=400),
         # A small pretrained model has read no demonstrations of crossroads: sums, as for the microscope.
         "small": Size(
-            SUMS,
+            f"{SUMS} steps=24 groups_per_batch=8 learning_rate=0.0003 sparse_steps=24 sparse_rates=1e-4 eval_items=60",
             seeds=[1],
-            steps=24,
-            groups_per_batch=8,
-            learning_rate=3e-4,
-            sparse_steps=24,
-            sparse_rates="1e-4",
-            eval_items=60,
         ),
     },
     score=REWARD,
