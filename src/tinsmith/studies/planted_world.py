@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -50,14 +49,12 @@ from tinsmith.types.waits import Say
 LABELS: Final = Subject.DISRUPTION.labels
 Atoms = Mapping[str, tuple[float, ...]]
 
-ATOMS: Final[Atoms] = MappingProxyType(
-    {
-        "copper": (0.64, 0.18, 0.18),
-        "marble": (0.25, 0.65, 0.10),
-        "willow": (0.08, 0.72, 0.20),
-        "saffron": (0.08, 0.17, 0.75),
-    }
-)
+ATOMS: Final[Atoms] = {
+    "copper": (0.64, 0.18, 0.18),
+    "marble": (0.25, 0.65, 0.10),
+    "willow": (0.08, 0.72, 0.20),
+    "saffron": (0.08, 0.17, 0.75),
+}
 """A word of the text, and p(label | it) in the order of LABELS; all words are equally frequent."""
 _NOISE: Final = (
     "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle orchard "

@@ -29,7 +29,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -188,7 +187,7 @@ class Cues:
                     )
                 found.setdefault(cue.words[0], []).append((label, cue))
         index = {word: tuple(cues) for word, cues in found.items()}
-        object.__setattr__(self, "_by_first_word", MappingProxyType(index))
+        object.__setattr__(self, "_by_first_word", index)
 
     def support(self, piece: str) -> dict[str, float]:
         """Return each label's support in a piece: the weight of its cues minus the largest other one."""
@@ -255,9 +254,7 @@ _CAUSES: Final = {
     Disruption.CONSOLIDATING: Cause.DEVELOPER,
     Disruption.NEUTRAL: Cause.ROUTINE,
 }
-WORLD_CUES: Final = Cues(
-    MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in _CAUSES.items()})
-)
+WORLD_CUES: Final = Cues({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in _CAUSES.items()})
 """Those that are planted in the synthetic worlds' abstracts."""
 _LETTERS: Final = 4  # Shorter words are not counted: they are mostly grammar.
 
@@ -289,7 +286,7 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
         weights: list[float] = (_log_odds(inside, n) - _log_odds(outside, rest)).tolist()
         ranked = sorted(zip(weights, vocabulary, strict=True), key=lambda one: (-one[0], one[1]))
         found[label] = tuple(Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0)
-    return Cues(MappingProxyType(found))
+    return Cues(found)
 
 
 def _log_odds(count: Float64Array, n: int) -> Float64Array:
@@ -300,17 +297,15 @@ SCRIPTS: Final = ("brief", "plain")
 """Every script by its name: a few words for a model from scratch, whole sentences for a large one."""
 _ASKED: Final = frozenset({"argue", "assert", "doubt"})
 _RECORD: Final = frozenset({"title", "abstract", "answer", "label"})
-_SECTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "quoted": frozenset({"label", "quote"}),
-        "named": frozenset({"label"}),
-        "null": frozenset(),
-        "again": frozenset(),
-        "argue": _RECORD,
-        "assert": _RECORD,
-        "doubt": _RECORD - {"label"},
-    }
-)
+_SECTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "quoted": frozenset({"label", "quote"}),
+    "named": frozenset({"label"}),
+    "null": frozenset(),
+    "again": frozenset(),
+    "argue": _RECORD,
+    "assert": _RECORD,
+    "doubt": _RECORD - {"label"},
+}
 """Said by a scripted challenger, one wording a line: quoted, named, null. Said after any challenge: again.
 What a model is asked that is to challenge: argue, assert, doubt; a file may leave these out."""
 
@@ -360,7 +355,7 @@ def load_script(name: str) -> Script:
     if name not in SCRIPTS:
         raise ConfigError("there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS))
     sections, sha256 = read_sections(f"{name}.md", _SECTIONS, "tinsmith.studies.debate")
-    return Script(name, MappingProxyType(sections), sha256)
+    return Script(name, sections, sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

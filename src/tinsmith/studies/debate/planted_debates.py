@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption
@@ -116,13 +115,13 @@ def debate_conversations(
 
 
 LABELS: Final = Subject.DISRUPTION.labels
-WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"disruptive": ("copper", "marble"), "consolidating": ("willow", "saffron"), "neutral": ("ember", "orchid")}
-)
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "disruptive": ("copper", "marble"),
+    "consolidating": ("willow", "saffron"),
+    "neutral": ("ember", "orchid"),
+}
 """The words that speak for each label."""
-WORD_CUES: Final = Cues(
-    MappingProxyType({label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()})
-)
+WORD_CUES: Final = Cues({label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()})
 _NOISE: Final = (
     "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle "
     "orchard pepper quarry ribbon saddle table umbrella valley window yarrow"

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption, Novelty
@@ -86,24 +85,22 @@ SIGNAL_WORDS: Final = (2, 12)
 """Words of a signal that counts: one word stands in nearly every abstract, and a whole abstract in itself."""
 _SHARED: Final = 3  # Words in a row that take up a quotation.
 
-DEFINITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        Disruption.DISRUPTIVE.value: (
-            "leave out", "leaves out", "leaving out", "left out", "instead of", "replace", "replaces",
-            "replaced", "without the older", "without older", "new point to start", "new starting point",
-        ),
-        Disruption.CONSOLIDATING.value: (
-            "side by side", "together with", "along with", "alongside", "with the older", "with older",
-            "builds on", "build on", "existing line", "strengthens", "stronger",
-        ),
-        Disruption.NEUTRAL.value: (
-            "upper hand", "as frequent", "equally often", "hardly anyone", "hardly cited", "narrow",
-        ),
-        Novelty.NOVEL.value: ("rare", "rarely", "seldom", "far apart", "distant", "unusual"),
-        Novelty.BALANCED.value: ("outweighs", "mostly familiar", "some of both", "in one part"),
-        Novelty.CONVENTIONAL.value: ("usual", "always cites", "familiar sources", "one field"),
-    }
-)  # fmt: skip
+DEFINITIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    Disruption.DISRUPTIVE.value: (
+        "leave out", "leaves out", "leaving out", "left out", "instead of", "replace", "replaces",
+        "replaced", "without the older", "without older", "new point to start", "new starting point",
+    ),
+    Disruption.CONSOLIDATING.value: (
+        "side by side", "together with", "along with", "alongside", "with the older", "with older",
+        "builds on", "build on", "existing line", "strengthens", "stronger",
+    ),
+    Disruption.NEUTRAL.value: (
+        "upper hand", "as frequent", "equally often", "hardly anyone", "hardly cited", "narrow",
+    ),
+    Novelty.NOVEL.value: ("rare", "rarely", "seldom", "far apart", "distant", "unusual"),
+    Novelty.BALANCED.value: ("outweighs", "mostly familiar", "some of both", "in one part"),
+    Novelty.CONVENTIONAL.value: ("usual", "always cites", "familiar sources", "one field"),
+}  # fmt: skip
 """Words of each label's definition, as the prompts `ontology` and `checklist` give it."""
 _NEGATIONS: Final = frozenset(
     ("not", "no", "nor", "neither", "never", "than", "unlike", "against", "hardly", "isn't", "doesn't", "cannot")
@@ -240,7 +237,7 @@ _REWARDS: Final = (
     DebateReward(name="adversarial/gated", shaping=gated),
     DebateReward(name="adversarial/forked", shaping=gated, by_turn=True),
 )
-DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType({one.name: one for one in _REWARDS})
+DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = {one.name: one for one in _REWARDS}
 """Every reward of a conversation by its name."""
 
 

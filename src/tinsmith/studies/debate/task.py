@@ -101,14 +101,13 @@ class Debate(StepReward):
 
     def turns(self) -> Turns | None:
         """Return what A hears, drawn from the paper, its first answer and the group's seed."""
-        if self.challenger is None:
+        if (challenger := self.challenger) is None:
             return None
-        return Turns(reply=self._challenge, most=2, forks=self.forks, model=self.model)
 
-    def _challenge(self, item: Item, replies: Sequence[str], seed: int) -> str | Ask:
-        assert self.challenger is not None
-        answered = self.question.contract.parse(replies[0]).predicted
-        return self.challenger.challenge(item, answered, replies[0], seed)
+        def reply(item: Item, replies: Sequence[str], seed: int) -> str | Ask:
+            return challenger.challenge(item, self.question.contract.parse(replies[0]).predicted, replies[0], seed)
+
+        return Turns(reply=reply, most=2, forks=self.forks, model=self.model)
 
     def exchange(self, asked: Asked) -> Exchange:
         """Return a finished conversation as it is scored."""
@@ -123,41 +122,32 @@ class Debate(StepReward):
 
     def record(self, one: Exchange) -> dict[str, object]:
         """Return what is said of a conversation in `rollouts.jsonl`; `Debated.of` reads it."""
-        gold, stance = one.item.gold, one.stance
-        challenge = {
-            "arm": stance.arm.value,
-            "label": stance.label,
-            "evidence": stance.with_evidence,
-            "grounded": stance.grounded,
-        }
-        answers = (one.last,) if self.challenger is None else (one.first, one.last)
+        gold, stance, first, last = one.item.gold, one.stance, one.first, one.last
+        challenge = {"arm": stance.arm.value, "label": stance.label, "evidence": stance.with_evidence}
+        answers = (last,) if self.challenger is None else (first, last)
         return {
-            "outcome": one.last.outcome.value,
+            "outcome": last.outcome.value,
             "gold": gold,
-            "predicted": one.last.predicted,
-            "confidence": one.last.confidence,
+            "predicted": last.predicted,
+            "confidence": last.confidence,
             "correct_by_turn": [answer.predicted == gold for answer in answers],
-            "first": {
-                "outcome": one.first.outcome.value,
-                "predicted": one.first.predicted,
-                "confidence": one.first.confidence,
-            },
+            "first": {"outcome": first.outcome.value, "predicted": first.predicted, "confidence": first.confidence},
             "speaks_for": self.cues.speaks_for(pieces_of(one.item.paper.abstract)),
-            **({} if self.challenger is None else {"challenge": challenge}),
+            **({} if self.challenger is None else {"challenge": {**challenge, "grounded": stance.grounded}}),
         }
-
-    def prompt(self, item: Item) -> list[dict[str, str]]:
-        """Ask about a paper."""
-        return [{"role": one.role.value, "content": one.content} for one in prompt_messages(self.question, item)]
 
     def task(self, train: Iterable[Item], held_out: Iterable[Item], tested: Iterable[Item]) -> Task:
         """Return the task of these papers; where somebody challenges, the test is asked without evidence too."""
+
+        def prompt(item: Item) -> list[dict[str, str]]:
+            return [{"role": one.role.value, "content": one.content} for one in prompt_messages(self.question, item)]
+
         task = Task(
             items=train,
             held_out=held_out,
             tested=tested,
             item_id=attrgetter("prompt_id"),
-            prompt=self.prompt,
+            prompt=prompt,
             reward=self,
             turns=self.turns(),
         )
@@ -174,22 +164,18 @@ class Debate(StepReward):
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
         """Return the reward of each conversation."""
-        return [self._scored(self.exchange(one)) for one in answers]
-
-    def _scored(self, exchange: Exchange) -> Scored:
-        record = self.record(exchange)
-        one = Debated.of(record)
-        return Scored(
-            terms=self.reward.terms(exchange),
-            record=record,
-            metrics={
+        found: list[Scored | Failed] = []
+        for exchange in map(self.exchange, answers):
+            one = Debated.of(record := self.record(exchange))
+            metrics = {
                 "right_first": float(one.first_right),
                 "right_last": float(one.last_right),
                 # Both of those where two answers keep the contract: the first was right, or wrong.
                 "caved": float(not one.last_right) if one.whole and one.first_right else None,
                 "put_right": float(one.last_right) if one.whole and not one.first_right else None,
-            },
-        )
+            }
+            found.append(Scored(terms=self.reward.terms(exchange), record=record, metrics=metrics))
+        return found
 
     def figures(self, groups: Groups) -> dict[str, float]:
         """Return the figures of every group of challenges, beside the mean rewards."""

@@ -15,6 +15,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -201,16 +202,16 @@ def turns_of(env: vf.Env[Any], most: int) -> int:
     return most if limit is None else min(limit, most)
 
 
-@dataclass(slots=True)
+@dataclass
 class Player:
     """Plays rows by their names."""
 
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
     known: frozenset[str] = frozenset()
     """Names of rewards and metrics that conversations may have; empty: not known yet."""
-    _cached: dict[tuple[str, tuple[str, ...]], Worth | Raised] = field(
-        default_factory=dict[tuple[str, tuple[str, ...]], Worth | Raised]
-    )
+
+    def __post_init__(self) -> None:
+        self._ended = lru_cache(_MOST_CACHED)(self._end)
 
     def opening(self, name: str) -> list[dict[str, str]]:
         """Return the messages that a conversation begins with."""
@@ -234,7 +235,14 @@ class Player:
 
         Where the environment fails on that, they are those of its functions.
         """
-        worth = attempt(lambda: self._tried(name, answer, turns))
+
+        def tried() -> Worth:
+            replies = [answer]
+            while len(replies) < turns and self.reply(name, replies) is not None:
+                replies.append(answer)
+            return self.worth(name, replies)
+
+        worth = attempt(tried)
         if isinstance(worth, Raised):
             if isinstance(worth.error, TaskError):
                 raise worth.error
@@ -245,25 +253,17 @@ class Player:
         self.known = frozenset([*found[0], *found[1]])
         return found
 
-    def _tried(self, name: str, answer: str, turns: int) -> Worth:
-        replies = [answer]
-        while len(replies) < turns and self.reply(name, replies) is not None:
-            replies.append(answer)
-        return self.worth(name, replies)
-
     def worth(self, name: str, replies: Sequence[str]) -> Worth:
         """Return what a conversation that is over earns; raises what the environment raises."""
-        key = name, tuple(replies)
-        if key not in self._cached:
-            if len(self._cached) == _MOST_CACHED:
-                self._cached.clear()
-            self._cached[key] = attempt(lambda: _run(name, _worth(self.rows[name], replies)))
-        found = self._cached[key]
+        found = self._ended(name, tuple(replies))
         if isinstance(found, Raised):
             raise found.error
         if self.known and (more := sorted({*found.rewards, *found.metrics} - self.known)):
             raise TaskError(f"it records {', '.join(more)}, which it did not in its first task")
         return found
+
+    def _end(self, name: str, replies: Sequence[str]) -> Worth | Raised:
+        return attempt(lambda: _run(name, _worth(self.rows[name], replies)))
 
 
 async def _heard(row: Row, replies: Sequence[str]) -> list[Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.calls import Raised, attempt
@@ -53,8 +53,9 @@ def keys_of(name: str) -> Sequence[OwnKey]:
         if type(default) in _PLAIN:
             plain = cast(Value, default)
             keys.append(OwnKey(name=key, kind=type(plain), default=plain, words="Argument of the environment."))
-        elif (text := _as_json(default)) is not None:
-            keys.append(OwnKey(name=key, kind=str, default=text, words="Argument of the environment, as JSON."))
+        elif not isinstance(text := attempt(to_json, default), Raised):
+            words = "Argument of the environment, as JSON."
+            keys.append(OwnKey(name=key, kind=str, default=text.decode(), words=words))
     return keys
 
 
@@ -137,15 +138,6 @@ def _mistake(found: Raised) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _as_json(value: object) -> str | None:
-    try:
-        return to_json(value).decode()
-    except PydanticSerializationError:
-        return None
-
-
 def _read(text: str) -> object:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    found = attempt(json.loads, text)
+    return text if isinstance(found, Raised) else found
