@@ -7,14 +7,13 @@ All of them on the same prompts, papers, labels and base; what each takes stands
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Final, cast
-
-import msgspec
 
 from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
@@ -155,23 +154,14 @@ def sizes_of(adapter: AdapterKind, folder: Path) -> tuple[int, int, int, int, fl
     return parameters, adapter_bytes, held.linears, held.whole, held.linears_to_fp32, held.whole_to_fp32
 
 
-class _Mark(msgspec.Struct, frozen=True):
-    norm: float | None
-
-
-class _Traced(msgspec.Struct, frozen=True):
-    gradient: dict[str, _Mark]
-
-
 def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
     """Return the L2 norms of the gradients of A and B and of the magnitudes, and the magnitudes' share of the square.
 
     Means over steps and seeds, before clipping.
     """
-    decoder = msgspec.json.Decoder(_Traced)
     files = [folder / TRACE for folder in folders]
     lines = [line for file in files if file.is_file() for line in file.read_bytes().splitlines()]
-    parts = [_squares(decoder.decode(line).gradient) for line in lines]
+    parts = [_squares(json.loads(line)["gradient"]) for line in lines]
     if not parts:
         return "not reported", "has none", "has none"
     direction = Figure(fmean(math.sqrt(other) for _, other in parts))
@@ -181,11 +171,11 @@ def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
     return direction, Figure(fmean(math.sqrt(one) for one, _ in parts)), Figure(fmean(shares))
 
 
-def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
+def _squares(gradient: Mapping[str, Mapping[str, float | None]]) -> tuple[float, float]:
     """Return the squared norms of the gradient of the magnitudes, and of all else."""
-    norms = {name: gradient[name].norm or 0.0 for name in sorted(gradient)}
-    magnitudes = [norm**2 for name, norm in norms.items() if name.endswith(_MAGNITUDE)]
-    others = [norm**2 for name, norm in norms.items() if not name.endswith(_MAGNITUDE)]
+    squares = {name: (one["norm"] or 0.0) ** 2 for name, one in gradient.items()}
+    magnitudes = [square for name, square in squares.items() if name.endswith(_MAGNITUDE)]
+    others = [square for name, square in squares.items() if not name.endswith(_MAGNITUDE)]
     return math.fsum(magnitudes), math.fsum(others)
 
 

@@ -118,8 +118,8 @@ class Outcome:
     machine: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Job = tuple[str, Size, tuple[tuple[int, Mapping[str, str]], ...], str]
-"""Request to a process: a model, sizes, number and texts of each cell, and a folder for weights and checkpoints."""
+Job = tuple[str, Size, tuple[tuple[int, Cell], ...], str]
+"""Request to a process: a model, sizes, each cell with its number, and a folder for weights and checkpoints."""
 
 NO_PADDING: Final = "the engine does not pad: rows of all sequences lie one after another"
 ONLY_FAST: Final = "bf16 products are computed by arithmetic=fast alone; canonical computes in fp32"

@@ -37,7 +37,7 @@ from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import Bf16Products
-from tinsmith.studies.bits.cells import TEMPERATURES, Cell, Completion, Job, Outcome, Size, changed
+from tinsmith.studies.bits.cells import TEMPERATURES, Cell, Completion, Job, Outcome, Size
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
@@ -258,8 +258,7 @@ def _neighbour(rng: np.random.Generator, number: int, vocab_size: int) -> Sample
 
 def main() -> None:
     """Serve one job."""
-    model, size, asked, folder = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
-    cells = [(number, changed(Cell(), texts.items())) for number, texts in asked]
+    model, size, cells, folder = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     base = open_base(model)
     for number, cell in cells:
         try:

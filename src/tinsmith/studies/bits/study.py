@@ -314,7 +314,7 @@ def _outcomes(variations: Sequence[Variation], model: str, size: Size, folder: P
     if absent and absent[0].number == 0:
         _required(absent[0])
     for cells in groups.values():
-        yield from _child((model, size, tuple((number, cell_texts(cell)) for number, cell in cells), str(folder)))
+        yield from _child((model, size, tuple(cells), str(folder)))
     yield from absent
 
 

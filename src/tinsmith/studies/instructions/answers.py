@@ -28,7 +28,6 @@ class Topic:
     languages: Mapping[str, str]  # Its name in other languages.
 
 
-@cache
 def topic_of(request: str) -> Topic:
     """Return what can be said about a request that was drawn."""
     return _topics()[request]
@@ -137,16 +136,14 @@ _SENTENCES: Final[Mapping[str, Callable[[Kwargs, Telling], list[str]]]] = {
     "keywords:existence": lambda given, telling: telling.with_words(given["keywords"]),
     "keywords:frequency": lambda given, telling: telling.with_words([given["keyword"]] * given["frequency"]),
     "detectable_content:number_placeholders": _placeholders,
-    "count:conjunctions": lambda _given, _telling: ["It is slow and quiet but never dull or cold for those who care."],
-    "count:person_names": lambda given, _telling: [f"I learned it from {' and '.join(_NAMES[: given['N']])}."],
-    "count:numbers": lambda given, _telling: [
-        f"Do it {' or '.join(str(number + 2) for number in range(given['N']))} times."
-    ],
-    "count:pronouns": lambda _given, _telling: ["You and I know that we love it as they do."],
-    "count:punctuation": lambda _given, _telling: ["Why not?! Look; one thing is sure: it is good, is it not? Yes!"],
+    "count:conjunctions": lambda _, __: ["It is slow and quiet but never dull or cold for those who care."],
+    "count:person_names": lambda given, _: [f"I learned it from {' and '.join(_NAMES[: given['N']])}."],
+    "count:numbers": lambda given, _: [f"Do it {' or '.join(str(2 + number) for number in range(given['N']))} times."],
+    "count:pronouns": lambda _, __: ["You and I know that we love it as they do."],
+    "count:punctuation": lambda _, __: ["Why not?! Look; one thing is sure: it is good, is it not? Yes!"],
     "count:keywords_multiple": _five,
-    "format:parentheses": lambda _given, _telling: ["There is a lot to say (and [more {and yet (more [and so on])}])."],
-    "format:quotes": lambda _given, _telling: [
+    "format:parentheses": lambda _, __: ["There is a lot to say (and [more {and yet (more [and so on])}])."],
+    "format:quotes": lambda _, __: [
         'One old man told us "my father always said \'hear the word "patience" and keep it\'".'
     ],
 }
@@ -199,10 +196,12 @@ def rules_of(item: Mapping[str, Any]) -> list[Rule]:
 def within_limits(rules: Sequence[Rule], text: str) -> bool:
     """Say whether a text has nothing that forbids it to become an answer by adding to it."""
     limits = [limit for rule in rules if (limit := _limit(*rule)) is not None]
-    if not limits or not text.strip():
-        return True
-    kinds, kwargs = zip(*limits, strict=True)
-    return all(followed("", kinds, kwargs, text).strict)
+    return not limits or not text.strip() or _obeys("", limits, text)
+
+
+def _obeys(prompt: str, rules: Sequence[Rule], text: str) -> bool:
+    kinds, kwargs = zip(*rules, strict=True)
+    return all(followed(prompt, kinds, kwargs, text).strict)
 
 
 def can_be_followed(item: Mapping[str, Any]) -> bool:
@@ -452,7 +451,7 @@ def _attempted(item: Mapping[str, Any], length: Length, random: Random) -> str |
     if not within_limits(rules, text):
         return None
     for sentence in [*offered, None]:
-        if len(about) + len(body) + len(last) >= wanted and _right(item, rules, text):
+        if len(about) + len(body) + len(last) >= wanted and _obeys(item["prompt"], rules, text):
             return text
         if sentence is None:
             return None
@@ -460,8 +459,3 @@ def _attempted(item: Mapping[str, Any], length: Length, random: Random) -> str |
         if within_limits(rules, longer):
             body, text = [*body, sentence], longer
     return None
-
-
-def _right(item: Mapping[str, Any], rules: list[Rule], text: str) -> bool:
-    kinds, kwargs = zip(*rules, strict=True)
-    return all(followed(item["prompt"], kinds, kwargs, text).strict)
