@@ -159,7 +159,7 @@ class Effort:
         return {**keys, "sft_batch_size": self.batch_size} if self.supervised else keys
 
 
-def efforts_of(steps: int, groups: int, batch: int) -> tuple[Effort, Effort, Effort]:
+def efforts_of(steps: int, groups: int, batch: int) -> dict[str, Effort]:
     """Return the efforts of SFT, of RL, and of one after the other, which looks at half of the items each way."""
     items = steps * groups
     half = items // 2
@@ -175,7 +175,7 @@ def efforts_of(steps: int, groups: int, batch: int) -> tuple[Effort, Effort, Eff
     def effort(taught: int, rewarded: int) -> Effort:
         return Effort(supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups)
 
-    return effort(items, 0), effort(0, items), effort(half, half)
+    return {SFT: effort(items, 0), RL: effort(0, items), THEN: effort(half, half)}
 
 
 def method_of(name: str) -> str:
@@ -198,18 +198,16 @@ class Learning:
         """Return what an arm looks at."""
         return self.efforts[method_of(one.arm.name.split("-")[0])]
 
-    def rate(self, name: str) -> ArmValue:
-        """Return the rate of a method: what its arm chooses, or the one that is given where it is no arm."""
-        return ts.tuned(name) if name in self.names else self.rates[name][0]
-
     def arm(self, name: str, items: int = 0) -> ts.Arm:
         """Return an arm, on so many training items; 0: on all."""
         method, effort = method_of(name), self.efforts[method_of(name)]
         every = max(1, -(-effort.steps // self.looks))
         keys: dict[str, ArmValue] = {**effort.keys(), "steps": effort.steps, "eval_every": every, "save_every": every}
-        by_example = SFT if method == SFT else RL
-        keys["learning_rate"] = self.rates[name] if name in self.rates and not items else self.rate(by_example)
-        keys |= {"sft_learning_rate": self.rate(SFT)} if method == THEN else {}
+        # The rate of a method is what its arm chooses, or the one that is given where it is no arm.
+        chosen = {way: ts.tuned(way) if way in self.names else rates[0] for way, rates in self.rates.items()}
+        is_tried = name in self.rates and not items
+        keys["learning_rate"] = self.rates[name] if is_tried else chosen[SFT if method == SFT else RL]
+        keys |= {"sft_learning_rate": chosen[SFT]} if method == THEN else {}
         keys |= {"shuffle_labels": True} if name not in CONTROLS else {}
         keys |= {"train_items": items} if items else {}
         shown = f"{LABELS[name]}, {items:,} items" if items else LABELS[name]
@@ -231,11 +229,8 @@ class Learning:
 
     def over_items(self, arm: ts.ArmRuns) -> Mapping[int, Figure]:
         """Return the score by how many items were looked at."""
-        effort = self.effort(arm)
-        steps = enumerate(arm.steps)
-        return {
-            effort.seen(step): estimated(arm.per_item(self.score, at or -len(arm.steps)), DRAWS) for at, step in steps
-        }
+        seen = self.effort(arm).seen
+        return {seen(step): estimated(arm.at_step(self.score, step), DRAWS) for step in arm.steps}
 
     def effort_rows(self, results: ts.Results) -> list[list[Shown]]:
         """Return what each run of an arm looks at, and how many rollouts failed."""
@@ -261,14 +256,14 @@ class Learning:
 
     def sizes_drawn(self, results: ts.Results) -> list[CurveRecord]:
         """Return the score over how many items there were, a line for each arm."""
-        rows = self.by_size(results)
-        lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
-        for label in dict.fromkeys(label for label, *_ in rows):
-            mine = [(size, value) for one, size, value in rows if one == label]
-            lines.append((label, tuple(size for size, _ in mine), tuple(value for _, value in mine)))
-        label, axis = self.score.label, "items to train on"
-        drawn = CurveRecord(name="sizes", label=label, axis=axis, shares=False, lines=tuple(lines))
-        return [drawn] if rows else []
+        lines: dict[str, dict[int, Figure]] = {}
+        for label, size, value in self.by_size(results):
+            lines.setdefault(label, {})[size] = value
+        drawn = tuple((label, tuple(some), tuple(some.values())) for label, some in lines.items())
+        axis = "items to train on"
+        return (
+            [CurveRecord(name="sizes", label=self.score.label, axis=axis, shares=False, lines=drawn)] if drawn else []
+        )
 
 
 def arms_asked(text: str) -> list[str]:
@@ -304,8 +299,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     if "arms" not in given and task.answer is None:
         names = [name for name in names if method_of(name) == RL]
     batch = count("batch_size", own["batch_size"] or str(settings.groups_per_batch), 1)
-    looked = efforts_of(settings.steps, settings.groups_per_batch, batch)
-    efforts: dict[str, Effort] = dict(zip((SFT, RL, THEN), looked, strict=True))
+    efforts = efforts_of(settings.steps, settings.groups_per_batch, batch)
     by_example = settings
     if any(method_of(name) != RL for name in names):
         by_example = asked.plan(first("sft_rates"), Kind.TASK_SFT).settings
