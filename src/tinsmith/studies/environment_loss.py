@@ -210,16 +210,14 @@ def heard(run: tuple[TaskRollout, ...]) -> list[Heard]:
     steps: defaultdict[int, list[TaskRollout]] = defaultdict(list)
     for one in run:
         steps[one.step].append(one)
-    return [_step(steps[step]) for step in sorted(steps)]
-
-
-def _step(lines: list[TaskRollout]) -> Heard:
-    said = [turn for line in lines for turn in line.turns]
-    return Heard(
-        commands=tuple(turn.text for turn in said if turn.role == "assistant"),
-        answers=tuple(turn.text for turn in said if turn.role == "user"),
-        solved=sum(line.metrics["right"] for line in lines) / len(lines),
-    )
+    return [
+        Heard(
+            commands=tuple(turn.text for line in lines for turn in line.turns if turn.role == "assistant"),
+            answers=tuple(turn.text for line in lines for turn in line.turns if turn.role == "user"),
+            solved=sum(line.metrics["right"] for line in lines) / len(lines),
+        )
+        for _, lines in sorted(steps.items())
+    ]
 
 
 def to_half(success: list[float]) -> int | None:
