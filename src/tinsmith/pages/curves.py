@@ -53,23 +53,22 @@ class Flag:
     mark: Mark | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Content of one figure over steps."""
+def chart_svg(
+    name: str,
+    label: str,
+    lines: Sequence[Line],
+    *,
+    axis: str = "step",
+    unit: str = "",
+    shares: bool = False,
+    limits: Sequence[Limit] = (),
+    flags: Sequence[Flag] = (),
+) -> Markup | None:
+    """Draw lines over the steps, or over another axis; None where they have no point.
 
-    name: str  # Unique on the page.
-    label: str  # For a screen reader.
-    lines: Sequence[Line]
-    axis: str = "step"  # Name of the axis from left to right.
-    unit: str = ""
-    shares: bool = False  # All values lie in [0, 1].
-    limits: Sequence[Limit] = ()
-    flags: Sequence[Flag] = ()
-
-
-def chart_svg(chart: Chart) -> Markup | None:
-    """Draw a chart; None where it has no point."""
-    lines = [line for line in chart.lines if len(line.steps)]
+    `name` is unique on the page, `label` is for a screen reader; `shares` says that all values lie in [0, 1].
+    """
+    lines = [line for line in lines if len(line.steps)]
     if not lines:
         return None
 
@@ -82,15 +81,15 @@ def chart_svg(chart: Chart) -> Markup | None:
         last = max(line.steps[-1] for line in lines)
         first = min(line.steps[0] for line in lines)
         axes.set_xlim(first - 0.02 * max(last - first, 1), last + 0.02 * max(last - first, 1))
-        if chart.shares:
+        if shares:
             axes.set_ylim(-0.03, 1.03)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        _limits(axes, chart.limits)
-        _flags(axes, chart.flags)
+        _limits(axes, limits)
+        _flags(axes, flags)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.set_xlabel(chart.axis)
-        if chart.unit:
-            axes.set_ylabel(chart.unit)
+        axes.set_xlabel(axis)
+        if unit:
+            axes.set_ylabel(unit)
         figure.legend(
             *axes.get_legend_handles_labels(),
             loc="outside upper left",
@@ -100,7 +99,7 @@ def chart_svg(chart: Chart) -> Markup | None:
             borderpad=0.1,
         )
 
-    return draw(chart.name, chart.label, paint)
+    return draw(name, label, paint)
 
 
 def legend_columns(labels: Sequence[str]) -> int:

@@ -8,7 +8,10 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
+from tinsmith.pages.measures import listed
 from tinsmith.pages.tables import Table
+from tinsmith.stats.gate import Check, Claim, Finding, Verdict
+from tinsmith.stats.rates import metric_words
 
 Pairs = Sequence[tuple[str, str]]  # Names with their values.
 
@@ -99,19 +102,12 @@ class Plate:
     svg: Markup | None
 
 
-class Size(StrEnum):
-    """Width of figures beside each other."""
-
-    WHOLE = ""
-    HALF = "half"  # A single one that needs no more.
-
-
 @dataclass(frozen=True, slots=True)
 class Plates:
     """Figures beside each other."""
 
     plates: Sequence[Plate]
-    size: Size = Size.WHOLE
+    half: bool = False  # True of a single one that needs no more than half the page.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +124,43 @@ class ClaimRow:
     reasons: tuple[str, ...]
     passed: tuple[str, ...]  # Checks that a refused claim passes.
 
+    @classmethod
+    def of(cls, one: Claim) -> ClaimRow:
+        """Return a claim in words."""
+        allowed = one.verdict is Verdict.ALLOWED
+        return cls(
+            claim=one.words,
+            allowed=allowed,
+            difference=f"{one.value:+.3f}",
+            interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
+            p_holm="< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}",
+            num_items=f"{one.num_items:,}",
+            scope=one.scope,
+            reasons=tuple(_checked(check) for check in one.checks if allowed or not check.passed),
+            passed=() if allowed else tuple(_checked(check) for check in one.checks if check.passed),
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+def _checked(check: Check) -> str:
+    missing = " (missing evidence)" if check.finding is Finding.MISSING else ""
+    return f"{check.name.value}: {check.sentence}{missing}"
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimTable:
-    """All claims of a page, the allowed ones first."""
+    """Claims of one kind, which are one family."""
 
-    metric: str
-    rows: tuple[ClaimRow, ...]
+    claims: Sequence[Claim]
 
     @property
-    def allowed(self) -> int:
-        """Number of claims that hold."""
-        return sum(row.allowed for row in self.rows)
+    def metric(self) -> str:
+        """What they are about."""
+        return listed(list(dict.fromkeys(metric_words(one.metric) for one in self.claims)))
+
+    @property
+    def rows(self) -> list[ClaimRow]:
+        """The allowed ones first."""
+        return sorted(map(ClaimRow.of, self.claims), key=lambda row: not row.allowed)
 
 
 @dataclass(frozen=True, slots=True)

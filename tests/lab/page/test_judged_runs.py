@@ -14,9 +14,9 @@ from pages_of import page_of, report_of
 
 from command_line import command
 from tinsmith.lab.difference.runs import Phase, compare_runs
+from tinsmith.lab.page.comparison import study_of_runs
 from tinsmith.lab.page.examples import BestText, cost_words, failed_words, with_best_text
 from tinsmith.lab.page.run_page import compared
-from tinsmith.lab.page.study_of_runs import study_of_runs
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
 from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import ConfigError
@@ -62,7 +62,7 @@ def test_the_page_says_the_gain_first_and_loads_nothing(tmp_path: Path) -> None:
 
 def test_half_of_the_items_gain_and_the_unit_is_the_item(tmp_path: Path) -> None:
     gain = compared(made(tmp_path / "run", learned=4, samples=3))[0]
-    assert (gain.num_items, gain.up, gain.down) == (8, 4, 0)
+    assert (gain.row[1], gain.row[6]) == ("8", "4 / 0")
     assert gain.found.value == pytest.approx(1 / 6)
     assert gain.p_value == 2 / 2**4  # however many samples: 4 items moved
     assert gain.finding == "cannot tell"
@@ -88,8 +88,8 @@ def test_the_best_text_for_all_is_found_by_the_rules_alone(tmp_path: Path) -> No
     assert sum(best.rates.values(), Fraction()) / 4 == Fraction(3, 4)
     assert best.text.split()[0] in WORDS[:4]
     assert best.rates[best.text.split()[0]] == Fraction(1)
-    against = next(one for one in compared(with_best_text(read)) if "best text" in one.pair.against)
-    assert (against.first, against.second) == (0.75, 1.0)
+    against = next(one for one in compared(with_best_text(read)) if "best text" in one.against)
+    assert (against.first.mean(), against.second.mean()) == (0.75, 1.0)
     assert best_text(made(tmp_path / "model", judge="gpt-5-mini")) is None
     assert best_text(made(tmp_path / "silent", tasks=False)) is None
 

@@ -10,8 +10,8 @@ from made_studies import MADE, MadeArm, Maker
 from own_task import silent
 from run_files import write_task_run
 
+from tinsmith.lab.page.comparison import RunsCompared, compared_tasks, study_of_runs
 from tinsmith.lab.page.run_page import compared
-from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_of_runs
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
@@ -127,7 +127,7 @@ def test_the_gain_of_one_run_is_a_difference_of_a_study_with_one_seed(tmp_path: 
     units = {item: "one" if value else "other" for item, value in items.items()}
     write(tmp_path / "run", "one", 0, items, before=0.0, units=units)
     gain = compared(read_task_run(read_run(tmp_path / "run")))[0]
-    assert (gain.num_items, gain.first, gain.second, gain.up, gain.down) == (8, 0.0, 0.5, 4, 0)
+    assert (gain.row[1], gain.first.mean(), gain.second.mean(), gain.row[6]) == ("8", 0.0, 0.5, "4 / 0")
     assert (gain.found.low, gain.found.high) == (0.0, 1.0), "items of one unit are drawn together"
     assert gain.p_value == 1.0
     same = study_of_runs([tmp_path / "run"]).record.gains[0]

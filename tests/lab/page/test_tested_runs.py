@@ -10,7 +10,7 @@ from page_words import Words
 from pages_of import document_of, page_of
 from run_files import write_task_run
 
-from tinsmith.lab.page.study_of_runs import RunsCompared, study_of_runs
+from tinsmith.lab.page.comparison import RunsCompared, study_of_runs
 from tinsmith.lab.runs.frames import History
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study.record import Draws, Shown

@@ -1,13 +1,12 @@
 """The page of a run that goes on: a bar and a reload on top of it, both gone at its end; no trouble ends a run."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.page.live_page import draw_page, settle_page, with_progress
-from tinsmith.lab.results.run_details import Beside, Verdict, side_of
+from tinsmith.lab.results.run_details import side_of, verdict
 from tinsmith.pages.measures import Measure
 
 POLICY = '<meta content="script-src &#39;sha256-abc=&#39;; base-uri &#39;none&#39;">'
@@ -51,15 +50,9 @@ SCORE = Measure(0.5, 0.4, 0.6)
 
 
 def test_below_chance_is_worse_than_guessing_and_says_nothing_of_baselines() -> None:
-    constant = Beside(name="Constant", value=0.167, side=1)
-    found = Verdict(
-        score="macro-F1",
-        found=Measure(0.31, 0.30, 0.32),
-        chance=1 / 3,
-        baselines=[constant],
-        more="one class, neutral, in 276 of 276 greedy answers",
-    )
-    assert found.sentence == (
+    more = "one class, neutral, in 276 of 276 greedy answers"
+    found = Measure(0.31, 0.30, 0.32)
+    assert verdict("macro-F1", found, chance=1 / 3, baselines=[("Constant", 0.167, 1)], more=more) == (
         "Worse than guessing: macro-F1 0.310 (0.300 to 0.320), chance 0.333, best baseline Constant 0.167; "
         "one class, neutral, in 276 of 276 greedy answers."
     )
@@ -70,20 +63,19 @@ def test_below_chance_is_worse_than_guessing_and_says_nothing_of_baselines() -> 
     [(0.65, "Worse than guessing"), (0.45, "No better than guessing"), (0.35, "Better than guessing")],
 )
 def test_the_interval_decides_on_which_side_of_chance_a_score_is(chance: float, head: str) -> None:
-    assert Verdict(score="accuracy", found=SCORE, chance=chance).sentence.startswith(f"{head}: accuracy 0.500")
+    assert verdict("accuracy", SCORE, chance=chance).startswith(f"{head}: accuracy 0.500")
 
 
 def test_the_best_of_the_baselines_is_the_one_that_is_named() -> None:
-    low, high = Beside(name="always up", value=0.2, side=1), Beside(name="TF-IDF", value=0.8, side=-1)
-    found = Verdict(score="accuracy", found=SCORE, chance=0.333, baselines=[low, high])
-    assert found.sentence.startswith("Better than guessing, below the best baseline:")
-    assert found.sentence.endswith("best baseline TF-IDF 0.800.")
-    assert "above every baseline" in replace(found, baselines=[low]).sentence
+    low, high = ("always up", 0.2, 1), ("TF-IDF", 0.8, -1)
+    found = verdict("accuracy", SCORE, chance=0.333, baselines=[low, high])
+    assert found.startswith("Better than guessing, below the best baseline:")
+    assert found.endswith("best baseline TF-IDF 0.800.")
+    assert "above every baseline" in verdict("accuracy", SCORE, chance=0.333, baselines=[low])
 
 
 def test_without_chance_the_score_stands_beside_that_before_training() -> None:
-    before = Beside(name="before training", value=0.2, side=1)
-    assert Verdict(score="mean reward", found=SCORE, before=before).sentence == (
+    assert verdict("mean reward", SCORE, before=("before training", 0.2, 1)) == (
         "Better than before training: mean reward 0.500 (0.400 to 0.600), before training 0.200, no baseline is known."
     )
 

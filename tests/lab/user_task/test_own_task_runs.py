@@ -13,7 +13,7 @@ from own_task import KEYS, NANO, TASK, lines, whole
 
 import tinsmith
 from command_line import Run, command
-from tinsmith.lab.page.study_of_runs import REWARD, study_of_runs
+from tinsmith.lab.page.comparison import REWARD, study_of_runs
 from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import ConfigError, LostError
 

@@ -17,8 +17,8 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.nano_base import build_base
+from tinsmith.lab.page.comparison import compared_tasks, study_of_runs
 from tinsmith.lab.page.run_page import page_of_run
-from tinsmith.lab.page.study_of_runs import compared_tasks, study_of_runs
 from tinsmith.lab.papers.worlds import papers_of
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, SECTIONS
 from tinsmith.lab.runs.reader import read_run, read_task_run

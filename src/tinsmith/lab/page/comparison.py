@@ -1,25 +1,40 @@
-"""Compares runs, whatever they are on, as their subject says; runs on one task by arm, where they can be compared."""
+"""Comparisons of runs, whatever they are on; those on one task are a study that nobody declared.
+
+Its arms are the runs that differ by their seed alone.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from rich.table import Table
+from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.page.examples import with_best_text
+from tinsmith.lab.page.examples import cost_words, failed_words, with_best_text
+from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Gap, corrected
 from tinsmith.lab.page.run_page import Subjects
 from tinsmith.lab.results.arms import seedless
-from tinsmith.lab.runs.reader import TaskRunRecords, read_run, read_task_run
+from tinsmith.lab.results.run_details import status_words, steps_words
+from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.lab.study.measures import ArmRuns
-from tinsmith.lab.study.study import Arm
+from tinsmith.lab.study.conduct import recorded
+from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
+from tinsmith.lab.study.record import DRAWS, Column, Draws, Panel, Seconds, Shown, StudyRecord, apart
+from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
+from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import counted, from_estimate, listed, over_all, signed
 from tinsmith.pages.tables import shown
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.types.errors import ConfigError
+
+REWARD = PerItem("reward", "reward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +42,7 @@ class Comparison:
     """`sentences` say what happened, which claims hold, and what could not be read."""
 
     page: Document
-    table: Table  # For a terminal.
+    table: ConsoleTable  # For a terminal.
     sentences: tuple[str, ...]
 
 
@@ -53,7 +68,34 @@ def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None
     return found[0].compare(folders, task)
 
 
-def arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple[str, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsCompared:
+    """Runs on one task, measured as a study is."""
+
+    results: Results
+    record: StudyRecord
+
+
+def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
+    """Measure runs on one task beside each other; the first arm is the one that others are compared with."""
+    arms, notes = _arms_on_one_task(folders)
+    results = measure_study(_study(arms, notes), arms, draws)
+    found = list(arms.values())
+    record = recorded(
+        results,
+        seeds=tuple(seed or 0 for seed in min(found, key=lambda one: len(one.seeds)).seeds),
+        settings={key: value for key, value in _settings_of(found[0].reads[0]).items() if key not in _differing(found)},
+    )
+    return RunsCompared(results=results, record=_with_baselines(record, results))
+
+
+def compared_tasks(folders: Sequence[Path]) -> Comparison:
+    """Compare runs on one task."""
+    found = study_of_runs(folders)
+    return Comparison(_page(found), _console(found), sentences(found.record))
+
+
+def _arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple[str, ...]]:
     """Read runs on one task: arms by name, and notes on runs that are left out and files that could not be read.
 
     Arms are runs that were asked for alike but for the seed; a seed again says nothing new and is left out. Their
@@ -68,9 +110,9 @@ def arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple
     if not arms:
         what, allowed = "none of these runs was evaluated", "runs with eval_every above 0"
         raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed=allowed)
-    known, counted = ({one.run.folder for one in some} for some in (evaluated, [r for arm in arms for r in arm.reads]))
+    counted = {read.run.folder for arm in arms for read in arm.reads}
     never = f"it was never {'tested' if tested else 'evaluated'}"
-    left_out = [(one, never) for one in reads if one.run.folder not in known]
+    left_out = [(one, never) for one in reads if one not in evaluated]
     left_out += [(one, "its seed is there already") for one in evaluated if one.run.folder not in counted]
     out = [f"{one.run.folder}: left out, as {why}." for one, why in left_out]
     notes = (*out, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
@@ -78,13 +120,20 @@ def arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple
     return {one.arm.name: replace(one, seeds_draw_items=draw_items) for one in arms}, notes
 
 
-def settings_of(arm: ArmRuns) -> dict[str, object]:
-    """Return settings of an arm and the task's own keys, but for the seed."""
-    config = arm.reads[0].run.config
-    return {**seedless(config.settings), **seedless(config.overrides), **_given(arm.reads[0])}
+def _settings_of(read: TaskRunRecords) -> dict[str, object]:
+    """Return settings of a run and the task's own keys, but for the seed."""
+    return {**seedless(read.run.config.settings), **_given(read)}
 
 
-def judge_of(arm: ArmRuns) -> str:
+def _given(read: TaskRunRecords) -> dict[str, object]:
+    """Return what was changed of a run, the task's own keys, the model, and who judged."""
+    own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
+    keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
+    judge = {} if read.judging is None else {"judge": read.judging.judge}
+    return {**seedless(read.run.config.overrides), **keys, "model": read.run.config.model_name, **judge}
+
+
+def _judge_of(arm: ArmRuns) -> str:
     """Return who judged; empty where nobody did."""
     judging = arm.reads[0].judging
     return "" if judging is None else judging.judge
@@ -93,34 +142,20 @@ def judge_of(arm: ArmRuns) -> str:
 def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
     groups: dict[str, dict[int | None, TaskRunRecords]] = {}
     for one in reads:
-        config = one.run.config
-        asked = (seedless(config.overrides), seedless(config.settings), _given(one))
-        groups.setdefault(json.dumps(asked, sort_keys=True), {}).setdefault(config.seed, one)
+        asked = json.dumps((_given(one), seedless(one.run.config.settings)), sort_keys=True)
+        groups.setdefault(asked, {}).setdefault(one.run.config.seed, one)
     found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
-    names = _names([group[0] for group in found])
-    labels = [name if names.count(name) == 1 else f"{name} [{place}]" for place, name in enumerate(names, start=1)]
-    both = enumerate(zip(labels, found, strict=True))
-    return tuple(ArmRuns(Arm(f"arm-{place}", label), reads) for place, (label, reads) in both)
-
-
-def _names(reads: Sequence[TaskRunRecords]) -> list[str]:
-    """Return what was changed of each that is not the same for all, or the experiment where nothing was."""
-    changed = [
-        {key: shown(value) for key, value in {**seedless(one.run.config.overrides), **_given(one)}.items()}
-        for one in reads
-    ]
-    return [
+    # An arm is called by what was changed of it that is not the same for all, or as the experiment.
+    changed = [{key: shown(value) for key, value in _given(first).items()} for first, *_ in found]
+    names = [
         ", ".join(f"{key}={value}" for key, value in own.items() if any(other.get(key) != value for other in changed))
-        or read.run.config.title
-        for read, own in zip(reads, changed, strict=True)
+        or first.run.config.title
+        for (first, *_), own in zip(found, changed, strict=True)
     ]
-
-
-def _given(read: TaskRunRecords) -> dict[str, object]:
-    judge = {} if read.judging is None else {"judge": read.judging.judge}
-    own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
-    keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
-    return {**keys, "model": read.run.config.model_name, **judge}
+    labels = [name if names.count(name) == 1 else f"{name} [{place}]" for place, name in enumerate(names, start=1)]
+    return tuple(
+        ArmRuns(Arm(f"arm-{place}", label), some) for place, (label, some) in enumerate(zip(labels, found, strict=True))
+    )
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
@@ -180,3 +215,269 @@ def _refused(what: str, first: Run, other: Run, then: object, now: object) -> Co
         allowed=str(then),
         fix="compare runs of one file, with the same eval_items and seeds, or name what is held out in the task",
     )
+
+
+def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
+    first = next(iter(named.values()))
+    task, config = first.reads[0].task, first.reads[0].run.config
+    arms = list(named.values())
+    reads = [one for arm in arms for one in arm.reads]
+    of_all = set[str].intersection(*(set(one.sampled[-1].rewards) for one in reads))
+    several = all(len(one.sampled) > 1 for one in reads)
+    keys = {**{name: name for name in first.reads[0].terms}, **{name: f"metric/{name}" for name in task.metrics}}
+    metrics = [PerItem(name, name, key) for name, key in keys.items()]
+    apart = [
+        one
+        if several and one.metric in of_all
+        else Measure(f"end {one.name}", f"{one.label}|after", partial(_end, one))
+        for one in metrics
+    ]
+    figures = {label: key for arm in arms for label, key in arm.reads[0].task.figures.items()}
+    one_judge = len({_judge_of(arm) for arm in arms}) == 1
+    measures = (*_ARM_MEASURES, *_JUDGED) if _judge_of(first) else _ARM_MEASURES
+    return Study(
+        name=config.task.name,
+        title=f"{config.task.name}: {counted(len(reads), 'run')} compared",
+        question=config.question,
+        task=None,
+        arms=tuple(arm.arm for arm in arms),
+        sizes={"found": Size()},
+        score=replace(REWARD, label=first.reads[0].score),
+        against="arm-0" if one_judge else "",
+        claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if _judge_of(arm) == _judge_of(first)],
+        tables=(
+            Table("Arms", "The last evaluation of each arm: means over seeds and items.", measures),
+            Listing(
+                "Against each other",
+                "Arms at their last evaluation, each against those before it (under the same judge) and against every "
+                f"baseline of the task; p corrected over this table. {HOW}",
+                HEADS,
+                _against,
+            ),
+            *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
+            *([_metrics_compared(metrics)] if metrics and len(arms) > 1 else []),
+            *([_figures(arms, figures)] if figures else []),
+            Listing(
+                "What differs",
+                "Settings and task keys that differ between arms.",
+                [arm.arm.label for arm in arms],
+                lambda _: _settings(arms),
+                names="Key",
+            ),
+            Listing("Runs", "", _RUNS, _runs, names="Run"),
+        ),
+        pictures=(
+            Curve(
+                name="score",
+                label=first.reads[0].score,
+                read=lambda arm: {step: estimated(arm.at_step(REWARD, step), DRAWS) for step in arm.steps},
+            )
+            if several
+            else Points(partial(_ends, metrics)),
+        ),
+        notes=(*_notes(arms), *notes),
+    )
+
+
+def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
+    def read(arm: ArmRuns) -> Reading:
+        step = arm.step(at)
+        exams = [one.greedy if greedy else one.sampled for one in arm.reads]
+        if not all(any(one.step == step for one in some) for some in exams):
+            return None
+        return arm.per_item(metric, at, greedy=greedy)
+
+    kind = "greedy" if greedy else "sampled"
+    return Measure(f"{kind} {at}", f"score|{'first' if at == BEFORE else 'last'}, {kind}", read)
+
+
+_ARM_MEASURES = (
+    Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.reads)),
+    _mean_of(REWARD, BEFORE),
+    _mean_of(REWARD, AFTER),
+    _mean_of(REWARD, AFTER, greedy=True),
+    Measure(
+        "distinct",
+        "distinct texts|share, last",
+        lambda arm: [len(texts) / texts.total() for texts in (one.sampled[-1].texts for one in arm.reads)],
+    ),
+    Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.reads), form="d"),
+)
+
+
+def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
+    return lambda arm: "; ".join(dict.fromkeys(of(one.judging) for one in arm.reads if one.judging))
+
+
+_JUDGED = (
+    Measure("judge", "judge", _told(lambda one: one.judge)),
+    Measure("cost", "judging", _told(cost_words)),
+    Measure("failed", "without verdicts", _told(failed_words)),
+)
+
+
+def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
+    """Return every arm against those before it, in a metric that is named before the arm."""
+    ends = {name: end for name, arm in results.arms.items() if (end := _end(metric, arm)) is not None}
+    arms = [(results.arms[name], end) for name, end in ends.items()]
+    return [
+        gap
+        for place, (arm, end) in enumerate(arms)
+        for other, before in arms[:place]
+        if _judge_of(other) == _judge_of(arm)
+        for gap in Gap.of(f"{label}{arm.arm.label}", other.arm.label, (before, end), results.draws.tables)
+    ]
+
+
+def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
+    """Return a metric at the last evaluation; None where a run has none."""
+    has = all(metric.metric in one.sampled[-1].rewards for one in arm.reads)
+    return arm.per_item(metric) if has else None
+
+
+def _metrics_compared(metrics: Sequence[PerItem]) -> Listing:
+    def rows(results: Results) -> list[list[Shown]]:
+        found = corrected([gap for one in metrics for gap in _gaps(results, one, f"{one.label}: ")])
+        return [gap.row_with_ratio(results.draws.tables) for gap in found]
+
+    return Listing(
+        "Terms and metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows
+    )
+
+
+def _figures(arms: Sequence[ArmRuns], figures: Mapping[str, str]) -> Listing:
+    """Return figures of the last line of metrics: means over an arm's runs, and every run."""
+
+    def last(read: TaskRunRecords) -> list[float | None]:
+        return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in figures.values()]
+
+    def rows(_: Results) -> list[list[Shown]]:
+        found: list[list[Shown]] = []
+        for arm in arms:
+            values = [last(one) for one in arm.reads]
+            found.append([f"{arm.arm.label}|mean over runs", *map(over_all, zip(*values, strict=True))])
+            for one, some in zip(arm.reads, values, strict=True):
+                found.append([one.run.folder.name, *(None if value is None else Figure(value) for value in some)])
+        return found
+
+    caption = "Figures of the last evaluations, with 95 % intervals over runs."
+    columns = [Column(head=label, missing="none to count") for label in figures]
+    return Listing("Figures", caption, columns, rows)
+
+
+def _against(results: Results) -> list[list[Shown]]:
+    """Return a row for each comparison, corrected together by Holm."""
+    found, draws = _gaps(results, REWARD), results.draws.tables
+    for name in dict.fromkeys(one.name for arm in results.arms.values() for one in arm.reads[0].task.baselines):
+        for arm in results.arms.values():
+            if (known := arm.baseline(name)) is not None:
+                found += Gap.of(arm.arm.label, f"the baseline {name}", (known, arm.per_item(REWARD)), draws)
+    return [one.row for one in corrected(found)]
+
+
+def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:
+    """Return the score and all metrics of arms that were evaluated once."""
+    panels: list[Panel] = []
+    for one in (item_score(results.study.score), *metrics):
+        ends = [_end(one, arm) for arm in results.arms.values()]
+        after = tuple(None if end is None else estimated(end, results.draws) for end in ends)
+        panels.append(Panel(title=one.label, before=(), after=after))
+    return list(results.reported), panels
+
+
+def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
+    """Return values in which every baseline is a level line of the picture."""
+    if not record.curves:
+        return record
+    curve, first = record.curves[0], next(iter(results.arms.values()))
+    steps = [step for _, places, _ in curve.lines for step in places]
+    ends = tuple(sorted({min(steps), max(steps)}))
+    known = {one.name: first.baseline(one.name) for one in first.reads[0].task.baselines}
+    levels = ((f"baseline {k}", ends, (Figure(v.mean()),) * len(ends)) for k, v in known.items() if v is not None)
+    return replace(record, curves=(replace(curve, lines=(*curve.lines, *levels)), *record.curves[1:]))
+
+
+def _differing(arms: Sequence[ArmRuns]) -> list[str]:
+    asked = [_settings_of(one.reads[0]) for one in arms]
+    keys = dict.fromkeys(key for one in asked for key in one)
+    return [key for key in keys if len({shown(one.get(key)) for one in asked}) > 1]
+
+
+def _settings(arms: Sequence[ArmRuns]) -> list[list[Shown]]:
+    asked = [_settings_of(one.reads[0]) for one in arms]
+    return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
+
+
+_SCORES = ("score|first", "score|last", apart("gain"), "score|last, greedy")
+_RUNS = ("Arm", "seed", *_SCORES, "alarms", "Status", "Identity")
+
+
+def _runs(results: Results) -> list[list[Shown]]:
+    rows: list[list[Shown]] = []
+    for arm in results.arms.values():
+        for read in arm.reads:
+            run = read.run
+            ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
+            gain = mean_difference(ends[1], ends[0], results.draws.tables, paired=True)
+            greedy = [MeanRuns.of("", [exam.by_item()], read.units) for exam in read.greedy[-1:]]
+            first, last, *greedily = (estimated(one, results.draws) for one in (*ends, *greedy))
+            scores = (first, last, from_estimate(gain) if len(read.sampled) > 1 else None, *(greedily or [None]))
+            seed = "unknown" if run.config.seed is None else str(run.config.seed)
+            status, identity = f"{status_words(run)}, {steps_words(run)}", run.config.identity_sha256[:16]
+            rows.append([run.folder.name, arm.arm.label, seed, *scores, str(len(run.alarms)), status, identity])
+    return rows
+
+
+def _notes(arms: Sequence[ArmRuns]) -> list[str]:
+    """Return what a reader must know, and what could not be read."""
+    reads = [one for arm in arms for one in arm.reads]
+    alarms = sum(len(one.run.alarms) for one in reads)
+    remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
+    lost = dict.fromkeys(f"{one.name}: {one.failure}" for read in reads for one in read.task.baselines if one.failure)
+    remarks += [f"The score of a baseline is not known: {one}." for one in lost]
+    if arms[0].seeds_draw_items:
+        remarks.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
+    if not all(one.held_out for one in reads):
+        remarks.append("None of this is about items that were not trained on: none were held out.")
+    if len({shown(one.run.manifest.identity.get("own_keys")) for one in reads if one.run.manifest}) > 1:
+        remarks.append("Task keys differ: if they change the reward itself, rewards cannot be compared.")
+    if len({one.sampled[-1].step for one in reads}) > 1:
+        remarks.append("The last evaluations of these runs are at different steps.")
+    return remarks
+
+
+def _page(found: RunsCompared) -> Document:
+    arms = found.results.arms.values()
+    reads = [one for arm in arms for one in arm.reads]
+    seconds = {arm.arm.label: Seconds.of([one.run for one in arm.reads]) for arm in arms}
+    facts = (
+        ("Arms", str(len(arms))),
+        ("Runs", str(len(reads))),
+        ("Models", listed(sorted({one.run.config.model_name for one in reads}))),
+        ("Reward", reads[0].run.config.reward_name or "not stated"),
+        ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
+    )
+    return replace(page_of_study(found.record, seconds), kind="Comparison of runs on one task", facts=facts)
+
+
+def _console(found: RunsCompared) -> ConsoleTable:
+    record, arms = found.record, found.results.arms
+    first = next(iter(arms))
+    rows: list[tuple[str, ...]] = []
+    for name, arm in arms.items():
+        figures = [record.figures[name][key] for key in ("sampled 0", "sampled -1", "greedy -1")]
+        gap = "" if name == first else _signed(found.results.gap(name, first, REWARD))
+        means = (f"{one.value:.3f}" if isinstance(one, Figure) else "missing" for one in figures)
+        rows.append((arm.arm.label, str(len(arm.reads)), *means, gap))
+    baselines = [
+        (one.name, "", "", "failed" if known is None else f"{known.mean():.3f}", "", "")
+        for one in arms[first].reads[0].task.baselines
+        for known in [arms[first].baseline(one.name)]
+    ]
+    title = f"Mean {record.score} on the evaluated items, sampled, seeds together"
+    return console_table(title, ("seeds", "first", "last", "greedy", "minus the first arm"), rows, baselines)
+
+
+def _signed(gap: Figure) -> str:
+    ends = "" if gap.low is None or gap.high is None else f" {signed(gap.low)} to {signed(gap.high)}"
+    return signed(gap.value) + ends

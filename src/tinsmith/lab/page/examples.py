@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import compress
 from typing import Final
 
@@ -23,7 +24,6 @@ from tinsmith.pages.tables import (
     WRONG,
     Cell,
     Table,
-    TableRow,
     absent,
     column,
     figure,
@@ -272,33 +272,23 @@ def answers(read: TaskRunRecords) -> Block:
     for item in sorted(items, key=lambda name: (derive(0, "shown", name), name)):
         kinds.setdefault(_result([one.get(item) for one in scores]), []).append(item)
     shown = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
-    moved = len(exams) > 1
-    titles = ("Before", "After") if moved else ("Answer",)
-    heads = [
-        cell
-        for title, exam in zip(titles, exams, strict=True)
-        for cell in (text(title, f"step {exam.step:,}"), column(read.score, title.lower()))
-    ]
     prompts = {one.id: one.prompt for one in read.task.items}
-    rows: list[TableRow] = []
-    for item in shown:
-        prompt = prompts.get(item, "")
-        cells = [
-            Cell(text=cut(prompt, _LONGEST_ANSWER), verbatim=True) if prompt else absent("not in the run's folder")
-        ]
-        for exam, score in zip(exams, scores, strict=True):
-            cells += _answered(exam, item, score.get(item), read.judging)
-        rows.append(TableRow(name=text(item), cells=(*cells, *([_change(item, scores)] if moved else []))))
+
+    def prompt(item: str) -> Cell:
+        known = prompts.get(item, "")
+        return Cell(text=cut(known, _LONGEST_ANSWER), verbatim=True) if known else absent("not in the run's folder")
+
+    columns: list[tuple[str | Cell, Callable[[str], Cell]]] = [("Item", text), (text("Prompt"), prompt)]
+    for title, exam in zip(("Before", "After") if len(exams) > 1 else ("Answer",), exams, strict=True):
+        columns.append((text(title, f"step {exam.step:,}"), partial(_answered, exam, read.judging)))
+        columns.append((column(read.score, title.lower()), partial(_earned, exam.by_item())))
+    if len(exams) > 1:
+        columns.append((text("Result"), lambda item: _change([one.get(item) for one in scores])))
     caption = (
         f"{choice_words(len(shown), len(items), 'evaluated item', 'result')} Of each the first sampled answer; its "
         f"{read.score} is the mean of all its sampled answers."
     )
-    table = Table(
-        caption=caption,
-        heads=(text("Item"), text("Prompt"), *heads, *([text("Result")] if moved else [])),
-        rows=tuple(rows),
-    )
-    return Browser(table, ("Result",) if moved else ())
+    return Browser(table_of(caption, shown, *columns), ("Result",) if len(exams) > 1 else ())
 
 
 def _result(scores: Sequence[Fraction | None]) -> str:
@@ -308,21 +298,27 @@ def _result(scores: Sequence[Fraction | None]) -> str:
     return "better" if last > first else "worse" if last < first else "same"
 
 
-def _change(item: str, scores: Sequence[dict[str, Fraction]]) -> Cell:
-    ends = [one.get(item) for one in scores]
+def _change(ends: Sequence[Fraction | None]) -> Cell:
     result, known = _result(ends), [float(one) for one in ends if one is not None]
     under = signed(known[-1] - known[0]) if result in ("better", "worse") else ""
     return Cell(text=result, under=under, tone=_TONES.get(result, ""))
 
 
-def _answered(exam: Examination, item: str, score: Fraction | None, judging: Judging | None) -> tuple[Cell, Cell]:
-    """Return an answer, with a judge's verdicts below it, and what it earned."""
-    if score is None:
+def _answered(exam: Examination, judging: Judging | None, item: str) -> Cell:
+    """Return an answer, with what it earned and a judge's verdicts below it."""
+    if item not in exam.by_item():
         why = exam.failed[item]
-        return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True), absent("failed")
-    one, mean = exam.shown[item], float(score)
+        return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True)
+    one = exam.shown[item]
     more = [earned_words(one), *_verdicts(one, judging)]
-    return Cell(text=_written(one), under="\n".join(more), verbatim=True), figure(f"{mean:.3f}", Measure(mean))
+    return Cell(text=_written(one), under="\n".join(more), verbatim=True)
+
+
+def _earned(scores: Mapping[str, Fraction], item: str) -> Cell:
+    if item not in scores:
+        return absent("failed")
+    mean = float(scores[item])
+    return figure(f"{mean:.3f}", Measure(mean))
 
 
 def _written(one: TaskRollout) -> str:

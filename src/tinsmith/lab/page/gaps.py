@@ -22,30 +22,48 @@ HOW = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two systems to be compared: `second` less `first`."""
+class Gap:
+    """The difference of two systems on the items that both have: `second` less `first`."""
 
     name: str  # Of the second, or of the value.
     against: str
     first: MeanRuns
     second: MeanRuns
-    same_models: bool = False  # True if row s of both is one run, such as before and after its training.
+    found: Measure
+    p_value: float  # Corrected by Holm, unless it is primary.
+    error: float | None  # Standard deviation of the difference over the resamples; None of one unit.
     is_primary: bool = False  # True if a run is made for it: its p is not corrected for the others.
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        against: str,
+        systems: tuple[MeanRuns, MeanRuns],
+        draws: Bootstrap,
+        *,
+        same_models: bool = False,
+        is_primary: bool = False,
+    ) -> list[Gap]:
+        """Measure the second of two systems less the first; none where they have no item in common.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """The difference of a pair."""
-
-    pair: Pair
-    num_items: int
-    first: float
-    second: float
-    found: Measure
-    p_value: float  # Corrected by Holm, unless the pair is primary.
-    up: int
-    down: int
-    error: float | None  # Standard deviation of the difference over the resamples; None of one unit.
+        `same_models` is true if row s of both is one run, such as before and after its training.
+        """
+        if not set(systems[0].items) & set(systems[1].items):
+            return []
+        (first, second), _ = shared_items(systems)
+        gap = mean_difference(second, first, draws, paired=same_models)
+        one = cls(
+            name=name,
+            against=against,
+            first=first,
+            second=second,
+            found=from_estimate(gap),
+            p_value=gap.p_value,
+            error=None if gap.interval is None else float(np.nanstd(gap.draws)),
+            is_primary=is_primary,
+        )
+        return [one]
 
     @property
     def holds(self) -> bool:
@@ -68,52 +86,29 @@ class Gap:
         """The difference in words."""
         low, high = self.found.low, self.found.high
         ends = "no interval from one unit" if low is None or high is None else f"{signed(low)} to {signed(high)}"
-        between = f"{self.first:.3f} to {self.second:.3f}"
         gain = f"{signed(self.found.value)} (95 % interval {ends}, {p_words(self.p_value)})"
-        return f"{self.pair.name} against {self.pair.against}: {between}, {gain}: {self.finding}."
+        between = f"{self.first.mean():.3f} to {self.second.mean():.3f}"
+        return f"{self.name} against {self.against}: {between}, {gain}: {self.finding}."
 
     @property
     def row(self) -> list[Shown]:
         """Cells of a table with HEADS."""
-        p_text = p_words(self.p_value).removeprefix("p ").removeprefix("= ")
-        ends = Measure(self.first), Measure(self.second)
-        head = f"{self.pair.name}|against {self.pair.against}"
-        return [head, f"{self.num_items:,}", *ends, self.found, p_text, f"{self.up} / {self.down}", self.finding]
-
-
-def row_with_ratio(gap: Gap, draws: Bootstrap) -> list[Shown]:
-    """Return cells of a table with MORE_HEADS."""
-    ratio = mean_ratio(gap.pair.second, gap.pair.first, draws)
-    return [
-        *gap.row,
-        None if ratio is None else from_estimate(ratio),
-        None if gap.error is None else Measure(gap.error),
-    ]
-
-
-def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
-    """Return the differences of all pairs that have an item in common; those that are not primary are one family."""
-    made: list[Gap] = []
-    for pair in pairs:
-        if not set(pair.first.items) & set(pair.second.items):
-            continue
-        (first, second), _ = shared_items([pair.first, pair.second])
-        before, after = first.pooled(), second.pooled()
+        before, after = self.first.pooled(), self.second.pooled()
         both = before.keys() & after.keys()
-        gap = mean_difference(second, first, draws, paired=pair.same_models)
-        made.append(
-            Gap(
-                pair=pair,
-                num_items=len(both),
-                first=first.mean(),
-                second=second.mean(),
-                found=from_estimate(gap),
-                p_value=gap.p_value,
-                up=sum(after[item] > before[item] for item in both),
-                down=sum(after[item] < before[item] for item in both),
-                error=None if gap.interval is None else float(np.nanstd(gap.draws)),
-            )
-        )
-    family = [one.p_value for one in made if not one.pair.is_primary]
-    corrected = iter(holm(family) if family else ())
-    return [one if one.pair.is_primary else replace(one, p_value=next(corrected)) for one in made]
+        moved = " / ".join(str(sum(sign * (after[one] - before[one]) > 0 for one in both)) for sign in (1, -1))
+        p_text = p_words(self.p_value).removeprefix("p ").removeprefix("= ")
+        ends = Measure(self.first.mean()), Measure(self.second.mean())
+        return [f"{self.name}|against {self.against}", f"{len(both):,}", *ends, self.found, p_text, moved, self.finding]
+
+    def row_with_ratio(self, draws: Bootstrap) -> list[Shown]:
+        """Return cells of a table with MORE_HEADS."""
+        ratio = mean_ratio(self.second, self.first, draws)
+        error = None if self.error is None else Measure(self.error)
+        return [*self.row, None if ratio is None else from_estimate(ratio), error]
+
+
+def corrected(found: Sequence[Gap]) -> list[Gap]:
+    """Return differences of which those that are not primary are one family, corrected by Holm."""
+    family = [one.p_value for one in found if not one.is_primary]
+    p_holm = iter(holm(family) if family else ())
+    return [one if one.is_primary else replace(one, p_value=next(p_holm)) for one in found]

@@ -8,31 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.page.examples import (
-    answers,
-    cost_table,
-    cost_words,
-    criteria_blocks,
-    failed_words,
-    judged_limits,
-    judged_sentences,
-    with_best_text,
-)
-from tinsmith.lab.page.gaps import HEADS, HOW, Gap, Pair, gaps
-from tinsmith.lab.results.run_details import (
-    GRADIENT,
-    GROUPS,
-    NO_EXAMINATION,
-    Beside,
-    Drawn,
-    Verdict,
-    chart_plate,
-    drawn_plates,
-    failures_table,
-    flags_of,
-    run_document,
-    steps_words,
-)
+from tinsmith.lab.page import examples
+from tinsmith.lab.page.gaps import HEADS, HOW, Gap, corrected
+from tinsmith.lab.results import run_details as details
+from tinsmith.lab.results.run_details import Drawn
 from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
@@ -42,20 +21,7 @@ from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import (
-    Block,
-    Document,
-    Heading,
-    Pairs,
-    Plate,
-    Plates,
-    Section,
-    Size,
-    Story,
-    Words,
-    kept,
-    missing,
-)
+from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Story, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
 from tinsmith.pages.tables import Table, plain
@@ -85,7 +51,7 @@ def run_page(folder: Path, subject: UserTaskEntry) -> Document:
 def _interrupted(run: Run) -> str:
     saved = max((one.step for one in run.checkpoints), default=None)
     left = "it has no checkpoint" if saved is None else f"its last checkpoint is that after {counted(saved, 'step')}"
-    return f"Interrupted: this run did not come to its end ({steps_words(run)}); {left}."
+    return f"Interrupted: this run did not come to its end ({details.steps_words(run)}); {left}."
 
 
 def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
@@ -95,16 +61,16 @@ def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
 
 def page_of_run(run: Run) -> Document:
     """Return the page of a run on a task; the same folder, the same bytes."""
-    read = with_best_text(read_task_run(run))
+    read = examples.with_best_text(read_task_run(run))
     read = read if read.sampled else read.at_test
     found, judging = compared(read), read.judging
     is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
     caption, rows = f"{HOW} p of what stands below the score is corrected.", [one.row for one in found]
     gained = shown_table(caption, "Value", HEADS, rows) if rows else missing("Missing: this needs two evaluations.")
     own = [Section("own", "Of the task", _own(read.sections))] if read.sections or not is_over else []
-    judged = [] if judging is None else [Section("criteria", "Criteria", criteria_blocks(read, judging))]
-    failed = failures_table(read.failures, where="mean") or Words("No rollout failed.")
-    return run_document(
+    judged = [] if judging is None else [Section("criteria", "Criteria", examples.criteria_blocks(read, judging))]
+    failed = details.failures_table(read.failures, where="mean") or Words("No rollout failed.")
+    return details.run_document(
         run,
         kind=f"Report of one run: {run.config.kind.words}",
         facts=_facts(read),
@@ -112,14 +78,14 @@ def page_of_run(run: Run) -> Document:
         limits=_limits(read, found),
         notes=read.notes,
         claims=_claims(read, found),
-        top=(Plates([_scores(read)], Size.HALF),),
+        top=(Plates([_scores(read)], half=True),),
         sections=(
             Section("gains", "Gains", kept(gained, _evaluations(read), _figures(read), _terms(read))),
-            Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
+            Section("steps", "Over the steps", [Plates(details.drawn_plates(run, _drawn(read)))]),
             *own,
             *judged,
-            Section("answers", "Answers", [answers(read)]),
-            Section("failures", "Failures", [failed, *([] if judging is None else [cost_table(judging)])]),
+            Section("answers", "Answers", [examples.answers(read)]),
+            Section("failures", "Failures", [failed, *([] if judging is None else [examples.cost_table(judging)])]),
         ),
     )
 
@@ -127,26 +93,26 @@ def page_of_run(run: Run) -> Document:
 def compared(read: TaskRunRecords) -> list[Gap]:
     """Return the last evaluation against the first, and against every baseline."""
 
-    def moved(name: str, exams: Sequence[Examination], value: str = "total", *, is_primary: bool = False) -> list[Pair]:
+    def moved(name: str, exams: Sequence[Examination], value: str = "total", *, is_primary: bool = False) -> list[Gap]:
         ends = [_values(exams[place].by_item(value), read) for place in ((0, -1) if len(exams) > 1 else ())]
-        found = [one for one in ends if one is not None]
-        if len(found) < 2:
-            return []
-        against = f"step {exams[0].step:,}"
-        return [
-            Pair(name=name, against=against, first=found[0], second=found[1], same_models=True, is_primary=is_primary)
-        ]
+        against = f"step {exams[0].step:,}" if exams else ""
+        return _apart(name, against, *ends, is_primary=is_primary) if ends else []
 
-    pairs = moved(read.score, read.sampled, is_primary=True)
-    pairs += moved(f"{read.score}, greedy", read.greedy, is_primary=True)
-    pairs += [one for name in read.task.terms if len(read.task.terms) > 1 for one in moved(name, read.sampled, name)]
+    found = moved(read.score, read.sampled, is_primary=True)
+    found += moved(f"{read.score}, greedy", read.greedy, is_primary=True)
+    found += [one for name in read.task.terms if len(read.task.terms) > 1 for one in moved(name, read.sampled, name)]
     last = _values(read.sampled[-1].by_item(), read) if read.sampled else None
     for one in read.task.baselines:
-        known = _values(one.exact(), read)
-        if known is not None and last is not None:
-            against = f"{BASELINE}{one.name}"
-            pairs.append(Pair(name=read.score, against=against, first=known, second=last, same_models=True))
-    return gaps(pairs, BOOTSTRAP)
+        found += _apart(read.score, f"{BASELINE}{one.name}", _values(one.exact(), read), last)
+    return corrected(found)
+
+
+def _apart(
+    name: str, against: str, first: MeanRuns | None, second: MeanRuns | None, *, is_primary: bool = False
+) -> list[Gap]:
+    if first is None or second is None:
+        return []
+    return Gap.of(name, against, (first, second), BOOTSTRAP, same_models=True, is_primary=is_primary)
 
 
 def _values(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> MeanRuns | None:
@@ -171,8 +137,8 @@ def _facts(read: TaskRunRecords) -> Pairs:
     counts = [f"{count:,} {side}" for count, side in sides if count is not None]
     judged: list[tuple[str, str]] = []
     if judging is not None:
-        judged += [("Judge", judging.judge), ("Judging cost", cost_words(judging))]
-        judged.append(("Without verdicts", failed_words(judging)))
+        judged += [("Judge", judging.judge), ("Judging cost", examples.cost_words(judging))]
+        judged.append(("Without verdicts", examples.failed_words(judging)))
     return (
         ("Model", read.run.config.model_name or "not stated"),
         ("Reward", read.run.config.reward_name or "not stated"),
@@ -185,21 +151,18 @@ def _facts(read: TaskRunRecords) -> Pairs:
 def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     """Return the sentences; the first is the answer."""
     if not read.sampled:
-        return ["No result: the run was never evaluated.", *judged_sentences(read)]
+        return ["No result: the run was never evaluated.", *examples.judged_sentences(read)]
     first, last = read.sampled[0], read.sampled[-1]
     items = counted(len(last.by_item()), "held-out item" if read.held_out else "item")
     if not read.held_out:
         items += " that were also trained on"
-    verdict = _verdict(read, found, items)
     once = f"The run was evaluated once, at step {last.step}: there is no gain to speak of."
-    head = [] if verdict is None else [verdict.sentence]
-    rest = found
     shares = [len(one.texts) / one.texts.total() for one in (first, last)]
     moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
     return [
-        *head,
+        *_verdict(read, found, items),
         *([once] if first is last else []),
-        *(one.sentence[:1].upper() + one.sentence[1:] for one in rest),
+        *(one.sentence[:1].upper() + one.sentence[1:] for one in found),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
             f"The score of the baseline {one.name} is not known: {one.failure}."
@@ -208,34 +171,37 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
         ),
         f"Of {counted(last.texts.total(), 'sampled answer')} {len(last.texts):,} are distinct texts, a share of "
         f"{shares[1]:.3f}{moved}.",
-        *judged_sentences(read),
+        *examples.judged_sentences(read),
         *_training(read),
         f"{counted(len(read.run.alarms), 'alarm')} raised; see below." if read.run.alarms else "No alarm was raised.",
     ]
 
 
-def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> Verdict | None:
-    """Return the last sampled score beside that before training and the baselines; None where nothing was scored."""
+def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> list[str]:
+    """Say the last sampled score beside that before training and the baselines; nothing where none was scored."""
     last = _mean(read.sampled[-1].by_item(), read)
     if last is None:
-        return None
-    before = next((one for one in found if one.pair.is_primary), None)
-    baselines = [one for one in found if not one.pair.is_primary and one.pair.against.startswith(BASELINE)]
-    return Verdict(
-        score=f"mean {read.score}",
-        found=last,
-        before=None if before is None else Beside(name="before training", value=before.first, side=before.side),
-        baselines=[
-            Beside(name=one.pair.against.removeprefix(BASELINE), value=one.first, side=one.side) for one in baselines
-        ],
-        more=items,
-    )
+        return []
+    before = next((one for one in found if one.is_primary), None)
+    return [
+        details.verdict(
+            f"mean {read.score}",
+            last,
+            before=None if before is None else ("before training", before.first.mean(), before.side),
+            baselines=[
+                (one.against.removeprefix(BASELINE), one.first.mean(), one.side)
+                for one in found
+                if one.against.startswith(BASELINE)
+            ],
+            more=items,
+        )
+    ]
 
 
 def _claims(read: TaskRunRecords, found: Sequence[Gap]) -> str:
     """Return which differences may be repeated elsewhere, in a line."""
     held = [
-        f"{one.pair.name} {'above' if one.side > 0 else 'below'} {one.pair.against} ({signed(one.found.value)})"
+        f"{one.name} {'above' if one.side > 0 else 'below'} {one.against} ({signed(one.found.value)})"
         for one in found
         if one.holds
     ]
@@ -276,7 +242,7 @@ def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
     limits = (
         (
-            bool(found) and found[0].pair.is_primary and not found[0].holds,
+            bool(found) and found[0].is_primary and not found[0].holds,
             "That training changed nothing: there may be a gain too small to show.",
         ),
         (
@@ -292,7 +258,7 @@ def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
             "the intervals are over items alone.",
         ),
     )
-    judged = [] if read.judging is None else judged_limits(read.judging)
+    judged = [] if read.judging is None else examples.judged_limits(read.judging)
     return [*(sentence for holds, sentence in limits if holds), *judged]
 
 
@@ -303,7 +269,7 @@ def _scores(read: TaskRunRecords) -> Plate:
         name="score",
         title=f"Mean {read.score}",
         note=f"{words}; bands are 95 % intervals over items.",
-        missing=NO_EXAMINATION,
+        missing=details.NO_EXAMINATION,
         unit=read.score,
         shares=read.judging is not None,
     )
@@ -315,8 +281,8 @@ def _scores(read: TaskRunRecords) -> Plate:
         if known is not None:
             mark, values = series_mark(len(lines)), [known.value] * len(ends)
             lines.append(Line(label=f"baseline {one.name}", mark=mark, steps=ends, values=values))
-    flags = flags_of(read.run, AlarmKind.ROLLOUTS_FAILED, AlarmKind.SAME_TEXT, AlarmKind.JUDGE_FAILED)
-    return chart_plate(drawn, lines, flags=flags)
+    flags = details.flags_of(read.run, AlarmKind.ROLLOUTS_FAILED, AlarmKind.SAME_TEXT, AlarmKind.JUDGE_FAILED)
+    return details.chart_plate(drawn, lines, flags=flags)
 
 
 def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place: int) -> Line:
@@ -346,7 +312,7 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
     return [
         *found,
         Drawn(name="training", title="Training reward", note="Mean over a step's answers.", lines=rewards, missing=""),
-        GROUPS,
+        details.GROUPS,
         _evaluated("distinct_texts", "Distinct texts", distinct, train=False),
         _evaluated("tokens/answer", "Tokens an answer", tokens),
         Drawn(
@@ -365,7 +331,7 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
             missing="",
             unit="nats a token",
         ),
-        GRADIENT,
+        details.GRADIENT,
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from tinsmith.lab.results.arms import Cause
 from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.records import Config, Run
-from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
+from tinsmith.pages.curves import Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
 from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.measures import Measure, told
@@ -23,52 +23,38 @@ _BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best b
 _BEFORE: Final = {-1: "Worse than before training", 0: "No gain shown", 1: "Better than before training"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """A score to compare with, and on which side of it the system stands: 1 above, -1 below, 0 not told apart."""
-
-    name: str
-    value: float
-    side: int
+Beside = tuple[str, float, int]
+"""A score to compare with: its name, value, and on which side of it a system stands: 1 above, -1 below, 0 not told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The score of a system on items that it was not trained on, beside what it is measured by."""
+def verdict(
+    score: str,
+    found: Measure,
+    *,
+    chance: float | None = None,
+    before: Beside | None = None,
+    baselines: Sequence[Beside] = (),
+    more: str = "",
+) -> str:
+    """Say how a system scores on items it was not trained on: the verdict, the score, and what it is measured by.
 
-    score: str
-    found: Measure
-    chance: float | None = None
-    before: Beside | None = None
-    baselines: Sequence[Beside] = ()
-    more: str = ""  # Ends the sentence, such as how often one class was the answer.
-
-    @property
-    def best(self) -> Beside | None:
-        """The baseline with the highest score."""
-        return max(self.baselines, key=lambda one: one.value, default=None)
-
-    @property
-    def sentence(self) -> str:
-        """The verdict, then the score, chance, the score before training, and the best baseline."""
-        heads: list[str] = []
-        if self.chance is not None:
-            heads.append(_GUESSING[side_of(self.found, self.chance)])
-        if self.before is not None:
-            heads.append(_BEFORE[self.before.side])
-        best = self.best
-        # Below chance, where one stands to a baseline says nothing more.
-        if best is not None and not (self.chance is not None and side_of(self.found, self.chance) < 1):
-            heads.append(_BASELINE[best.side])
-        figures = [
-            f"{self.score} {told(self.found)}",
-            *([] if self.chance is None else [f"chance {self.chance:.3f}"]),
-            *([] if self.before is None else [f"{self.before.name} {self.before.value:.3f}"]),
-            f"best baseline {best.name} {best.value:.3f}" if best else "no baseline is known",
-        ]
-        head = ", ".join(heads)
-        more = f"; {self.more}" if self.more else ""
-        return f"{head[:1].upper()}{head[1:]}{': ' if head else ''}{', '.join(figures)}{more}."
+    `before` is the score before training; `more` ends the sentence, such as how often one class was the answer.
+    """
+    best = max(baselines, key=lambda one: one[1], default=None)
+    heads: list[str] = []
+    figures = [f"{score} {told(found)}"]
+    if chance is not None:
+        heads.append(_GUESSING[side_of(found, chance)])
+        figures.append(f"chance {chance:.3f}")
+    if before is not None:
+        heads.append(_BEFORE[before[2]])
+        figures.append(f"{before[0]} {before[1]:.3f}")
+    # Below chance, where one stands to a baseline says nothing more.
+    if best is not None and (chance is None or side_of(found, chance) == 1):
+        heads.append(_BASELINE[best[2]])
+    figures.append(f"best baseline {best[0]} {best[1]:.3f}" if best else "no baseline is known")
+    head = ", ".join(heads)
+    return f"{head[:1].upper()}{head[1:]}{': ' if head else ''}{', '.join(figures)}{more and f'; {more}'}."
 
 
 def side_of(found: Measure, level: float) -> int:
@@ -297,16 +283,10 @@ def chart_plate(drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags:
     """Draw lines, or say what is missing."""
     # For a screen reader.
     ends = [f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values]
+    label = f"{drawn.title} over steps: {', '.join(ends)}."
+    limits = () if drawn.limit is None else (drawn.limit,)
     svg = chart_svg(
-        Chart(
-            name=f"{prefix}{drawn.name}",
-            label=f"{drawn.title} over steps: {', '.join(ends)}.",
-            lines=lines,
-            shares=drawn.shares,
-            unit=drawn.unit,
-            limits=() if drawn.limit is None else (drawn.limit,),
-            flags=flags,
-        )
+        f"{prefix}{drawn.name}", label, lines, unit=drawn.unit, shares=drawn.shares, limits=limits, flags=flags
     )
     if svg is None:
         return Plate(drawn.title, drawn.missing, None)

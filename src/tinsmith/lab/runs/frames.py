@@ -13,7 +13,7 @@ import polars as pl
 
 from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
-from tinsmith.pages.curves import Chart, Line, chart_svg
+from tinsmith.pages.curves import Line, chart_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.page import Plot, plot_of
 from tinsmith.types.errors import DataError
@@ -117,7 +117,7 @@ class History(list[dict[str, Any]]):
             steps, values = [step for step, _ in found], [float(value) for _, value in found]
             lines.append(Line(label=name, mark=series_mark(place), steps=steps, values=values))
         label = f"Over the steps: {', '.join(line.label for line in lines)}."
-        return plot_of(chart_svg(Chart(name="history", label=label, lines=lines)), "no step has such a metric")
+        return plot_of(chart_svg("history", label, lines), "no step has such a metric")
 
     def _repr_html_(self) -> str:
         try:

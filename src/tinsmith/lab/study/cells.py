@@ -31,7 +31,6 @@ from tinsmith.lab.runs.files import MANIFEST, TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
@@ -250,11 +249,6 @@ def _pass_on(ended: Future[Ended], theirs: Future[Ended]) -> None:
 
 
 Minutes = Callable[[Plan], float | None]  # Forecasts a run; None: nothing is known of its model.
-
-
-def minutes_of_task(plan: Plan) -> float | None:
-    """Return the minutes of a run of a task."""
-    return data_of_task(plan).minutes()
 
 
 def seconds_of(cells: Sequence[Cell], threads: int, minutes: Minutes) -> list[float] | None:

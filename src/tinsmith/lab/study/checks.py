@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from tinsmith.lab.study.measures import Results, mean
-from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import listed, over_seeds, signed
@@ -22,7 +21,7 @@ def rises(arm: str) -> Check:
 
 def _gained(results: Results, arm: str) -> Finding:
     one = results.gains[arm]
-    return Finding(one.holds and one.gain.value > 0, gain_words(one))
+    return Finding(one.holds and one.gain.value > 0, one.course)
 
 
 def no_gain(arm: str) -> Check:
@@ -32,7 +31,7 @@ def no_gain(arm: str) -> Check:
 
 def within(arm: str, margin: float) -> Check:
     """Expect the whole interval of an arm's gain within a margin around 0."""
-    return lambda results: Finding((one := results.gains[arm]).gain.within(margin), gain_words(one))
+    return lambda results: Finding((one := results.gains[arm]).gain.within(margin), one.course)
 
 
 def allowed(*arms: str, over: str) -> Check:

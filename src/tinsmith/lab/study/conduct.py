@@ -22,54 +22,13 @@ from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
 from tinsmith.lab.study import sizes
-from tinsmith.lab.study.cells import (
-    Minutes,
-    RunCells,
-    minutes_of_task,
-    runner,
-    seconds_of,
-    shared_cores,
-    side_by_side,
-    sole_process,
-)
+from tinsmith.lab.study.cells import Minutes, RunCells, runner, seconds_of, shared_cores, side_by_side, sole_process
 from tinsmith.lab.study.labelled import Labelled
-from tinsmith.lab.study.measures import (
-    BEFORE,
-    ArmRuns,
-    Results,
-    ends_of,
-    estimated,
-    item_score,
-    measure_labels,
-    measure_study,
-    read_runs,
-)
-from tinsmith.lab.study.record import (
-    DRAWS,
-    Column,
-    CurveRecord,
-    Draws,
-    Expected,
-    GainsRecord,
-    Shown,
-    StudyRecord,
-    TableRecord,
-    Tried,
-    seconds_in,
-)
+from tinsmith.lab.study.measures import ArmRuns, Results, ends_of, item_score, measure_labels, measure_study, read_runs
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Seconds, Shown, StudyRecord, TableRecord, Tried
 from tinsmith.lab.study.report import write_study
-from tinsmith.lab.study.study import (
-    BeforeAfter,
-    Curve,
-    Curves,
-    Listing,
-    Measure,
-    OnLabels,
-    OnRuns,
-    PerItem,
-    Points,
-    Study,
-)
+from tinsmith.lab.study.study import BeforeAfter, Curve, Curves, Listing, Measure, OnRuns, PerItem, Points, Study
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
@@ -127,7 +86,7 @@ def run_study(
     study, asked = sizes.planned(study, given, open_source)
     cells = sizes.first_cells(study, asked)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
-    pace = study.pace or (minutes if isinstance(study.score, OnLabels) else minutes_of_task)
+    pace = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
     lines = forecast(cells, sizes.later_arms(study, asked, usual, {}), pace)
     for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
         say(line)
@@ -142,7 +101,7 @@ def run_study(
         with ticking("reading the runs, and drawing intervals", say):
             results = _results(study, asked, tuned, made, draws)
             record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
-        seconds = {tuned[name].label: seconds_in(runs) for name, runs in results.runs.items() if name in tuned}
+        seconds = {tuned[name].label: Seconds.of(runs) for name, runs in results.runs.items() if name in tuned}
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
@@ -180,8 +139,8 @@ def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Min
 
 def _tuned(study: Study, asked: sizes.Asked, stage: Stage) -> Tuned:
     """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
-    cells, score = stage.cells, study.score
-    read = tried_on_labels if isinstance(score, OnLabels) else partial(tried_on_tasks, score=score.metric)
+    cells = stage.cells
+    read = tried_on_labels if study.task is None else partial(tried_on_tasks, score=item_score(study.score).metric)
     first = tune(stage, cells.arms, read)
     stage = replace(stage, tuned=first)
     computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
@@ -276,7 +235,7 @@ def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made
 
 
 def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
-    if isinstance(study.score, OnLabels):
+    if study.task is None:
         return measure_labels(study, Labelled.of(study, tuned, draws))
     runs: dict[str, ArmRuns] = {}
     for arm in study.arms:
@@ -321,7 +280,6 @@ def recorded(
     measures = [one.measures or [item_score(score)] for one in pictures if isinstance(one, BeforeAfter)]
     curves = [one for one in pictures if isinstance(one, Curve)]
     lines = [line for one in pictures if isinstance(one, Curves) for line in one.read(results)]
-    checked = [(one.text, one.check(results)) for one in study.expectations]
     return StudyRecord(
         data=runs[0].config.data.fingerprint,
         num_items=results.num_items,
@@ -337,8 +295,8 @@ def recorded(
         score=score.label,
         arms=results.reported,
         gains=tuple(results.gains.values()),
-        more_gains=tuple(GainsRecord(score=score, gains=gains) for score, gains in results.more_gains.items()),
-        expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in checked),
+        more_gains=results.more_gains,
+        expectations=tuple(one.check(results).recorded(one.text) for one in study.expectations),
         figures=results.figures,
         tables=tuple(_tables(results, [one for one in curves if one.is_listed])),
         panels=(*(ends_of(results, one) for some in measures for one in some), *(p for _, some in drawn for p in some)),
@@ -390,7 +348,7 @@ def _by_arm(results: Results, measures: Sequence[Measure | PerItem]) -> tuple[li
             if isinstance(one, Measure):
                 row.append(results.figures[name][one.name])
             else:
-                row += [estimated(results.arms[name].per_item(one, BEFORE), results.draws), results.after(name, one)]
+                row += [results.before(name, one), results.after(name, one)]
                 if second is not None:
                     other = second.arm.name
                     row.append(None if name == other else results.gap(name, other, one))

@@ -15,7 +15,7 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown, apart
-from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, named_baseline
+from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
 from tinsmith.stats.evaluation import combine
@@ -103,7 +103,7 @@ class Labelled:
         return judged(there, beats, learned, self.draws.claims)
 
     def _beats(self, score: OnLabels, one: Beats) -> BeatsEvidence[Runs]:
-        first, baseline = self.systems[one.first], named_baseline(one.second)
+        first, baseline = self.systems[one.first], one.baseline
         mine, run = self.training[one.first], self._arm(one.first).first
         if baseline is None:
             second, theirs = self.systems[one.second], self.training[one.second]

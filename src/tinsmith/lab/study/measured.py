@@ -18,7 +18,7 @@ from tinsmith.lab.measurement import Measure, Measurement
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
 from tinsmith.lab.study.files import made_once
-from tinsmith.lab.study.record import Column, CurveRecord, Expected, Panel, Seconds, StudyRecord, TableRecord
+from tinsmith.lab.study.record import Column, CurveRecord, Panel, Seconds, StudyRecord, TableRecord
 from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Finding
@@ -204,7 +204,6 @@ def recorded(
     score, first = next(iter(study.columns.items()))
     known = {(arm, name): _known(found, arm, name) for arm in study.arms for name in study.columns}
     rows = [(label, tuple(known[arm, name] for name in study.columns)) for arm, label in study.arms.items()]
-    findings = [(text, check(found)) for text, check in study.expectations]
     lines = [(label, found.by_arm[arm]) for arm, label in study.arms.items() if found.by_arm[arm][0].curve]
     curve = CurveRecord(
         name=score,
@@ -230,7 +229,7 @@ def recorded(
         source=study.source,
         score=first.head,
         arms=tuple(study.arms.values()),
-        expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in findings),
+        expectations=tuple(check(found).recorded(text) for text, check in study.expectations),
         figures={arm: {name: known[arm, name] for name in study.columns} for arm in study.arms},
         tables=(
             TableRecord(

@@ -16,20 +16,8 @@ from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
 from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.labelled import Labelled, judged
-from tinsmith.lab.study.record import ArmGain, Draws, Panel
-from tinsmith.lab.study.study import (
-    UNTRAINED,
-    Arm,
-    Beats,
-    Learned,
-    Measure,
-    OnLabels,
-    PerItem,
-    Samples,
-    Study,
-    Table,
-    named_baseline,
-)
+from tinsmith.lab.study.record import ArmGain, Draws, GainsRecord, Panel
+from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, OnLabels, PerItem, Samples, Study, Table
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate import Beats as BeatsEvidence
@@ -235,8 +223,8 @@ class Results:
     draws: Draws
     gains: Mapping[str, ArmGain] = field(default_factory=dict[str, ArmGain])
     """By arm; empty where runs were evaluated at their end only."""
-    more_gains: Mapping[str, tuple[ArmGain, ...]] = field(default_factory=dict[str, tuple[ArmGain, ...]])
-    """By the label of a further score."""
+    more_gains: tuple[GainsRecord, ...] = ()
+    """In further scores."""
     figures: Mapping[str, Mapping[str, Figure | str | None]] = field(
         default_factory=dict[str, Mapping[str, Figure | str | None]]
     )
@@ -283,6 +271,10 @@ class Results:
         if not isinstance(found, Figure):
             raise DataError("a figure is not known", field=measure, value=arm)
         return found
+
+    def before(self, arm: str, measure: PerItem) -> Figure:
+        """Return a measure of an arm before training."""
+        return estimated(self.arms[arm].per_item(measure, BEFORE), self.draws)
 
     def after(self, arm: str, measure: PerItem) -> Figure:
         """Return a measure of an arm after training."""
@@ -332,9 +324,9 @@ def corrected(gains: Sequence[ArmGain]) -> tuple[ArmGain, ...]:
 
 def ends_of(results: Results, score: PerItem) -> Panel:
     """Return every arm before and after training, as a picture has them."""
-    arms = results.reported_arms.items()
-    before = [estimated(arm.per_item(score, BEFORE), results.draws) if results.gains else None for _, arm in arms]
-    return Panel(title=score.label, before=tuple(before), after=tuple(results.after(name, score) for name, _ in arms))
+    before = [results.before(name, score) if results.gains else None for name in results.reported_arms]
+    after = [results.after(name, score) for name in results.reported_arms]
+    return Panel(title=score.label, before=tuple(before), after=tuple(after))
 
 
 def measure_labels(study: Study, labels: Labelled) -> Results:
@@ -361,9 +353,10 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         arms=arms,
         draws=draws,
         gains={one.name: one for one in corrected([gain_of(arm, score, draws) for arm in told])},
-        more_gains={
-            one.label: corrected([gain_of(arm, one, draws) for arm in told]) for one in study.scores if several
-        },
+        more_gains=tuple(
+            GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in told]))
+            for one in (study.scores if several else ())
+        ),
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
         beats=beats,
         learned=learned,
@@ -391,12 +384,12 @@ def item_score(score: PerItem | OnLabels) -> PerItem:
 def _names(one: Beats | Learned) -> set[str]:
     if isinstance(one, Learned):
         return {one.arm, one.control} - {""}
-    return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
+    return {one.first} if one.baseline is not None else {one.first, one.second} - {UNTRAINED}
 
 
 def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
-    score, first, baseline = item_score(one.on or study.score), arms[one.first], named_baseline(one.second)
+    score, first, baseline = item_score(one.on or study.score), arms[one.first], one.baseline
     on, second = first.arm.on, arms.get(one.second, first)
     if baseline is not None:
         known = first.baseline(baseline, score.metric)

@@ -38,6 +38,17 @@ class Seconds:
     training: float
     run: float  # With evaluations.
 
+    @classmethod
+    def of(cls, found: Sequence[Run]) -> Seconds:
+        """Return how long runs took, a mean over them."""
+        lines = [line for run in found for line in run.timings]
+        updates = [value for line in lines if (value := line.get("train_s")) is not None]
+        return cls(
+            a_step=math.fsum(updates) / len(updates) if updates else None,
+            training=math.fsum(line.get(name) or 0.0 for line in lines for name in _TRAINING) / len(found),
+            run=math.fsum(line.get("step_s") or 0.0 for line in lines) / len(found),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
@@ -76,25 +87,13 @@ class ArmGain:
         low, high = self.gain.low, self.gain.high
         return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
 
-
-def seconds_in(found: Sequence[Run]) -> Seconds:
-    """Return how long runs took, a mean over them."""
-    lines = [line for run in found for line in run.timings]
-    updates = [value for line in lines if (value := line.get("train_s")) is not None]
-    runs = len(found)
-    return Seconds(
-        a_step=math.fsum(updates) / len(updates) if updates else None,
-        training=math.fsum(line.get(name) or 0.0 for line in lines for name in _TRAINING) / runs,
-        run=math.fsum(line.get("step_s") or 0.0 for line in lines) / runs,
-    )
-
-
-def gain_words(one: ArmGain) -> str:
-    """Say where an arm went."""
-    gain = signed(one.gain.value)
-    if one.gain.low is not None and one.gain.high is not None:
-        gain += f" ({signed(one.gain.low)} to {signed(one.gain.high)}, Holm {p_words(one.p_holm)})"
-    return f"from {one.before.value:.3f} to {told(one.after)}: {gain}"
+    @property
+    def course(self) -> str:
+        """From where to where it went, in words."""
+        gain = signed(self.gain.value)
+        if self.gain.low is not None and self.gain.high is not None:
+            gain += f" ({signed(self.gain.low)} to {signed(self.gain.high)}, Holm {p_words(self.p_holm)})"
+        return f"from {self.before.value:.3f} to {told(self.after)}: {gain}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,59 +15,24 @@ from tinsmith.lab.study.record import (
     ArmGain,
     Column,
     CurveRecord,
-    Expected,
     Seconds,
     Shown,
     StudyRecord,
     TableRecord,
     Tried,
     apart,
-    gain_words,
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
-from tinsmith.pages.curves import Chart, Dots, Line, Panel, chart_svg, dots_svg
-from tinsmith.pages.document import (
-    Block,
-    ClaimRow,
-    ClaimTable,
-    Document,
-    Example,
-    Facts,
-    Fold,
-    Section,
-    Story,
-    drawn,
-    note,
-)
+from tinsmith.pages.curves import Dots, Line, Panel, chart_svg, dots_svg
+from tinsmith.pages.document import Block, ClaimTable, Document, Example, Facts, Fold, Section, Story, drawn, note
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, listed, p_words, signed
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
-from tinsmith.stats.gate import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
+from tinsmith.stats.gate import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 from tinsmith.stats.rates import metric_words
-
-
-def _row(one: Claim) -> ClaimRow:
-    allowed = one.verdict is Verdict.ALLOWED
-    return ClaimRow(
-        claim=one.words,
-        allowed=allowed,
-        difference=f"{one.value:+.3f}",
-        interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
-        p_holm="< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}",
-        num_items=f"{one.num_items:,}",
-        scope=one.scope,
-        reasons=tuple(_sentence(check) for check in one.checks if allowed or not check.passed),
-        passed=() if allowed else tuple(_sentence(check) for check in one.checks if check.passed),
-    )
-
-
-def _sentence(check: Check) -> str:
-    words = f"{check.name.value}: {check.sentence}"
-    return f"{words} (missing evidence)" if check.finding is Finding.MISSING else words
-
 
 LIKE_IT: Final = "no significant difference"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
@@ -88,9 +53,9 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
     lead = () if found.expectations or found.gains else found.notes
     return (
         *lead,
-        *_expectations(found.expectations, len(found.seeds)),
-        *(f"{_capital(one.words)}: {found.score} {gain_words(one)}." for one in found.gains),
-        *(f"{_capital(one.words)}: {more.score} {gain_words(one)}." for more in found.more_gains for one in more.gains),
+        *_expectations(found),
+        *(f"{_capital(one.words)}: {found.score} {one.course}." for one in found.gains),
+        *(f"{_capital(one.words)}: {more.score} {one.course}." for more in found.more_gains for one in more.gains),
         *_claims("ends above another", found.beats),
         *_claims("learned something that nothing simpler explains", found.learned),
         *(() if lead else found.notes),
@@ -98,13 +63,14 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
     )
 
 
-def _expectations(expected: Sequence[Expected], seeds: int) -> list[str]:
+def _expectations(found: StudyRecord) -> list[str]:
     """Return how many were met, and which were not with their figures; then the others, whose table has theirs."""
+    expected, seeds = found.expectations, counted(len(found.seeds), "seed")
     if not expected:
         return []
     met = [one.text for one in expected if one.met]
     missed = [f"{one.text} ({one.figures})" for one in expected if not one.met]
-    head = f"Over {counted(seeds, 'seed')}, {len(met)} of {counted(len(expected), 'expectation')} were met"
+    head = f"Over {seeds}, {len(met)} of {counted(len(expected), 'expectation')} were met"
     first = f"{head}; not met: {listed(missed)}." if missed else f"{head}: {listed(met)}."
     return [first, f"Met: {listed(met)}."] if met and missed else [first]
 
@@ -339,8 +305,8 @@ def _curve(curve: CurveRecord) -> Block:
         lines.append(Line(label, series_mark(place), places, values, *ends))
     ends = ", ".join(f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values)
     label = f"{_capital(curve.label)} by {curve.axis}: {ends}."
-    chart = Chart(name=curve.name, label=label, lines=lines, axis=curve.axis, unit=curve.label, shares=curve.shares)
-    return drawn(chart_svg(chart), "Missing: nothing was measured.")
+    svg = chart_svg(curve.name, label, lines, axis=curve.axis, unit=curve.label, shares=curve.shares)
+    return drawn(svg, "Missing: nothing was measured.")
 
 
 def _rates(found: StudyRecord) -> list[Block]:
@@ -348,16 +314,12 @@ def _rates(found: StudyRecord) -> list[Block]:
     shown = [
         (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in found.rates.items()
     ]
-    chart = Chart(
-        name="rates",
-        label=f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}.",
-        lines=[
-            Line(name, series_mark(place), list(range(1, len(some) + 1)), [one.validation for one in some])
-            for place, (name, some) in enumerate(found.rates.items())
-        ],
-        axis="learning rate, the lowest first",
-        unit="validation score",
-    )
+    label = f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}."
+    lines = [
+        Line(name, series_mark(place), list(range(1, len(some) + 1)), [one.validation for one in some])
+        for place, (name, some) in enumerate(found.rates.items())
+    ]
+    svg = chart_svg("rates", label, lines, axis="learning rate, the lowest first", unit="validation score")
     caption = (
         f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}"
     )
@@ -368,7 +330,7 @@ def _rates(found: StudyRecord) -> list[Block]:
         for one in some
     ]
     heads = ("rate", "validation|sampled", "validation|greedy", apart("behind", missing=""), "Finding")
-    return [drawn(chart_svg(chart), ""), shown_table(caption, "Arm", heads, rows)]
+    return [drawn(svg, ""), shown_table(caption, "Arm", heads, rows)]
 
 
 def example_blocks(found: StudyRecord) -> list[Block]:
@@ -381,14 +343,10 @@ def example_blocks(found: StudyRecord) -> list[Block]:
 
 
 def _claim_blocks(found: StudyRecord) -> list[Block]:
-    """Return a table of claims of each kind, which are one family; allowed ones first."""
-    folds: list[Fold] = []
+    """Return a table of claims of each kind."""
     learned = "Something was learned that nothing simpler explains"
-    for title, claims in (("One beats the other", found.beats), (learned, found.learned)):
-        metric = listed(list(dict.fromkeys(metric_words(one.metric) for one in claims)))
-        rows = tuple(sorted(map(_row, claims), key=lambda row: not row.allowed))
-        folds += [Fold(title, [ClaimTable(metric=metric, rows=rows)])] if claims else []
-    return [note(_GATE), *folds]
+    kinds = (("One beats the other", found.beats), (learned, found.learned))
+    return [note(_GATE), *(Fold(title, [ClaimTable(claims)]) for title, claims in kinds if claims)]
 
 
 def _seconds(seconds: Mapping[str, Seconds]) -> Section:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.runs.records import Split, TaskRollout
 from tinsmith.lab.study.keys import StudyKey
-from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
+from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Expected, Panel
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure
@@ -45,6 +45,7 @@ ArmValue = Value | BySize | Sequence[float] | Tuned
 """Several numbers are learning rates, of which validation chooses one."""
 UNTRAINED: Final = ""
 """In place of an arm that is beaten: the same runs before their training."""
+_BASELINE: Final = "baseline:"
 BySeed = Mapping[int, str]
 """A value for single runs, by seed."""
 After = Callable[["Stage"], Mapping[str, Value | BySeed]]
@@ -145,12 +146,7 @@ class Size:
 
 def baseline(name: str) -> str:
     """Return, in place of an arm that is beaten, a baseline of the task."""
-    return f"baseline:{name}"
-
-
-def named_baseline(second: str) -> str | None:
-    """Return the name of the baseline that stands in place of an arm; None: it is an arm."""
-    return second.removeprefix("baseline:") if second.startswith("baseline:") else None
+    return f"{_BASELINE}{name}"
 
 
 Reading = MeanRuns | Sequence[float] | Figure | float | int | str | None
@@ -222,6 +218,10 @@ class Finding:
     met: bool
     figures: str
 
+    def recorded(self, text: str) -> Expected:
+        """Return what is kept of it, with the expectation's text."""
+        return Expected(text=text, met=self.met, figures=self.figures)
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
@@ -263,6 +263,11 @@ class Beats:
     on: PerItem | OnLabels | None = None
     family: str = ""
     """Claims of one family are corrected together."""
+
+    @property
+    def baseline(self) -> str | None:
+        """Name of the baseline that stands in place of the second arm; None: it is an arm."""
+        return self.second.removeprefix(_BASELINE) if self.second.startswith(_BASELINE) else None
 
 
 @dataclass(frozen=True, slots=True)

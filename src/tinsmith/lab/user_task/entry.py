@@ -153,7 +153,7 @@ class UserTaskEntry:
     kinds: Mapping[Kind, KindEntry]  # Ways to train; they differ in their loop and not in their frame.
     page_at: str = "lab.page.run_page:page_of_run"
     """MODULE:FUNCTION that returns the page of a run; imported where it is needed."""
-    compare_at: str = "lab.page.study_of_runs:compared_tasks"
+    compare_at: str = "lab.page.comparison:compared_tasks"
     """Likewise, of several runs; it takes a label too where there is a choice of one."""
     alone: str | None = None
     """Why its runs are compared with their like alone; None: they are compared with others on papers."""

@@ -18,7 +18,7 @@ from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, OFFSETS, Arm
 from tinsmith.lab.results.label_tables import Row, listing
-from tinsmith.lab.results.run_details import Beside, Verdict, side_of
+from tinsmith.lab.results.run_details import Beside, side_of, verdict
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired, last_is_selected
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
@@ -34,8 +34,8 @@ _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
 
 
-def verdict_of(arms: Sequence[Arm], scored: Scored) -> Verdict | None:
-    """Return the macro-F1 of the best arm that is no control, beside chance and the slice's baselines."""
+def verdict_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
+    """Say the macro-F1 of the best arm that is no control, beside chance and the slice's best baseline."""
     found = [
         (arm, one.measures["macro_f1"], one.num_items)
         for arm in arms
@@ -43,26 +43,19 @@ def verdict_of(arms: Sequence[Arm], scored: Scored) -> Verdict | None:
         if "macro_f1" in one.measures and not arm.shuffled
     ]
     if not found:
-        return None
+        return []
     arm, macro, num_items = max(found, key=lambda one: one[1].value)
     answers, report = arm.answers(), arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
     best = max(rivals, key=lambda one: one.macro_f1.value, default=None)
-    against = [] if best is None else [(best, best.macro_f1.value)]
-    return Verdict(
-        score=f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1",
-        found=macro,
-        chance=1 / len(arm.labels),
-        baselines=[
-            Beside(
-                name=BASELINE_WORDS[one.baseline][0],
-                value=value,
-                side=side_of(macro, value) if answers is None else beside(arm, answers, one)[1],
-            )
-            for one, value in against
-        ],
-        more="; ".join([*_one_class(scored[arm.name]), *([] if num_items is None else [counted(num_items, "paper")])]),
-    )
+    against: list[Beside] = []
+    if best is not None:
+        value = best.macro_f1.value
+        side = side_of(macro, value) if answers is None else beside(arm, answers, best)[1]
+        against.append((BASELINE_WORDS[best.baseline][0], value, side))
+    more = [*_one_class(scored[arm.name]), *([] if num_items is None else [counted(num_items, "paper")])]
+    score = f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1"
+    return [verdict(score, macro, chance=1 / len(arm.labels), baselines=against, more="; ".join(more))]
 
 
 def _one_class(systems: Mapping[Split, System]) -> list[str]:

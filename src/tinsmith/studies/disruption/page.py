@@ -31,7 +31,7 @@ from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
 from tinsmith.lab.study.measures import Results, measure_labels
-from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, seconds_in
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, Seconds, StudyRecord
 from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences, shown_table
 from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
@@ -98,8 +98,7 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     claims, notes = findings.claims_of(arms, labels.systems)
     lost = findings.lost_classes(arms) if len(arms) > 1 else ()
     losses = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
-    verdict = findings.verdict_of(arms, scored)
-    lead = [*([verdict.sentence] if verdict else []), *findings.sentences_of(arms, scored), *losses]
+    lead = [*findings.verdict_of(arms, scored), *findings.sentences_of(arms, scored), *losses]
     study = Study(
         name="labels",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
@@ -170,7 +169,7 @@ def page_of_labels(found: LabelRuns) -> Document:
         ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in every}))),
         ("Papers", listed(sorted({papers_words(run) for run in every}))),
     )
-    page = page_of_study(found.record, {name: seconds_in(some) for name, some in runs.items()})
+    page = page_of_study(found.record, {name: Seconds.of(some) for name, some in runs.items()})
     return replace(page, kind="Report of several runs", facts=facts)
 
 
