@@ -6,9 +6,7 @@ rows and labels, what gives the labels away, the baselines, and how it was chose
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -254,34 +252,27 @@ _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
 }
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Counts of one pass over the rows: what is missing, by field and split, and values by class."""
-
-    missing: Counter[tuple[str, Split]] = field(default_factory=Counter[tuple[str, Split]])
-    years: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    citations: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    lengths: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-
-    @classmethod
-    def of(cls, source: Slice) -> _Tally:
-        """Go through the rows of all splits."""
-        tally, task = cls(), source.card.settings.task
-        for split in Split:
-            for row in source.rows(split):
-                label = task.class_of(row.disruption_label, row.novelty_label)
-                tally.missing.update((name, split) for name, read in _OPTIONAL.items() if read(row) is None)
-                tally.years[label] += [] if row.publication_year is None else [row.publication_year]
-                tally.citations[label] += [] if row.cited_by_count is None else [row.cited_by_count]
-                tally.lengths[label].append(len(row.abstract))
-        return tally
+def _facts(source: Slice) -> pl.DataFrame:
+    """Return a line for each row of all splits: its class, what may give that away, and which fields it lacks."""
+    task = source.card.settings.task
+    rows = [
+        (
+            *(split.value, task.class_of(row.disruption_label, row.novelty_label)),
+            *(row.publication_year, row.cited_by_count, len(row.abstract)),
+            *(read(row) is None for read in _OPTIONAL.values()),
+        )
+        for split in Split
+        for row in source.rows(split)
+    ]
+    kinds = {"split": pl.String, "class": pl.String, "year": pl.Int64, "citations": pl.Int64, "length": pl.Int64}
+    return pl.DataFrame(rows, {**kinds, **dict.fromkeys(_OPTIONAL, pl.Boolean)}, orient="row")
 
 
 def slice_page(source: Slice) -> Document:
     """Return the card of `source`."""
     card = source.card
     settings = card.settings
-    tally = _Tally.of(source)
+    facts = _facts(source)
     metrics = source.metrics(
         *("cd", "cd_status", "z_median", "z_p10", "novelty_score", "conventionality_score", "year")
     )
@@ -304,11 +295,11 @@ def slice_page(source: Slice) -> Document:
         sections=[
             _rows(source),
             *_baselines(source),
-            _leaks(source, tally),
+            _leaks(source, facts),
             cd_section(metrics, settings.thresholds, rules[:1], []),
             novelty_section(metrics, settings.thresholds, rules[1:]),
             *_years(metrics, source),
-            _slice_missing(source, tally),
+            _slice_missing(source, facts),
             _choice(source),
             _slice_provenance(source),
         ],
@@ -377,19 +368,18 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
     return Section(f"baselines-{target.target}", title, [*words, Drawing(baselines_figure(target), caption), table])
 
 
-def _leaks(source: Slice, tally: _Tally) -> Section:
-    def middle(values: list[int]) -> str:
-        return quantity(float(np.median(values))) if values else "–"
-
-    def uncited(values: list[int]) -> str:
-        return share(sum(value == 0 for value in values), len(values)) if values else "–"
+def _leaks(source: Slice, facts: pl.DataFrame) -> Section:
+    def middle(values: pl.Series) -> float | None:
+        return float(np.median(values.drop_nulls().to_numpy())) if values.count() else None
 
     settings = source.card.settings
     rows: list[tuple[str, ...]] = []
     for label in settings.task.classes:
-        cited, years = tally.citations[label], tally.years[label]
-        year = f"{np.median(years):.0f}" if years else "–"
-        rows.append((label, middle(cited), uncited(cited), year, middle(tally.lengths[label])))
+        mine = facts.filter(pl.col("class") == label)
+        cited, year = mine["citations"], middle(mine["year"])
+        uncited = share(int((cited == 0).sum()), cited.count())
+        shown = "\u2013" if year is None else f"{year:.0f}"
+        rows.append((label, quantity(middle(cited)), uncited, shown, quantity(middle(mine["length"]))))
     kept = {"citations": settings.citations, "the year": settings.year}
     left_out = [name for name, there in kept.items() if not there]
     texts = ["Differences between the classes that a model can use without reading a word."]
@@ -417,9 +407,9 @@ def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
     yield years_section(years, series)
 
 
-def _slice_missing(source: Slice, tally: _Tally) -> Section:
-    splits = source.card.splits
-    rows = [(name, *(share(tally.missing[name, split], splits[split].rows) for split in Split)) for name in _OPTIONAL]
+def _slice_missing(source: Slice, facts: pl.DataFrame) -> Section:
+    lacking = {split: facts.filter(pl.col("split") == split.value) for split in Split}
+    rows = [(name, *(share(int(one[name].sum()), one.height) for one in lacking.values())) for name in _OPTIONAL]
     header = ("field", *(split.value for split in Split))
     table = plain("Rows where a field is null or empty", header, rows)
     where = {"source": "as the source published them", "corpus": "counted in the corpus"}

@@ -13,14 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import msgspec
-
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.results.arms import gather
-from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
-from tinsmith.lab.runs.records import Manifest, Selected, Split
+from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study import sizes
 from tinsmith.lab.study.cells import Minutes, RunCells, runner, seconds_of, shared_cores, side_by_side, sole_process
 from tinsmith.lab.study.labelled import Labelled
@@ -86,7 +83,7 @@ def run_study(
     study, asked = sizes.planned(study, given, open_source)
     cells = sizes.first_cells(study, asked)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
-    pace = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
+    pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
     lines = forecast(cells, sizes.later_arms(study, asked, usual, {}), pace)
     for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
         say(line)
@@ -171,31 +168,23 @@ def chosen(tried: Sequence[Tried]) -> Tried:
 
 def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
     """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one."""
-    tried: list[Tried] = []
+    found: list[tuple[Tried, str, Runs | None]] = []
     for rate, folder in folders.items():
-        score = (selected := _selected(folder)) and selected.score
-        if not score:
+        run = read_run(folder)
+        selected = run.manifest and run.manifest.selected
+        if not selected or not selected.score:
             raise DataError(f"{folder} chose no checkpoint", field="selected")
-        tried.append(Tried(rate=rate, validation=score.value, tie_break=score.tie_break))
-    answers = {rate: _answers(folder) for rate, folder in folders.items()}
-    best = answers[chosen(tried).rate]
+        one = Tried(rate=rate, validation=selected.score.value, tie_break=selected.score.tie_break)
+        evaluation = gather(run).evaluations.get((Split.EVAL, selected.step))
+        found.append((one, selected.by, evaluation and evaluation.runs(folder.name)))
+    best = chosen([one for one, *_ in found])
+    metric, answers = next((metric, runs) for one, metric, runs in found if one is best)
     return tuple(
         one
-        if best is None or second is None or second is best
-        else replace(one, behind=from_estimate(difference(best[1], second[1], best[0], BOOTSTRAP)))
-        for one in tried
-        for second in [answers[one.rate]]
+        if one is best or answers is None or runs is None
+        else replace(one, behind=from_estimate(difference(answers, runs, Metric(metric), BOOTSTRAP)))
+        for one, _, runs in found
     )
-
-
-def _selected(folder: Path) -> Selected | None:
-    return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest).selected
-
-
-def _answers(folder: Path) -> tuple[Metric, Runs] | None:
-    selected = _selected(folder)
-    evaluation = None if selected is None else gather(read_run(folder)).evaluations.get((Split.EVAL, selected.step))
-    return None if selected is None or evaluation is None else (Metric(selected.by), evaluation.runs(folder.name))
 
 
 def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
