@@ -5,25 +5,30 @@ from random import Random
 import numpy as np
 import pytest
 
-from tinsmith.lab.study.terms import Answer, audit_terms
+from tinsmith.lab.runs.records import TaskRollout
+from tinsmith.lab.study.terms import audited
 
 
-def groups(count: int = 40) -> list[list[Answer]]:
+def groups(*names: str, count: int = 40) -> list[list[TaskRollout]]:
     random = Random(3)
-    found: list[list[Answer]] = []
-    for _ in range(count):
-        level, group = random.random(), list[Answer]()
+    found: list[list[TaskRollout]] = []
+    for place in range(count):
+        level, group = random.random(), list[TaskRollout]()
         for _ in range(random.randint(2, 6)):
             right = float(random.random() < level)
             terms = {"right": right, "form": random.choice((0.0, 0.2)), "level": level}
-            group.append(Answer(terms=terms, right=right))
+            terms = {name: terms[name] for name in names}
+            group.append(
+                TaskRollout(step=0, split="train", prompt_id=str(place), terms=terms, metrics={"right": right})
+            )
         found.append(group)
     return found
 
 
 def test_every_figure_is_that_of_deviations_from_the_groups_means() -> None:
-    some, names = groups(), ("right", "form", "level")
-    found = audit_terms(some, names)
+    names = ("right", "form", "level")
+    some = groups(*names)
+    found = audited(one for group in some for one in group)
 
     def centred(of: str) -> np.ndarray:
         values = [np.array([one.terms[of] if of else sum(one.terms.values()) for one in group]) for group in some]
@@ -39,16 +44,16 @@ def test_every_figure_is_that_of_deviations_from_the_groups_means() -> None:
 
 
 def test_a_term_that_differs_between_groups_alone_teaches_nothing() -> None:
-    level = audit_terms(groups(), ("right", "form", "level"))["level"]
+    level = audited(one for group in groups("right", "form", "level") for one in group)["level"]
     assert (level.variance, level.share, level.differs, level.with_right) == (0.0, 0.0, 0.0, None)
 
 
 def test_a_term_that_is_being_right_goes_with_it_wholly() -> None:
-    assert audit_terms(groups(), ("right",))["right"].with_right == pytest.approx(1.0)
+    assert audited(one for group in groups("right") for one in group)["right"].with_right == pytest.approx(1.0)
 
 
 def test_groups_of_one_and_answers_whose_rightness_was_not_measured_are_in_no_figure_of_it() -> None:
-    one = Answer(terms={"form": 1.0})
-    assert audit_terms([[one]], ("form",)) == {}
-    unknown = audit_terms([[one, Answer(terms={"form": 0.0})]], ("form",))["form"]
+    one, other = (TaskRollout(step=0, split="train", prompt_id="a", terms={"form": value}) for value in (1.0, 0.0))
+    assert audited([one]) == {}
+    unknown = audited([one, other])["form"]
     assert (unknown.variance, unknown.with_right) == (0.25, None)

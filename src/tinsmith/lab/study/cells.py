@@ -278,10 +278,6 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-class _Last(msgspec.Struct, frozen=True):
-    left_s: float | None = None
-
-
 def left_of_run(folder: Path, elapsed: float) -> float | None:
     """Return the seconds that a run in a folder, which began `elapsed` seconds ago, says are left; None: not yet.
 
@@ -291,7 +287,7 @@ def left_of_run(folder: Path, elapsed: float) -> float | None:
         file = folder / TIMINGS
         age = time.time() - file.stat().st_mtime  # Of an earlier process, where it is older than the run.
         *_, last, _ = file.read_bytes().split(b"\n")
-        left = msgspec.json.decode(last, type=_Last).left_s
+        left = msgspec.json.decode(last, type=dict[str, float | None]).get("left_s")
         return None if left is None or age > elapsed else left - age
     return None
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
@@ -17,48 +16,41 @@ from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import over_all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Terms of one answer's reward, and whether it was right; None: that was not measured."""
-
-    terms: Mapping[str, float]
-    right: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermAudit:
+class TermAudit(NamedTuple):
     """One term over groups of answers; None where nothing differs, or rightness was not measured."""
 
-    variance: float  # Within groups: mean squared deviation from the group's mean.
+    variance: float
+    """Within groups: mean squared deviation from the group's mean."""
     share: float | None
     """Of the reward's variance within groups: its covariance with the reward over that; shares add up to 1."""
-    differs: float  # Share of the groups in which it differs.
+    differs: float
+    """Share of the groups in which it differs."""
     with_right: float | None
     """Pearson's correlation of deviations within groups from the means of the term and of being right."""
 
 
-def audit_terms(groups: Iterable[Sequence[Answer]], terms: Sequence[str]) -> dict[str, TermAudit]:
-    """Return an audit of each term over groups of two or more answers; empty where there are none."""
-    kept = [group for group in groups if len(group) > 1]
-    rewards = [_centred([math.fsum(one.terms[name] for name in terms) for one in group]) for group in kept]
-    rights = [
-        _centred([one.right for one in group if one.right is not None])
-        if all(one.right is not None for one in group)
-        else None
-        for group in kept
-    ]
+def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
+    """Return an audit of every term that all rollouts have, none of which failed, over groups of two or more."""
+    groups: dict[tuple[int, str], list[TaskRollout]] = {}
+    terms: list[str] | None = None
+    for one in rollouts:
+        groups.setdefault((one.step, one.prompt_id), []).append(one)
+        terms = [name for name in (one.terms if terms is None else terms) if name in one.terms]
+    kept, names = [group for group in groups.values() if len(group) > 1], terms or ()
+    rewards = [_centred([math.fsum(one.terms[name] for name in names) for one in group]) for group in kept]
+    measured = [[one.metrics.get(_RIGHT, one.terms.get(_RIGHT)) for one in group] for group in kept]
+    rights = [[] if None in some else _centred([one for one in some if one is not None]) for some in measured]
     count, reward = sum(map(len, kept)), _product(rewards, rewards)
     found: dict[str, TermAudit] = {}
-    for name in terms if kept else ():
+    for name in names if kept else ():
         values = [_centred([one.terms[name] for one in group]) for group in kept]
-        measured = [(mine, other) for mine, other in zip(values, rights, strict=True) if other is not None]
-        mine, right = [one for one, _ in measured], [other for _, other in measured]
-        scale = math.sqrt(_product(mine, mine) * _product(right, right))
+        mine = [one if right else [] for one, right in zip(values, rights, strict=True)]
+        scale = math.sqrt(_product(mine, mine) * _product(rights, rights))
         found[name] = TermAudit(
             variance=_product(values, values) / count,
             share=_product(values, rewards) / reward if reward > 0.0 else None,
             differs=sum(len({one.terms[name] for one in group}) > 1 for group in kept) / len(kept),
-            with_right=_product(mine, right) / scale if scale > 0.0 else None,
+            with_right=_product(mine, rights) / scale if scale > 0.0 else None,
         )
     return found
 
@@ -105,20 +97,8 @@ def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Se
     rows: list[Sequence[Shown]] = []
     for name in runs[0] if runs else ():
         some = [one[name] for one in runs if name in one]
-        figures = zip(*((one.variance, one.share, one.differs, one.with_right) for one in some), strict=True)
-        rows += [(f"{prefix}{name}", *map(over_all, figures))] if len(some) == len(runs) else []
+        rows += [(f"{prefix}{name}", *map(over_all, zip(*some, strict=True)))] if len(some) == len(runs) else []
     return rows
-
-
-def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
-    """Return an audit of every term that all of the rollouts have, none of which failed."""
-    groups: dict[tuple[int, str], list[Answer]] = {}
-    terms: list[str] | None = None
-    for one in rollouts:
-        right = one.metrics.get(_RIGHT, one.terms.get(_RIGHT))
-        groups.setdefault((one.step, one.prompt_id), []).append(Answer(terms=one.terms, right=right))
-        terms = [name for name in (one.terms if terms is None else terms) if name in one.terms]
-    return audit_terms(groups.values(), terms or ())
 
 
 def audit_of_run(folder: Path) -> dict[str, TermAudit]:
