@@ -110,8 +110,8 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.RLVR, Kind.SFT])
 def test_only_rl_on_labels_has_supervised_steps(kind: Kind) -> None:
-    assert not {"sft_steps", "sft_learning_rate", "sft_batch_size"} & SUBJECTS[kind].kinds[kind].keys.known
-    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[Kind.RL].keys.known
+    assert not {"sft_steps", "sft_learning_rate", "sft_batch_size"} & SUBJECTS[kind].kinds[kind].known
+    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[Kind.RL].known
 
 
 def test_keys_that_are_not_used_name_no_run() -> None:

@@ -16,8 +16,9 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.dialogue import Earned
 from tinsmith.lab.user_task.items import UserItem, split_items
-from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
+from tinsmith.lab.user_task.subject import AskedModel, UserSubject
 from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.challenge import Challenger, Cue, Cues, load_script
@@ -25,7 +26,7 @@ from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_con
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.task import Debate
 
-DebateRun = Run[UserItem, UserAnswer]
+DebateRun = Run[UserItem, Earned]
 
 TASK: Task = make_task("disruption", prompt="brief", contract="two_key")
 SCRIPT = load_script("brief")
@@ -96,7 +97,7 @@ def open_debate(
 ) -> DebateRun:
     """Open a run of the pair, or go on with it; it tests on a few papers only."""
 
-    def course(_tokenizer: object) -> Course[UserItem, UserAnswer]:
+    def course(_tokenizer: object) -> Course[UserItem, Earned]:
         subject = debated(connection, challenger, reward, forks=forks, **parts)
         return Course(subject=subject, settings=settings, forks=forks)
 

@@ -8,7 +8,7 @@ import pytest
 from label_runs import in_process
 from small_slice import Made
 
-from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
+from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.audit import audit
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.study.conduct import run_study
@@ -133,6 +133,6 @@ def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(folder: Path, mad
     lines = [(place / "metrics.jsonl").read_text().splitlines() for place in (cell, tmp_path / "run")]
     assert lines[0] == lines[1]
     # Its rollouts are the base's: an audit starts a server for them, and compares what was computed from a checkpoint.
-    done = audit(tmp_path / "run", SUBJECTS, plan_of, steps=len(lines[0]), seed=0, say=print)
+    done = audit(tmp_path / "run", plan_of, steps=len(lines[0]), seed=0, say=print)
     assert done.passed, done
     assert len(done.drawn) > 1

@@ -62,11 +62,11 @@ def replay(
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
     with run_folders([folder]) as (place,):  # before what is heavy is imported
         with loading():
-            from tinsmith.cli.registered import SUBJECTS, plan_of
+            from tinsmith.cli.registered import plan_of
             from tinsmith.lab.experiment.replay import replay as run
 
         here, beside = here_keys(changes), folder.absolute().parent
-        done = run(place, SUBJECTS, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
+        done = run(place, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
     kept = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
     _print(done.comparison, as_json=as_json, replay=kept, **seconds)
@@ -109,17 +109,17 @@ def audit(
     count = _STEPS if steps is None else steps
     with run_folders([folder]) as (place,):  # before what is heavy is imported
         with loading():
-            from tinsmith.cli.registered import SUBJECTS, plan_of
+            from tinsmith.cli.registered import plan_of
             from tinsmith.lab.experiment.audit import audit as audit_steps
             from tinsmith.lab.experiment.audit_units import audit_units
 
         drawn_by = secrets.randbits(32) if seed is None else seed
         here = here_keys(changes)
         if share is not None:
-            of_units = audit_units(place, SUBJECTS, plan_of, share=share, seed=drawn_by, say=tell, here=here)
+            of_units = audit_units(place, plan_of, share=share, seed=drawn_by, say=tell, here=here)
             passed, lines, values = of_units.passed, _unit_lines(of_units), _values(of_units)
         else:
-            done = audit_steps(place, SUBJECTS, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
+            done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
             values["segments"] = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
     for line in [json.dumps(values, indent=1, ensure_ascii=False)] if as_json else lines:

@@ -86,7 +86,7 @@ def _origin(folder: Path, with_data: bool) -> Origin:
     """Return the files that a run was made of: its task's source, and its data where they are to go along."""
     from importlib.util import find_spec
 
-    from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, TASKS, plan_of
+    from tinsmith.cli.registered import EXPERIMENTS, TASKS, plan_of
     from tinsmith.lab.bundle.pack import Origin, data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located
     from tinsmith.lab.runs.reader import read_run
@@ -106,4 +106,4 @@ def _origin(folder: Path, with_data: bool) -> Origin:
         found = None if module is None else find_spec(module)
         origin = None if found is None or found.origin is None else Path(found.origin)
         source = {} if origin is None else {f"source/tinsmith/{origin.relative_to(PACKAGE).as_posix()}": origin}
-    return Origin(source=source, data=data_of(run, around, SUBJECTS, plan_of) if with_data else {})
+    return Origin(source=source, data=data_of(run, around, plan_of) if with_data else {})

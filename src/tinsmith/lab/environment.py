@@ -7,36 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 
-class Move(Protocol):
-    """What a reply leads to."""
+class Move:
+    """What a reply leads to; this one ends the conversation."""
+
+    __slots__ = ()
+
+    def children(self) -> Sequence[tuple[Any, Environment]]:
+        """Return further conversations that must be over before the observation, each with its item; called once."""
+        return ()
 
     def observation(self) -> tuple[int, ...] | None:
         """Return the tokens that follow the reply, or None where the conversation is over.
 
         May wait for whoever answers, so that many can be asked before the first is waited for.
         """
-        ...
-
-
-@runtime_checkable
-class Answering(Move, Protocol):
-    """A move that says which of the tokens after the reply are the environment's own words, and no template's."""
+        return None
 
     def own_words(self) -> tuple[bool, ...]:
-        """Return it for each token of the observation; called after that."""
-        ...
+        """Return which of these tokens are the environment's own words, and no template's; none where it is unknown."""
+        return ()
 
 
-@runtime_checkable
-class Spawning(Move, Protocol):
-    """A move whose tokens follow only when further conversations, which it begins, are over."""
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Cause of an answer without a reward: it is recorded, and is in no mean."""
 
-    def children(self) -> Sequence[tuple[Any, Environment]]:
-        """Return each with its item; called once, before the observation."""
-        ...
+    where: str
+    what: str
 
 
 class Environment(Protocol):
@@ -55,14 +55,6 @@ class Environment(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """The conversation is over."""
-
-    def observation(self) -> None:
-        """Return None: nothing follows."""
-
-
-@dataclass(frozen=True, slots=True)
 class OneReply:
     """One prompt, one reply."""
 
@@ -72,7 +64,7 @@ class OneReply:
         """Return the first observation."""
         return self.prompt
 
-    def step(self, tokens: Sequence[int]) -> Over:
+    def step(self, tokens: Sequence[int]) -> Move:
         """End the conversation."""
         del tokens
-        return Over()
+        return Move()

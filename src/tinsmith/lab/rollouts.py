@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Answering, Environment, Move, Over, Spawning
+from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import BackendError, DataError
@@ -131,14 +131,6 @@ class Failure(Generic[I]):
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """Why a conversation could not be read."""
-
-    where: str
-    what: str
-
-
 class Environments(Protocol[I, A_co]):
     """Which conversations an item begins, and what is read in them at their end."""
 
@@ -154,8 +146,8 @@ class Environments(Protocol[I, A_co]):
         """Return a reply as text."""
         ...
 
-    def read(self, trajectories: Sequence[Trajectory[I]]) -> Sequence[A_co | Unread]:
-        """Return what each conversation says; all of a step at once, so that judges can be asked together."""
+    def read(self, trajectories: Sequence[Trajectory[I]]) -> Sequence[A_co | Failed]:
+        """Return what each conversation says, or why that is not known; all of a step, so that judges are asked once."""
         ...
 
 
@@ -197,7 +189,7 @@ class _Live(Generic[I]):
     own_words: tuple[bool, ...] = ()
     failure: Failure[I] | None = None
     children: list[_Live[I]] = field(default_factory=list["_Live[I]"])  # Conversations that it spawned.
-    waits: Move | None = None  # Move that follows when they are over.
+    waits: Move | None = None  # What its last reply leads to, when these are over.
 
     @property
     def is_over(self) -> bool:
@@ -320,23 +312,12 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
                 if (move := _step(subject, one, sequence, read)) is not None:
-                    moves.append((one, Over() if _all_spoke(client, one) else move))
+                    moves.append((one, Move() if _all_spoke(client, one) else move))
     for one, move in moves:
-        if isinstance(move, Spawning):
-            _spawn(one, move)
-        else:
-            _hear(one, move)
+        _spawn(one, move)
 
 
-def _hear(one: _Live[I], move: Move) -> None:
-    """Go on to what follows a reply."""
-    with _recorded([one], "environment"):
-        one.observation = move.observation()
-        if one.observation is not None and isinstance(move, Answering):
-            one.own_words = move.own_words()
-
-
-def _spawn(one: _Live[I], move: Spawning) -> None:
+def _spawn(one: _Live[I], move: Move) -> None:
     """Begin the conversations that a reply asks for; the one that it belongs to waits for all of them."""
     parent, place, one.observation = one.so_far, len(one.children), None
     with _recorded([one], "environment"):
@@ -353,7 +334,8 @@ def _hear_children(ones: Sequence[_Live[I]]) -> None:
         _hear_children(one.children)
         if one.waits is not None and all(child.is_over for child in one.children):
             move, one.waits = one.waits, None
-            _hear(one, move)
+            with _recorded([one], "environment"):
+                one.observation, one.own_words = move.observation(), move.own_words()
 
 
 def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
@@ -430,12 +412,12 @@ def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout
     return [_read_tree(one, answers) for one in flat]
 
 
-def _read_tree(one: _Live[I], answers: dict[int, A | Unread]) -> Rollout[I, A] | Failure[I]:
+def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] | Failure[I]:
     if one.failure is not None:
         return one.failure
     ended, answer = one.so_far, answers[id(one.so_far)]
     item, sample = ended.item, ended.sample
-    if isinstance(answer, Unread):
+    if isinstance(answer, Failed):
         return Failure(item=item, sample=sample, where=answer.where, what=answer.what)
     below = tuple(_read_tree(child, answers) for child in one.children)
     return Rollout(

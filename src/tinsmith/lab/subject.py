@@ -24,9 +24,9 @@ from typing import Protocol
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Environment
+from tinsmith.lab.environment import Environment, Failed
 from tinsmith.lab.grouping import Example, Line, ScoredGroup, Terms
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, Unread
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import ConfigError
@@ -186,7 +186,7 @@ def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajecto
     return Trajectory(item=one.item, sample=one.sample, turns=(scored,), environment=one.environment)
 
 
-def _rollout(one: Trajectory[I], answer: A | Unread) -> Rollout[I, A] | Failure[I]:
-    if isinstance(answer, Unread):
+def _rollout(one: Trajectory[I], answer: A | Failed) -> Rollout[I, A] | Failure[I]:
+    if isinstance(answer, Failed):
         return Failure(item=one.item, sample=one.sample, where=answer.where, what=answer.what)
     return Rollout(item=one.item, sample=one.sample, turns=one.turns, answer=answer)

@@ -198,7 +198,7 @@ study = Study(
         ),
         *(StudyKey(f"{_OWN_RATES}{kind}", "", f"Rates of {name} alone.") for kind, (name, _) in ADAPTERS.items()),
     ),
-    passes=LABEL_KINDS[Kind.SFT].keys.known - {*_SET, "kind", "quiet"},
+    passes=LABEL_KINDS[Kind.SFT].known - {*_SET, "kind", "quiet"},
     fixed=_SET,
     sizes={"nano": Size(seeds=(1, 2, 3))},
     fewest_seeds=3,

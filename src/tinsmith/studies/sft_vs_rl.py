@@ -225,7 +225,7 @@ study = ts.Study(
         StudyKey("search_candidates", str(SearchSettings().candidates), "Edits proposed in a step."),
         StudyKey("search_gate", str(SearchSettings().gate), "Training papers that the gate draws."),
     ),
-    passes=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known) - {*_SET, "quiet"},
+    passes=(LABEL_KINDS[Kind.RL].known & LABEL_KINDS[Kind.SFT].known) - {*_SET, "quiet"},
     prefixes=(_REWARD,),
     fixed=_SET,
     sizes={"nano": ts.Size()},

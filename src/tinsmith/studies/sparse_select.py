@@ -32,9 +32,9 @@ from tinsmith.stats.mean_runs import mean_difference
 GRPO, SPARSE, TENTH, GOOD = "grpo", "sparse", "sparse_tenth", "sparse_good"
 REWARD: Final = PerItem("reward", "reward")
 _ROLLOUTS: Final = 20  # Of each item, as in the paper, where there are items enough.
-_RL = TASK_KINDS[Kind.TASK].keys.known
+_RL = TASK_KINDS[Kind.TASK].known
 _DRAWN: Final = frozenset(["asked_items", "base_rollouts", "pushed"])
-_PASSES: Final = (_RL | TASK_KINDS[Kind.TASK_SPARSE].keys.known) - _DRAWN
+_PASSES: Final = (_RL | TASK_KINDS[Kind.TASK_SPARSE].known) - _DRAWN
 _SET: Final = frozenset(
     ["kind", "seed", "sft_steps", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet", *_DRAWN]
 )

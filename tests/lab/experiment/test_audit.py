@@ -11,7 +11,7 @@ import pytest
 from own_task import silent
 
 from command_line import command
-from tinsmith.cli.registered import SUBJECTS, plan_of
+from tinsmith.cli.registered import plan_of
 from tinsmith.engine import checkpoint_files
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.experiment.audit import Audited, audit, chance
@@ -41,7 +41,7 @@ def forged(original: Path, tmp_path: Path) -> Path:
 
 
 def audited(folder: Path, steps: int, seed: int = 1) -> Audited:
-    return audit(folder, SUBJECTS, plan_of, steps=steps, seed=seed, say=silent)
+    return audit(folder, plan_of, steps=steps, seed=seed, say=silent)
 
 
 def line_changed(name: str, number: int, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -196,7 +196,7 @@ def test_the_command_ends_with_1_where_something_is_forged(forged: Path, capsys:
 
 
 def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
-    return audit_units(folder, SUBJECTS, plan_of, share=share, seed=seed, say=silent)
+    return audit_units(folder, plan_of, share=share, seed=seed, say=silent)
 
 
 def places(folder: Path) -> list[UnitPlace]:

@@ -11,7 +11,7 @@ from label_runs import EXPERIMENT, keys, manifest, planned
 from small_slice import Made
 
 from command_line import command
-from tinsmith.cli.registered import SUBJECTS, plan_of
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.live.interrupts import InterruptedTwice, Interrupts
@@ -55,7 +55,7 @@ def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashe
     summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
     assert summary is not None
     assert summary[1].startswith("Interrupted")
-    done = replay(folder, SUBJECTS, plan_of, steps=None, out=None, say=told.append)
+    done = replay(folder, plan_of, steps=None, out=None, say=told.append)
     assert done.comparison.equal
     assert any("stopped after step 1" in line for line in told)
     assert not any("goes on" in line for line in told)

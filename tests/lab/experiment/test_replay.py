@@ -11,7 +11,7 @@ from own_task import silent
 from small_slice import Made
 
 from command_line import command
-from tinsmith.cli.registered import SUBJECTS, plan_of
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.experiment import manifest as manifest_module
 from tinsmith.lab.experiment import replay as replay_module
@@ -62,7 +62,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, or
     lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
     (broken / METRICS).write_text("".join(lines))
     told: list[str] = []
-    done = replay(broken, SUBJECTS, plan_of, steps=1, out=tmp_path / "kept", say=told.append)
+    done = replay(broken, plan_of, steps=1, out=tmp_path / "kept", say=told.append)
     assert done.comparison.equal
     assert (done.comparison.steps, done.folder) == (1, tmp_path / "kept")
     assert manifest(tmp_path / "kept")["status"] == "interrupted"
@@ -109,7 +109,7 @@ def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
 
     monkeypatch.setattr(replay_module, "conduct", made_before)
     told: list[str] = []
-    done = replay(other, SUBJECTS, plan_of, steps=None, out=None, say=told.append)
+    done = replay(other, plan_of, steps=None, out=None, say=told.append)
     assert done.comparison.first is not None
     assert done.comparison.first.phase is Phase.WEIGHTS
     assert done.folder is not None
@@ -137,14 +137,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
         (other / MANIFEST).write_text(as_it_was)
         changed(other, part, **values)
         with pytest.raises(error, match=match):
-            replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
+            replay(other, plan_of, steps=None, out=None, say=silent)
     (other / METRICS).write_text("")
     with pytest.raises(DataError, match="no finished step"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
+        replay(other, plan_of, steps=None, out=None, say=silent)
     (other / MANIFEST).unlink()
     (other / METRICS).write_bytes((original / METRICS).read_bytes())
     with pytest.raises(ConfigError, match="does not say where"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
+        replay(other, plan_of, steps=None, out=None, say=silent)
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 

@@ -34,7 +34,7 @@ def test_help_lists_the_files_own_keys_before_those_of_every_run(capsys: pytest.
     listed = [line.split()[0] for line in ran.out.splitlines()[3:] if line and line[0] != " "]
     assert listed[0] == "start"
     assert "the first of the numbers" in ran.out
-    assert SUBJECTS[Kind.TASK].kinds[Kind.TASK].keys.known - {"kind"} <= set(listed)
+    assert SUBJECTS[Kind.TASK].kinds[Kind.TASK].known - {"kind"} <= set(listed)
     assert "select_by" not in listed
 
 

@@ -138,7 +138,7 @@ def test_children_are_asked_before_the_one_above_goes_on_and_bring_it_their_own_
         ("c", "3", 2),
         ("d", "x", 2),
     ]
-    earned = {each.item.item: each.answer.earned for each in (one, *one.below())}
+    earned = {each.item.item: each.answer for each in (one, *one.below())}
     assert all(isinstance(each, Earned) for each in earned.values())
     assert earned["cd"].terms == {"own": 1.02, "below": 10 * (1.01 + 0.01)}
     assert earned["abcd"].terms == {"own": 1.04, "below": 10 * (1.02 + 1.02)}, "children's own terms, not the tree's"
@@ -160,8 +160,8 @@ def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:
     one = group[0]
     assert isinstance(one, Rollout)
     assert isinstance(one.children[0], Failure)
-    assert one.answer.told == ("- 4",)
-    assert one.answer.earned.terms == {"own": 1.04, "below": 10 * 1.02}
+    assert one.answer.heard == ("- 4",)
+    assert one.answer.terms == {"own": 1.04, "below": 10 * 1.02}
     failed, *others = subject.facts(one)["tree"]
     assert (failed["prompt_id"], failed["depth"]) == (one.children[0].item.prompt_id, 1)
     assert "not there" in failed["failure"]["what"]

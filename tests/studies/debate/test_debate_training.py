@@ -19,14 +19,15 @@ from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, samp
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.dialogue import Earned
 from tinsmith.lab.user_task.items import UserItem, named_item
-from tinsmith.lab.user_task.subject import AskedModel, UserAnswer
+from tinsmith.lab.user_task.subject import AskedModel
 from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.challenge import Challenger, load_script
 
-DebateRollout = Rollout[UserItem, UserAnswer]
+DebateRollout = Rollout[UserItem, Earned]
 Groups = list[list[DebateRollout | Failure[UserItem]]]
 SAMPLING = Sampling(samples=3, max_tokens=28, temperature=1.0, seed=11)
 
@@ -72,8 +73,8 @@ def rollouts(sampler: tinker.SamplingClient, connection: Connection, **changes: 
 
 
 def record(one: DebateRollout) -> Any:
-    assert one.answer.earned.scored is not None
-    return one.answer.earned.scored.record
+    assert one.answer.scored is not None
+    return one.answer.scored.record
 
 
 def kept(groups: Groups) -> list[DebateRollout]:
@@ -110,7 +111,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     for one in found:
         first, second = one.turns
         wanted.append([*first.observation, *first.tokens, *second.observation])
-        challenge = Message(role=Role.USER, content=one.answer.told[0])
+        challenge = Message(role=Role.USER, content=one.answer.heard[0])
         stops = first.tokens[-1] == end
         ended += stops
         # A reply that was cut off gets its end from whoever goes on, and that end is not the model's.

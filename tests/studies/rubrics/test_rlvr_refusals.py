@@ -169,7 +169,7 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
     row = r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$"
     rows = re.findall(row, text, re.MULTILINE)
     own = {key.name: key for key in source_of("rlvr", {}).keys}  # type: ignore[union-attr]
-    assert sorted(key for key, *_ in rows) == sorted({*SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known, *own})
+    assert sorted(key for key, *_ in rows) == sorted({*SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].known, *own})
     plans = {at: plan_of("rlvr", {"at": at.value}) for at in At}
     for key, *shown_at, said in rows:
         assert said.strip(), key

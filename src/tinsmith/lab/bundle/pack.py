@@ -20,15 +20,13 @@ from typing import Final, cast
 from tinsmith.engine.checkpoint_files import MARKER, marker_without_place
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.bundle.archive import CRATE, Content, write_archive
-from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import HERE, Json
-from tinsmith.lab.experiment.replay import changes_of
+from tinsmith.lab.experiment.replay import PlanOf, changes_of
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, Kind, holds_run
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Manifest, Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
-from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.models.staging import present
 from tinsmith.types.errors import DataError
@@ -86,9 +84,7 @@ def source_of_file(file: Path) -> dict[str, Path]:
     return {f"{SOURCE}/{each.relative_to(file.parent).as_posix()}": each for each in every}
 
 
-def data_of(
-    run: Run, around: Json, subjects: Mapping[Kind, UserTaskEntry], plan_of: Callable[[str, Mapping[str, str]], Plan]
-) -> dict[str, Path]:
+def data_of(run: Run, around: Json, plan_of: PlanOf) -> dict[str, Path]:
     """Return a run's data files by their names in a bundle; none where the package or the task's source makes them.
 
     `around` are its circumstances, with paths in full.
@@ -103,7 +99,7 @@ def data_of(
             found[f"{DATA}/{key}/{Path(str(value)).name}"] = Path(str(value))
     task = str(around.get("task") or "")
     if ".py" in task:
-        opened = plan_of(task, changes_of(run, around, subjects[run.config.kind], None, {})).experiment.subject
+        opened = plan_of(task, changes_of(run, around, None, {})).experiment.subject
         assert opened.source is not None, "it was opened from a file"
         folder = opened.source.folder
         for name in _ITEMS:

@@ -27,9 +27,9 @@ from tinsmith.lab.cookbook.types import (
     Trajectory,
     Transition,
 )
-from tinsmith.lab.environment import Environment
+from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Line, ScoredGroup
-from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn, Unread
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn
 from tinsmith.lab.rollouts import Trajectory as Ran
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
@@ -190,8 +190,8 @@ class CookbookEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class CookbookMove:
-    """`Move` of a cookbook environment."""
+class CookbookMove(Move):
+    """What a reply leads to in a cookbook environment."""
 
     environment: CookbookEnvironment
     found: Future[StepLike]
@@ -258,7 +258,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     def text(self, tokens: Sequence[int]) -> str:
         return self.decode(tokens)
 
-    def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Unread]:
+    def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Failed]:
         """Score groups. They are rewarded side by side, each over those of its conversations that came to an end."""
         members: dict[int, list[int]] = {}
         environments: list[CookbookEnvironment] = []
@@ -271,7 +271,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
             (places, self._rewards([(environments[at], trajectories[at].turns) for at in places]))
             for places in members.values()
         ]
-        found: list[Earned | Unread | None] = [None] * len(trajectories)
+        found: list[Earned | Failed | None] = [None] * len(trajectories)
         for places, rewards in asked:
             for at, one in zip(places, _earned(rewards, [environments[p] for p in places]), strict=True):
                 found[at] = one
@@ -339,14 +339,14 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 def _earned(
     rewards: Future[Sequence[tuple[float, Mapping[str, float | int]]]], environments: Sequence[CookbookEnvironment]
-) -> list[Earned | Unread]:
+) -> list[Earned | Failed]:
     try:
         told = list(rewards.result(WAIT_SECONDS))
         if len(told) != len(environments):
             raise InputError(f"{len(told)} rewards for a group of {len(environments)}")
     except Exception as error:  # the boundary of a rollout: what failed is recorded, and is no reward
-        return [Unread("group_reward", f"{type(error).__name__}: {error}") for _ in environments]
-    found: list[Earned | Unread] = []
+        return [Failed("group_reward", f"{type(error).__name__}: {error}") for _ in environments]
+    found: list[Earned | Failed] = []
     for one, (group, metrics) in zip(environments, told, strict=True):
         numbers = {k: float(v) for step in one.steps for k, v in step.metrics.items()}
         numbers |= {key: float(value) for key, value in metrics.items()}

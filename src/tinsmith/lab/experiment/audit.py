@@ -12,11 +12,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,11 +27,10 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
-from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.experiment.manifest import Json, require_same_models, seeds
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_here
-from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.experiment.replay import PlanOf, remake, seconds_of
 from tinsmith.lab.grouping import Line
 from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.judge.records import RULES
@@ -43,7 +42,6 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run as RunRecord
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.service.local import LocalService, LocalTrainer
-from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.errors import DataError
 from tinsmith.types.home import certificates_folder
@@ -51,6 +49,7 @@ from tinsmith.types.seeds import derive
 from tinsmith.types.sketches import digest
 from tinsmith.types.waits import Say, ticking
 
+T = TypeVar("T")
 SHARES = (0.01, 0.05, 0.2)  # Shares of forged steps of which it is said how probably they are found.
 
 
@@ -87,6 +86,16 @@ class AnyAudit:
     recorded_judge: str | None  # The judge whose verdicts were taken from the record; None: there is none.
     whole_s: float  # Seconds of the whole original run.
     cpu_s: float  # Processor time of this process until then, its libraries' start and a server's included.
+    drawn: tuple[Any, ...]
+
+    @property
+    def of(self) -> int:
+        """Number of those that could be drawn."""
+        return self.of_steps
+
+    def chance(self, share: float) -> float:
+        """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged."""
+        return chance(self.of, len(self.drawn), share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,81 +110,74 @@ class Audited(AnyAudit):
         """True if nothing contradicts itself and every step was equal."""
         return not self.faults and all(each.equal for each in self.segments)
 
-    def chance(self, share: float) -> float:
-        """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged."""
-        return chance(self.of_steps, len(self.drawn), share)
+
+class Suspect:
+    """A run in its folder that is to be checked; a `judge` is not asked, as the run's record answers for it."""
+
+    def __init__(self, folder: Path, *, or_served: bool = False) -> None:
+        """Read what its folder says of it; `or_served`: see `judge_elsewhere`."""
+        self.run, self.manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
+        self.done = trained_steps(self.run)
+        self.marks = [mark for mark in RunFolder(folder).marks() if mark.here]
+        self.judge = judge_elsewhere(self.manifest, or_served=or_served)
+
+    def remade(self, plan_of: PlanOf, say: Say, here: Mapping[str, str] | None) -> Materials:
+        """Return its plan and what it runs on, on this machine's CPU unless `here` says otherwise."""
+        around = cast(Json, self.manifest.get("circumstances") or {})
+        # A judge that is not asked needs an address and no key.
+        address = {} if self.judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
+        keys = {"device": "cpu", **address, **(here or {})}
+        materials = remake(self.run, self.manifest, plan_of, self.done, say, keys)
+        if isinstance(materials.run_data, TaskData):
+            return replace(materials, run_data=replace(materials.run_data, recorded=self.run.folder))
+        return materials
+
+    def spans(self, drawn: Sequence[T], step_of: Callable[[T], int]) -> list[tuple[Mark | None, list[T]]]:
+        """Return the drawn ones by the newest checkpoint before them of which nothing is damaged; None: there is none.
+
+        Both are in the order of their steps.
+        """
+        newest, nearest = sorted(self.marks, key=lambda one: -one.step), dict[int, Mark | None]()
+        for step in sorted({step_of(one) for one in drawn}):
+            nearest[step] = next((mark for mark in newest if mark.step <= step and self._is_whole(mark)), None)
+        spans: dict[int, tuple[Mark | None, list[T]]] = {}
+        for one in drawn:
+            mark = nearest[step_of(one)]
+            spans.setdefault(first_step(mark), (mark, []))[1].append(one)
+        return [spans[since] for since in sorted(spans)]
+
+    def _is_whole(self, mark: Mark) -> bool:
+        return damage(self.run.folder / STATE, [mark.state_path, *best_of(mark)]) is None
+
+    def facts(self, seed: int, more: Iterable[str] = ()) -> dict[str, Any]:
+        """Return what every audit says of it; `more` are further contradictions."""
+        return {
+            "seed": seed,
+            "of_steps": self.done,
+            "faults": (*contradictions(self.run.folder, self.manifest, self.marks, self.done), *more),
+            "recorded_judge": self.judge,
+            "whole_s": seconds_of(self.run, None),
+        }
+
+
+def first_step(mark: Mark | None) -> int:
+    """Return the first step after a checkpoint; None: it begins at the beginning."""
+    return 0 if mark is None else mark.step
 
 
 def audit(
-    folder: Path,
-    subjects: Mapping[Kind, UserTaskEntry],
-    plan_of: Callable[[str, Mapping[str, str]], Plan],
-    *,
-    steps: int,
-    seed: int,
-    say: Say,
-    here: Mapping[str, str] | None = None,
+    folder: Path, plan_of: PlanOf, *, steps: int, seed: int, say: Say, here: Mapping[str, str] | None = None
 ) -> Audited:
     """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
     """
-    run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
-    done = trained_steps(run)
-    marks = [mark for mark in RunFolder(folder).marks() if mark.here]
-    drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
-    faults = tuple(contradictions(folder, manifest, marks, done))
-    segments: tuple[Segment, ...] = ()
-    judge = judge_elsewhere(manifest)
+    suspect = Suspect(folder)
+    drawn = tuple(sorted(sorted(range(suspect.done), key=lambda step: derive(seed, "audit", step))[:steps]))
+    facts, segments = suspect.facts(seed), tuple[Segment, ...]()
     if drawn:
-        plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
-        spans = _spans(folder, marks, drawn)
-        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, say))
-    return Audited(
-        seed=seed,
-        of_steps=done,
-        drawn=drawn,
-        faults=faults,
-        segments=segments,
-        recorded_judge=judge,
-        whole_s=seconds_of(run, None),
-        cpu_s=cpu_seconds(),
-    )
-
-
-def made_again(
-    run: RunRecord,
-    manifest: Json,
-    subjects: Mapping[Kind, UserTaskEntry],
-    plan_of: Callable[[str, Mapping[str, str]], Plan],
-    steps: int,
-    say: Say,
-    here: Mapping[str, str],
-    judge: str | None,
-) -> tuple[Plan, Materials]:
-    """Return a run's plan and what it runs on, on this machine's CPU unless `here` says otherwise.
-
-    A `judge` is not asked: the run's record answers for it.
-    """
-    around = cast(Json, manifest.get("circumstances") or {})
-    # A judge that is not asked needs an address and no key.
-    address = {} if judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
-    plan, materials = remake(run, manifest, subjects, plan_of, steps, say, {"device": "cpu", **address, **here})
-    if isinstance(materials.run_data, TaskData):
-        materials = replace(materials, run_data=replace(materials.run_data, recorded=run.folder))
-    return plan, materials
-
-
-def nearest_mark(folder: Path, marks: Sequence[Mark], step: int) -> Mark | None:
-    """Return the newest checkpoint before a step of which nothing is damaged; None: it begins at the beginning."""
-    return next(
-        (
-            mark
-            for mark in sorted(marks, key=lambda one: -one.step)
-            if mark.step <= step and damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None
-        ),
-        None,
-    )
+        segments = tuple(_computed(suspect, suspect.remade(plan_of, say, here), drawn, say))
+    return Audited(**facts, drawn=drawn, segments=segments, cpu_s=cpu_seconds())
 
 
 def chance(of: int, drawn: int, share: float) -> float:
@@ -190,29 +192,22 @@ def chance(of: int, drawn: int, share: float) -> float:
     return 1.0 - math.prod(max(0, of - forged - i) / (of - i) for i in range(drawn))
 
 
-def _computed(
-    run: RunRecord,
-    plan: Plan,
-    materials: Materials,
-    manifest: Json,
-    spans: list[tuple[Mark | None, int]],
-    marks: list[Mark],
-    say: Say,
-) -> Iterator[Segment]:
-    before, kept = {mark.step: mark for mark in marks}, run.folder / STATE
-    written = recorded(run.folder, spans[-1][1] + 1)
+def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say: Say) -> Iterator[Segment]:
+    run, manifest, plan = suspect.run, suspect.manifest, materials.plan
+    before, kept = {mark.step: mark for mark in suspect.marks}, run.folder / STATE
+    written = recorded(run.folder, drawn[-1] + 1)
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:
         place, engine, connection = Path(temporary), None, None
-        if needs_server(plan, materials, manifest):
+        if needs_server(materials, manifest):
             (place / STATE).mkdir()
             settings = embedded_settings(plan, materials.models, place)
             connection = open_connection(plan.circumstances.base_url, settings, say)
             stack.callback(connection.close)
         else:
             with ticking("loading the model", say):
-                engine = engine_of(plan, materials, manifest)
-        for mark, until in spans:
-            since = 0 if mark is None else mark.step
+                engine = engine_of(materials, manifest)
+        for mark, steps in suspect.spans(drawn, int):
+            since, until = first_step(mark), steps[-1]
             fresh, began = place / f"from-{since}", time.perf_counter()
             fresh.mkdir()
             earlier = [line for step, lines in written[METRICS].items() if step < since for line in lines]
@@ -232,10 +227,7 @@ def _computed(
                     saved=fresh / STATE,
                     unit_hashes=plan.circumstances.unit_hashes,
                 )
-            with (
-                ticking(f"computing steps {since} to {until}", say),
-                begun(plan, materials, mark, fresh, client) as made,
-            ):
+            with ticking(f"computing steps {since} to {until}", say), begun(materials, mark, fresh, client) as made:
                 for step in range(since, until + 1):
                     take_step(made, step)
                     made.folder.append(TRACE, _trace_lines(made, step))
@@ -290,15 +282,6 @@ def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator
         if len(places):
             at = tuple(map(int, places[0]))
             yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
-
-
-def _spans(folder: Path, marks: Sequence[Mark], drawn: Sequence[int]) -> list[tuple[Mark | None, int]]:
-    """Return what to compute: from the newest checkpoint before drawn steps to the last of these."""
-    spans: dict[int, tuple[Mark | None, int]] = {}
-    for step in drawn:
-        mark = nearest_mark(folder, marks, step)
-        spans[0 if mark is None else mark.step] = (mark, step)
-    return [spans[since] for since in sorted(spans)]
 
 
 _GRADIENT = "optim/grad_norm"
@@ -380,17 +363,17 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def needs_server(plan: Plan, materials: Materials, manifest: Json) -> bool:
+def needs_server(materials: Materials, manifest: Json) -> bool:
     """Return True if a run asks more of a server than to sample from its own model and to train it."""
     judge = cast(Json, cast(Json, manifest.get("identity") or {}).get("frame") or {}).get("judge_model")
     is_judged_here = judge not in (None, RULES) and judge_elsewhere(manifest) is None
-    asks = len(materials.models) > 1 or is_judged_here or plan.frame.kind is Kind.TASK_SPARSE
-    return asks or plan.circumstances.base_url is not None
+    asks = len(materials.models) > 1 or is_judged_here or materials.plan.frame.kind is Kind.TASK_SPARSE
+    return asks or materials.plan.circumstances.base_url is not None
 
 
-def engine_of(plan: Plan, materials: Materials, manifest: Json) -> Engine:
+def engine_of(materials: Materials, manifest: Json) -> Engine:
     """Return an engine with a run's base."""
-    name = materials.model_name
+    plan, name = materials.plan, materials.model_name
     engine = Engine(
         {name: materials.models[name]},
         arithmetic=plan.arithmetic,
@@ -411,13 +394,14 @@ def engine_of(plan: Plan, materials: Materials, manifest: Json) -> Engine:
 
 @contextmanager
 def begun(
-    plan: Plan, materials: Materials, mark: Mark | None, folder: Path, client: LocalService | Connection
+    materials: Materials, mark: Mark | None, folder: Path, client: LocalService | Connection
 ) -> Generator[Run[Any, Any], None, None]:
     """Give a run where it stands at a checkpoint (None: at its beginning), which goes on in another folder."""
     here = isinstance(client, LocalService)
     connection = Connection(cast(Any, client), None, None) if here else client
-    again = replace(plan, circumstances=replace(plan.circumstances, log_path=folder, quiet=True))
-    run = open_run(again, materials, RunFolder(folder), mark, connection)
+    where = replace(materials.plan.circumstances, log_path=folder, quiet=True)
+    again = replace(materials, plan=replace(materials.plan, circumstances=where))
+    run = open_run(again, RunFolder(folder), mark, connection)
     if here:
         run.connection = None  # the training clients have the trace
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -29,31 +29,15 @@ from tinsmith.engine.unit_gradients import Block, ComputeHere, ComputeUnits, Mic
 from tinsmith.engine.unit_sums import UnitSums
 from tinsmith.lab.difference.rollouts import ABSENT, Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
-from tinsmith.lab.experiment.audit import (
-    AnyAudit,
-    begun,
-    chance,
-    contradictions,
-    cpu_seconds,
-    engine_of,
-    judge_elsewhere,
-    made_again,
-    nearest_mark,
-    needs_server,
-    trained_steps,
-)
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.audit import AnyAudit, Suspect, begun, cpu_seconds, engine_of, first_step, needs_server
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.experiment.replay import seconds_of
+from tinsmith.lab.experiment.replay import PlanOf
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.rollouts import RecordedSampler, Trajectory
-from tinsmith.lab.runs.files import MANIFEST, ROLLOUTS, STATE, TRACE, Kind
-from tinsmith.lab.runs.folder import Mark, RunFolder
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.files import ROLLOUTS, STATE, TRACE
+from tinsmith.lab.runs.folder import Mark
 from tinsmith.lab.service.local import Known, LocalSampler, LocalService, LocalTrainer, trace_line
-from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.models.adapter import Adapter
 from tinsmith.ops.objectives.losses import LossValue
@@ -90,25 +74,18 @@ class UnitsAudited(AnyAudit):
         """True if nothing contradicts itself and every unit was equal."""
         return not self.faults and not self.differences
 
-    def chance(self, share: float) -> float:
-        """Return how probably a drawn unit is a forged one, where this share of all units (at least one) is forged."""
-        return chance(self.of_units, len(self.drawn), share)
+    @property
+    def of(self) -> int:
+        """Number of units that could be drawn."""
+        return self.of_units
 
 
 def audit_units(
-    folder: Path,
-    subjects: Mapping[Kind, UserTaskEntry],
-    plan_of: Callable[[str, Mapping[str, str]], Plan],
-    *,
-    share: float,
-    seed: int,
-    say: Say,
-    here: Mapping[str, str] | None = None,
+    folder: Path, plan_of: PlanOf, *, share: float, seed: int, say: Say, here: Mapping[str, str] | None = None
 ) -> UnitsAudited:
     """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes."""
-    run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
-    done, marks = trained_steps(run), [mark for mark in RunFolder(folder).marks() if mark.here]
-    trace = {step: [decode(line) for line in lines] for step, lines in timeline(folder / TRACE, done).items()}
+    suspect = Suspect(folder, or_served=True)
+    trace = {step: [decode(line) for line in lines] for step, lines in timeline(folder / TRACE, suspect.done).items()}
     every = [
         UnitPlace(step, substep, unit)
         for step, lines in trace.items()
@@ -118,34 +95,24 @@ def audit_units(
     if not every:
         fix = "audit whole steps (--steps 3), or run it again with unit_hashes=true"
         raise ConfigError("this run kept no hashes of its units of gradient", field="--units", fix=fix)
-    faults = [*contradictions(folder, manifest, marks, done), *_without_units(trace)]
     count = max(1, min(len(every), round(share * len(every))))
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
-    judge = judge_elsewhere(manifest, or_served=True)
-    plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
-    _require_alone(plan, materials, manifest, trace)
-    nearest = {step: nearest_mark(folder, marks, step) for step in sorted({one.step for one in drawn})}
-    spans: dict[int, tuple[Mark | None, list[UnitPlace]]] = {}
-    for one in drawn:
-        mark = nearest[one.step]
-        spans.setdefault(0 if mark is None else mark.step, (mark, []))[1].append(one)
+    facts, materials = suspect.facts(seed, _without_units(trace)), suspect.remade(plan_of, say, here)
+    _require_alone(materials, suspect.manifest, trace)
+    spans = suspect.spans(drawn, lambda one: one.step)
     rollouts = timeline(folder / ROLLOUTS, drawn[-1].step + 1)
     differences: list[Difference] = []
     with ticking("loading the model", say):
-        engine = engine_of(plan, materials, manifest)
-    for since, (mark, places) in sorted(spans.items()):
-        with ticking(f"computing units of steps {since} to {places[-1].step}", say):
-            differences += _computed(run, plan, materials, engine, mark, places, trace, rollouts)
+        engine = engine_of(materials, suspect.manifest)
+    for mark, places in spans:
+        with ticking(f"computing units of steps {first_step(mark)} to {places[-1].step}", say):
+            differences += _computed(folder / STATE, materials, engine, mark, places, trace, rollouts)
     return UnitsAudited(
-        seed=seed,
+        **facts,
         of_units=len(every),
-        of_steps=done,
         drawn=tuple(drawn),
-        faults=tuple(faults),
         differences=tuple(differences),
-        whole_steps=sum(places[-1].step - since for since, (_, places) in spans.items()),
-        recorded_judge=judge,
-        whole_s=seconds_of(run, None),
+        whole_steps=sum(places[-1].step - first_step(mark) for mark, places in spans),
         cpu_s=cpu_seconds(),
     )
 
@@ -161,13 +128,13 @@ def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
             yield f"{TRACE}: step {step} has no hashes of its units, and others have"
 
 
-def _require_alone(plan: Plan, materials: Materials, manifest: Json, trace: Mapping[int, Sequence[Line]]) -> None:
+def _require_alone(materials: Materials, manifest: Json, trace: Mapping[int, Sequence[Line]]) -> None:
     """Refuse a run whose units cannot be computed from its record alone."""
     run_data = materials.run_data
     asks = isinstance(run_data, TaskData) and run_data.asked is not None
     found = {
         "several agents": any("agent" in line for lines in trace.values() for line in lines),
-        "more to ask of its server than to train": asks or needs_server(plan, materials, manifest),
+        "more to ask of its server than to train": asks or needs_server(materials, manifest),
     }
     for what, there in found.items():
         if there:
@@ -176,8 +143,7 @@ def _require_alone(plan: Plan, materials: Materials, manifest: Json, trace: Mapp
 
 
 def _computed(
-    run: Run,
-    plan: Plan,
+    kept: Path,
     materials: Materials,
     engine: Engine,
     mark: Mark | None,
@@ -186,7 +152,6 @@ def _computed(
     rollouts: Timeline,
 ) -> Iterator[Difference]:
     """Go from a checkpoint to the last of its units; yield the first difference on the way."""
-    since = 0 if mark is None else mark.step
     wanted: dict[Substep, list[int]] = {}
     for one in places:
         wanted.setdefault((one.step, one.substep), []).append(one.unit)
@@ -196,16 +161,17 @@ def _computed(
             engine=engine,
             name=materials.model_name,
             source=materials.models[materials.model_name],
-            kept=run.folder / STATE,
+            kept=kept,
             saved=place / STATE,
             unit_hashes=True,
             wanted=wanted,
         )
         # What evaluations ask is not in the record of a step, and no gradient depends on it.
-        again = replace(plan, settings=replace(plan.settings, eval_every=0))
-        with begun(again, materials, mark, place, service) as made:
+        settings = replace(materials.plan.settings, eval_every=0)
+        again = replace(materials, plan=replace(materials.plan, settings=settings))
+        with begun(again, mark, place, service) as made:
             trainer = cast(UnitTrainer, cast(object, made.trainer))
-            for step in range(since, places[-1].step + 1):
+            for step in range(first_step(mark), places[-1].step + 1):
                 lines = _trained_on(rollouts, step)
                 service.replies.begin(map(decode, lines))
                 trainer.begin(step)

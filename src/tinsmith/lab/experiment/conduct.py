@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -22,7 +22,9 @@ from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
     Json,
-    Prepared,
+    config_of,
+    identity_of,
+    manifest_of,
     require_same_base,
     require_same_models,
     require_same_run,
@@ -114,17 +116,16 @@ def conduct(
     with interrupts.noticed():
         require_possible(plan)
         if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
-        materials = materials or gather(plan, say)
+        materials = gather(plan, say) if materials is None else replace(materials, plan=plan)
         # What a reward makes optimal is computed for these lines.
         for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
             say(line)
-        prepared, resumes = Prepared(plan, materials), if_exists is IfExists.RESUME
-        if resumes:
-            if (done := _finished_before(where.log_path, prepared)) is not None:
+        if resumes := if_exists is IfExists.RESUME:
+            if (done := _finished_before(where.log_path, materials)) is not None:
                 return done
-            require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
+            require_same_run(RunFolder(where.log_path).read_json(MANIFEST), materials)
         # The folder comes first: a run that may not begin there starts no server.
-        folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
+        folder, mark = RunFolder.begin(where.log_path, config_of(materials), if_exists=if_exists)
         began = time.perf_counter()
         try:
             embedded = embedded_settings(plan, materials.models, where.log_path)
@@ -134,8 +135,8 @@ def conduct(
                 folder.abandon()  # nothing was run: the next command finds the folder free
             raise
         try:
-            slower = _slower(plan, materials)
-            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts, slower, say)
+            slower = _slower(materials)
+            done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
         except KeyboardInterrupt:
             connection.abandon()
             raise
@@ -158,7 +159,7 @@ def conduct(
 
 
 def _conduct(
-    prepared: Prepared,
+    materials: Materials,
     folder: RunFolder,
     mark: Mark | None,
     connection: Connection,
@@ -168,10 +169,10 @@ def _conduct(
     slower: float,
     say: Say,
 ) -> Conducted:
-    plan, materials = prepared.plan, prepared.materials
+    plan = materials.plan
     with ticking("asking the server for the hashes of its models", say):
         beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
-        manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
+        manifest = manifest_of(materials, model_identity(connection, materials.model_name), beside)
     if like is not None:
         require_same_models(like, manifest)
     if mark is not None:
@@ -181,7 +182,7 @@ def _conduct(
     run: Run[Any, Any] | None = None
     try:
         with ticking("creating the adapter", say):
-            run = open_run(plan, materials, folder, mark, connection, reached, interrupts, slower)
+            run = open_run(materials, folder, mark, connection, reached, interrupts, slower)
         with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
@@ -194,7 +195,7 @@ def _conduct(
         raise LostError(error.what, field="log_path", value=where, fix=f"make room; {going_on(plan)}") from error
     except (tinker.TinkerError, BackendError, JudgeError, TaskError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        told = _ended_by(error, plan, materials, connection, run)
+        told = _ended_by(error, materials, connection, run)
         raise told from None if isinstance(told, ConfigError) else error
     finally:
         if run is not None:
@@ -209,7 +210,6 @@ def _conduct(
 
 
 def open_run(
-    plan: Plan,
     materials: Materials,
     folder: RunFolder,
     mark: Mark | None,
@@ -222,7 +222,8 @@ def open_run(
 
     It is forecast to take `slower` times as long as on a machine without other work.
     """
-    settings, service, where = plan.settings, connection.client, plan.circumstances
+    plan, service = materials.plan, connection.client
+    settings, where = plan.settings, plan.circumstances
 
     def begin(agent: int) -> tinker.TrainingClient:
         asked = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
@@ -268,9 +269,9 @@ def open_run(
     return run
 
 
-def _slower(plan: Plan, materials: Materials) -> float:
+def _slower(materials: Materials) -> float:
     """Return how many times as long other work lets a run take that says how long it takes, and takes long."""
-    minutes, where = materials.run_data.minutes(), plan.circumstances
+    minutes, where = materials.run_data.minutes(), materials.plan.circumstances
     long = minutes is not None and minutes > 1.0 and not where.quiet
     return slowdown(where.threads or physical_cores()) if long else 1.0
 
@@ -287,12 +288,13 @@ def _read_once(source: str) -> PreTrainedTokenizerBase:
 
 
 def _ended_by(
-    error: Exception, plan: Plan, materials: Materials, connection: Connection, run: Run[Any, Any] | None
+    error: Exception, materials: Materials, connection: Connection, run: Run[Any, Any] | None
 ) -> LostError | ConfigError:
     """Return what is said of a run that did not come to its end, and how it goes on."""
     when = "before the first step" if run is None else f"at step {run.step}"
     said = next(iter(str(error).splitlines()), type(error).__name__)
-    what, fix = f"the server was lost {when}: {said}", going_on(plan)
+    plan, what = materials.plan, f"the server was lost {when}: {said}"
+    fix = going_on(plan)
     if isinstance(error, JudgeError):
         what = f"the judge failed on every response {when}: {error.what}"
         fix = f"repair the judge; {fix}"
@@ -302,18 +304,18 @@ def _ended_by(
     elif isinstance(error, _REFUSALS):
         died = connection.server is not None and not connection.server.alive
         if not died and (run is None or isinstance(error, _KEY_REFUSED)):
-            return _refused(plan, materials, error)
+            return _refused(materials, error)
     return LostError(what, field="log_path", value=str(plan.circumstances.log_path), fix=fix)
 
 
-def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> ConfigError:
+def _refused(materials: Materials, error: tinker.APIError) -> ConfigError:
     """Return what is said where a server would not begin: the user's mistake, and not a lost server.
 
     Further lines of the server's answer are taken by their names where they have one.
     """
-    where, body = plan.circumstances, error.body
-    if isinstance(error, _KEY_REFUSED) and where.base_url is not None:
-        return wrong_key(where.base_url)
+    base_url, body = materials.plan.circumstances.base_url, error.body
+    if isinstance(error, _KEY_REFUSED) and base_url is not None:
+        return wrong_key(base_url)
     said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
     what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
     named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
@@ -343,13 +345,13 @@ def _ended(
     }
 
 
-def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
+def _finished_before(path: Path, materials: Materials) -> Conducted | None:
     """Return the run in a folder, if it is this one and came to its end."""
     manifest = cast(Mapping[str, Any], RunFolder(path).read_json(MANIFEST))
-    same = manifest.get("identity_sha256") == sha256_of(prepared.identity())
+    same = manifest.get("identity_sha256") == sha256_of(identity_of(materials))
     if not same or manifest["status"] != Status.FINISHED.value:
         return None
-    require_same_base(manifest, prepared.materials)
+    require_same_base(manifest, materials)
     selected = manifest["selected"]
     best = BestStep(selected["step"], msgspec.convert(selected["score"], Score), selected["sampler_path"])
     return Conducted(

@@ -189,13 +189,12 @@ def unusual(plan: Plan) -> list[str]:
     given = {key: value for key, value in plan.overrides.items() if key in (*_RATES, "temperature")}
     if not given:
         return []
-    keys = plan.experiment.subject.kinds[plan.frame.kind].keys.known
     others = {key: str(value) for key, value in plan.overrides.items() if key not in given and key in ("at", "kind")}
     usual = make_plan(plan.experiment, {"at": plan.frame.at.value, **others}).settings
     found: list[str] = []
     for key in _RATES:
         rate, middle = (getattr(one, key, 0.0) for one in (plan.settings, usual))
-        if key in given and key in keys and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
+        if key in given and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
             found.append(
                 f"warning: {key}={rate:g} is far from what is usual at={plan.frame.at.value}: "
                 f"{middle / _FACTOR:g} to {middle * _FACTOR:g}, mostly {middle:g}"

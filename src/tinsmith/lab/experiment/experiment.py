@@ -27,9 +27,10 @@ from tinsmith.lab.experiment.key_text import (
     ENGINE,
     At,
     Circumstances,
-    Keys,
+    KindEntry,
     RunFrame,
     Value,
+    Values,
     converted,
     field_kinds,
     folder_name,
@@ -48,26 +49,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.entry import UserTaskEntry
 
 
-Values = Mapping[str, Value]
-
 REWARD_PREFIX: Final = "reward."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindEntry:
-    """One way to train on a subject: its keys, and what they are where."""
-
-    keys: Keys
-    values: Mapping[At, Values]
-    """By place, unless an experiment or the command line says otherwise; where there are none, it does not run."""
-    forced: Mapping[At, Values] = field(default_factory=dict[At, Values])
-    """By place, whatever an experiment says; the command line still goes before it."""
-    named_reward: bool = False  # Whether its reward is one of REWARDS, with settings of its own under `reward.`.
-
-    @property
-    def places(self) -> tuple[At, ...]:
-        """Where it can run."""
-        return tuple(at for at in At if at in self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +117,14 @@ class Plan:
     @property
     def named(self) -> dict[str, object]:
         """Keys that are no loop's settings and tell runs apart; one that came later is left out at its default."""
-        keys = self.entry.keys.own
-        kept = {one.name: self.own[one.name] for one in keys if not one.later or self.own[one.name] != one.default}
+        own = self.entry.own
+        kept = {one.name: self.own[one.name] for one in own if not one.later or self.own[one.name] != one.default}
         dropped = left_out(self.frame)
         return {**{key: value for key, value in asdict(self.frame).items() if key not in dropped}, **kept}
 
     def resolved(self) -> dict[str, object]:
         """Return every key that decides results, with its value."""
-        known = self.entry.keys.known
+        known = self.entry.known
         every = {**asdict(self.frame), **self.own, **written(self.settings)}
         values: dict[str, object] = {key: value for key, value in every.items() if key in known and key != "kind"}
         values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
@@ -162,7 +144,6 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     """Resolve an experiment with `key=value` overrides as they stand on a command line."""
     kind = kind_of(experiment, overrides)
     entry = experiment.subject.kinds[kind]
-    keys = entry.keys
     _require_known(overrides, experiment, kind)
     _require_own_server(overrides)
     at = cast(At, converted("at", overrides.get("at", At.NANO.value), At))
@@ -173,25 +154,25 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         if key.startswith(REWARD_PREFIX)
     }
     changed = {
-        key: cast(Value, converted(key, value, keys.kinds.get(key, str)))
+        key: cast(Value, converted(key, value, entry.kinds.get(key, str)))
         for key, value in sorted(overrides.items())
-        if key not in keys.circumstances
+        if key not in entry.circumstances
     }
     arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
     where = _filled(Circumstances, values)
     _require_device(arithmetic, where)
-    own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in keys.own}
+    own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in entry.own}
     plan = Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
-        frame=_filled(keys.frame, values),
-        settings=_filled(keys.loop, values),
+        frame=_filled(entry.frame, values),
+        settings=_filled(entry.loop, values),
         reward_settings=MappingProxyType(rewards),
         arithmetic=arithmetic,
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
         gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
         circumstances=where,
-        asking=None if keys.asking is None else _filled(keys.asking, values),
+        asking=None if entry.asking is None else _filled(entry.asking, values),
         own=MappingProxyType(cast("dict[str, Value]", own)),
     )
     return experiment.subject.check(plan)  # what is refused is told before anything is built
@@ -255,13 +236,13 @@ def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
 
 def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: Kind) -> None:
     kinds = experiment.subject.kinds
-    entry, known = kinds[kind], kinds[kind].keys.known
-    in_others = {name for each in kinds.values() for name in each.keys.known}
+    entry, known = kinds[kind], kinds[kind].known
+    in_others = {name for each in kinds.values() for name in each.known}
     in_loops = {each.name for loop in (RlSettings, SftSettings, SparseSettings) for each in fields(loop)}
     for key in overrides:
         if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
             continue
-        if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
+        if key not in in_others | in_loops | entry.without and not key.startswith("reward"):
             raise unknown_key(key, overrides[key], known)
         raise unknown_key(key, overrides[key], known, unused_by=str(kind))
 
@@ -376,22 +357,21 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     """Return every key of an experiment, those that decide results first."""
     kind = kind_of(experiment, {})
     entry = experiment.subject.kinds[kind]
-    keys = entry.keys
-    places = {at: defaults(experiment, kind, at) for at in entry.places}
-    words = {name: said for part in keys.parts for name, said in words_of(part).items()}
-    words |= {key.name: key.words for key in keys.own}
-    usual: dict[str, object] = {each.name: default_of(each) for each in fields(keys.frame)}
-    usual |= {key.name: key.default for key in keys.own}
-    usual |= {each.name: default_of(each) for part in keys.parts[1:] for each in fields(part)}
+    kinds, places = entry.kinds, {at: defaults(experiment, kind, at) for at in entry.places}
+    words = {name: said for part in entry.parts for name, said in words_of(part).items()}
+    words |= {key.name: key.words for key in entry.own}
+    usual: dict[str, object] = {each.name: default_of(each) for each in fields(entry.frame)}
+    usual |= {key.name: key.default for key in entry.own}
+    usual |= {each.name: default_of(each) for part in entry.parts[1:] for each in fields(part)}
     found = [
         KeyHelp(
             name=name,
             values={at: shown_value(at if name == "at" else place.get(name, default)) for at, place in places.items()},
-            words=_with_values(words.get(name, ""), keys.kinds.get(name)),
-            circumstance=name in keys.circumstances,
+            words=_with_values(words.get(name, ""), kinds.get(name)),
+            circumstance=name in entry.circumstances,
         )
         for name, default in usual.items()
-        if name in keys.known and name != "kind"
+        if name in entry.known and name != "kind"
     ]
     found += [
         KeyHelp(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -252,37 +252,47 @@ ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
 """Keys of the engine that decide results, and their defaults."""
 
 
+Values = Mapping[str, Value]
+
+
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Which keys a kind of experiment has, and where they go."""
+class KindEntry:
+    """One way to train on a subject: its keys, and what they are where."""
 
     frame: type[RunFrame]
     loop: type[RlSettings] | type[SftSettings]
+    values: Mapping[At, Values]
+    """By place, unless an experiment or the command line says otherwise; where there are none, it does not run."""
+    forced: Mapping[At, Values] = field(default_factory=dict[At, Values])
+    """By place, whatever an experiment says; the command line still goes before it."""
+    without: frozenset[str] = frozenset()  # Keys of frame and loop that have no meaning here.
     asking: type | None = None  # Circumstances of its own, beside those of every run.
-    without: frozenset[str] = frozenset()  # Keys of these that have no meaning here.
     own: tuple[OwnKey, ...] = ()  # Keys of the task that experiments with names are on: arguments of its function.
+    named_reward: bool = False  # Whether its reward is one of REWARDS, with settings of its own under `reward.`.
+
+    @property
+    def places(self) -> tuple[At, ...]:
+        """Where it can run."""
+        return tuple(at for at in At if at in self.values)
 
     @property
     def parts(self) -> tuple[type, ...]:
-        """Every dataclass whose fields are keys."""
-        asking = () if self.asking is None else (self.asking,)
-        return (self.frame, self.loop, *asking, Circumstances)
+        """Every dataclass whose fields are keys; the last ones are circumstances."""
+        return tuple(part for part in (self.frame, self.loop, self.asking, Circumstances) if part is not None)
+
+    @property
+    def kinds(self) -> dict[str, object]:
+        """The type of every key, also of those without a meaning."""
+        kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
+        kinds |= {key.name: key.kind for key in self.own}
+        return kinds | {key: type(default) for key, default in ENGINE.items()}
 
     @property
     def known(self) -> frozenset[str]:
         """Every key."""
-        names = {each.name for part in self.parts for each in fields(part)} | {key.name for key in self.own}
-        return frozenset({*names, *ENGINE} - self.without)
-
-    @property
-    def kinds(self) -> dict[str, object]:
-        """The type of every key."""
-        kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
-        own: dict[str, object] = {key.name: key.kind for key in self.own}
-        return {**kinds, **own, **{key: type(default) for key, default in ENGINE.items()}}
+        return frozenset(self.kinds) - self.without
 
     @property
     def circumstances(self) -> frozenset[str]:
         """The keys that are no part of an identity."""
-        asking = () if self.asking is None else fields(self.asking)
-        return frozenset(each.name for each in (*fields(Circumstances), *asking))
+        return frozenset(name for part in self.parts[2:] for name in field_kinds(part))

@@ -13,7 +13,6 @@ import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
@@ -42,75 +41,63 @@ _TRAINED = "model"
 _TOLD_LATER = (_TRAINED, "beside")  # What of an identity only a server knows.
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan and what it runs on: everything that is known before a server is asked."""
+def identity_of(materials: Materials) -> dict[str, object]:
+    """Return what names a run: all that decides its results but the models, which only the server knows.
 
-    plan: Plan
-    materials: Materials
+    A folder stands here by the name that it is served by: where it lies does not matter.
+    """
+    plan, run_data = materials.plan, materials.run_data
+    served = {folder: name for name, folder in run_data.models().items()}
+    return {
+        "tinsmith": VERSION,
+        "experiment": plan.experiment.full_name,
+        "frame": {key: served.get(v, v) if isinstance(v, str) else v for key, v in plan.named.items()},
+        "settings": told_apart(plan.settings),
+        "reward_settings": dict(plan.reward_settings),
+        "arithmetic": plan.arithmetic.value,
+        "deviation": plan.deviation.value,
+        # A server elsewhere has its own, which stands beside the model that it serves.
+        "gradient_unit": None if plan.circumstances.base_url is not None else plan.gradient_unit.value,
+        "seeds": {"run": plan.settings.seed, **seeds(plan)},
+        **run_data.identity(),
+    }
 
-    def identity(self) -> dict[str, object]:
-        """Return what names the run: all that decides its results but the models, which only the server knows.
 
-        A folder stands here by the name that it is served by: where it lies does not matter.
-        """
-        plan = self.plan
-        served = {folder: name for name, folder in self.materials.run_data.models().items()}
-        frame = {
-            key: served.get(value, value) if isinstance(value, str) else value for key, value in plan.named.items()
-        }
-        return {
-            "tinsmith": VERSION,
-            "experiment": plan.experiment.full_name,
-            "frame": frame,
-            "settings": told_apart(plan.settings),
-            "reward_settings": dict(plan.reward_settings),
-            "arithmetic": plan.arithmetic.value,
-            "deviation": plan.deviation.value,
-            # A server elsewhere has its own, which stands beside the model that it serves.
-            "gradient_unit": None if plan.circumstances.base_url is not None else plan.gradient_unit.value,
-            "seeds": {"run": plan.settings.seed, **seeds(plan)},
-            **self.materials.run_data.identity(),
-        }
+def config_of(materials: Materials) -> dict[str, object]:
+    """Return what `config.json` holds."""
+    plan, experiment = materials.plan, materials.plan.experiment
+    return {
+        "schema": 1,
+        "name": experiment.name,
+        "version": experiment.version,
+        "title": plan.title,
+        "question": experiment.question,
+        "parent": None if experiment.parent is None else experiment.parent.name,
+        "delta": dict(experiment.delta),
+        "overrides": dict(plan.overrides),
+        "identity_sha256": sha256_of(identity_of(materials)),
+        "kind": plan.frame.kind.value,
+        "at": plan.frame.at.value,
+        "settings": written(plan.settings),
+        "model_name": materials.model_name,
+        **materials.run_data.config(),
+    }
 
-    def config(self) -> dict[str, object]:
-        """Return what `config.json` holds."""
-        plan, frame = self.plan, self.plan.frame
-        return {
-            "schema": 1,
-            "name": plan.experiment.name,
-            "version": plan.experiment.version,
-            "title": plan.title,
-            "question": plan.experiment.question,
-            "parent": None if plan.experiment.parent is None else plan.experiment.parent.name,
-            "delta": dict(plan.experiment.delta),
-            "overrides": dict(plan.overrides),
-            "identity_sha256": sha256_of(self.identity()),
-            "kind": frame.kind.value,
-            "at": frame.at.value,
-            "settings": written(plan.settings),
-            "model_name": self.materials.model_name,
-            **self.materials.run_data.config(),
-        }
 
-    def manifest(self, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:
-        """Return what `manifest.json` holds while the run runs.
+def manifest_of(materials: Materials, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:
+    """Return what `manifest.json` holds while a run runs.
 
-        `model` is what the server tells of the one that is trained, `beside` what of others from folders.
-        """
-        identity = self.identity()
-        return {
-            "schema": 2,
-            "status": Status.RUNNING.value,
-            "identity_sha256": sha256_of(identity),
-            "identity": {
-                **identity,
-                "source_sha256": source_sha256(),
-                "model": None if model is None else dict(model),
-                "beside": {name: None if one is None else dict(one) for name, one in beside.items()},
-            },
-            "circumstances": circumstances(self.plan, self.materials),
-        }
+    `model` is what the server tells of the one that is trained, `beside` what of others from folders.
+    """
+    identity = identity_of(materials)
+    models = {"source_sha256": source_sha256(), _TRAINED: model, "beside": dict(beside)}
+    return {
+        "schema": 2,
+        "status": Status.RUNNING.value,
+        "identity_sha256": sha256_of(identity),
+        "identity": {**identity, **models},
+        "circumstances": circumstances(materials),
+    }
 
 
 def seeds(plan: Plan) -> dict[str, int]:
@@ -119,19 +106,18 @@ def seeds(plan: Plan) -> dict[str, int]:
     return {name: derive(root, name) % 2**SEED_BITS for name in ("adapter", "server")}
 
 
-def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference, ...]:
+def changed_identity(before: Json, materials: Materials) -> tuple[FieldDifference, ...]:
     """Return what of an earlier manifest's identity is another now, but for the models."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
-    now: Json = json.loads(json.dumps({**prepared.identity(), "source_sha256": source_sha256()}))
+    now: Json = json.loads(json.dumps({**identity_of(materials), "source_sha256": source_sha256()}))
     then = cast(Json, before.get("identity") or {})
     return unequal_fields({name: then[name] for name in then if name not in _TOLD_LATER}, now)
 
 
-def require_same_run(before: Json, prepared: Prepared) -> None:
+def require_same_run(before: Json, materials: Materials) -> None:
     """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing."""
-    changed = [
-        field for field in (changed_identity(before, prepared) if before else ()) if field.name != "source_sha256"
-    ]
+    found = changed_identity(before, materials) if before else ()
+    changed = [field for field in found if field.name != "source_sha256"]
     if changed:
         what = f"this folder holds another run: its {changed[0].name} differs"
         fix = "name another folder, or behavior_if_log_dir_exists=delete"
@@ -187,9 +173,9 @@ HERE: Final = "./"  # The beginning of a path that is relative to the run's fold
 LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 
-def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
+def circumstances(materials: Materials) -> dict[str, object]:
     """Return what `manifest.json` tells of them; what a server elsewhere computes with is not known."""
-    where, here = plan.circumstances, plan.circumstances.base_url is None
+    where, here = materials.plan.circumstances, materials.plan.circumstances.base_url is None
     threads, gpu = os.environ.get("TINSMITH_THREADS", ""), dict[str, str]()
     server = {
         "threads": where.threads or (int(threads) if threads.isdecimal() else physical_cores()),
@@ -200,7 +186,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "isa": os.environ.get("TINSMITH_ISA") or (None if native is None else native.supported_isas()[-1]),
     }
     extension = None if native is None else native.__file__
-    if here and where.device != "cpu" and plan.arithmetic is Arithmetic.CANONICAL:
+    if here and where.device != "cpu" and materials.plan.arithmetic is Arithmetic.CANONICAL:
         with suppress(BackendError):  # it is not here, which its server says
             gpu = gpu_identity(require_gpu(where.device))
     folder = materials.models.get(materials.model_name)

@@ -94,8 +94,9 @@ def require_own_rates(plan: Plan) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materials:
-    """What a plan runs on."""
+    """A plan and what it runs on: everything that is known before a server is asked."""
 
+    plan: Plan
     run_data: TaskData | PaperData
     model_name: str  # As the server knows it, without the adapter's suffix.
     models: Mapping[str, str]  # What an embedded server serves; empty where another server is used.
@@ -112,9 +113,13 @@ def with_model(plan: Plan, run_data: TaskData | PaperData, say: Say) -> Material
     named = named_model(plan)
     if plan.circumstances.base_url is not None:
         assert named is not None, "a server at base_url needs a model_name"
-        return Materials(run_data=run_data, model_name=named[0], models={})
-    name, source = named or (SERVED_NAME, str(run_data.nano_base(say)))
-    return Materials(run_data=run_data, model_name=name, models={name: source, **run_data.models()})
+        return Materials(plan=plan, run_data=run_data, model_name=named[0], models={})
+    return on_base(plan, run_data, *(named or (SERVED_NAME, str(run_data.nano_base(say)))))
+
+
+def on_base(plan: Plan, run_data: TaskData | PaperData, name: str, source: str) -> Materials:
+    """Return the materials of a run whose own server loads its base from `source`."""
+    return Materials(plan=plan, run_data=run_data, model_name=name, models={name: source, **run_data.models()})
 
 
 def require_possible(plan: Plan) -> None:

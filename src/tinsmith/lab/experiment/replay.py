@@ -18,15 +18,15 @@ from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity, located
-from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, with_model
+from tinsmith.lab.experiment.manifest import Json, changed_identity, located
+from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, on_base, with_model
 from tinsmith.lab.runs.files import MANIFEST, Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.lab.service.connect import Connection, open_connection
-from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.lab.user_task.entry import Asking
 from tinsmith.models.base import tokenizer_of
 from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
@@ -35,6 +35,8 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+PlanOf = Callable[[str, Mapping[str, str]], Plan]
+"""Makes a plan of a name, or of what else a run was opened by, and `key=value` changes."""
 _PACKAGE: Final = ("tinsmith", "source_sha256")
 """What of an identity says which package ran: with another one a replay is still worth its while."""
 
@@ -51,8 +53,7 @@ class Replayed:
 
 def replay(
     folder: Path,
-    subjects: Mapping[Kind, UserTaskEntry],
-    plan_of: Callable[[str, Mapping[str, str]], Plan],
+    plan_of: PlanOf,
     *,
     steps: int | None,
     out: Path | None,
@@ -62,14 +63,13 @@ def replay(
 ) -> Replayed:
     """Run `folder`'s run again: `steps` of it, or as far as it came; `here` are other keys of where and how fast.
 
-    Without `out` the replay lies in a new folder in `beside`, by default beside the run. `plan_of` makes a
-    plan of a name, or of what else a run was opened by, and `key=value` changes.
+    Without `out` the replay lies in a new folder in `beside`, by default beside the run.
     """
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    plan, materials = remake(run, manifest, subjects, plan_of, steps, say, here or {})
+    materials = remake(run, manifest, plan_of, steps, say, here or {})
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=beside or folder.parent))
-    plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
+    plan = replace(materials.plan, circumstances=replace(materials.plan.circumstances, log_path=fresh))
     try:
         conduct(plan, say=say, materials=materials, like=manifest)
         found = compare_runs((folder, fresh), steps=steps)
@@ -86,33 +86,24 @@ def replay(
 
 
 def remake(
-    run: Run,
-    manifest: Json,
-    subjects: Mapping[Kind, UserTaskEntry],
-    plan_of: Callable[[str, Mapping[str, str]], Plan],
-    steps: int | None,
-    say: Say,
-    here: Mapping[str, str],
-) -> tuple[Plan, Materials]:
-    """Return a run's plan, which stops after so many steps, and what it runs on, both made again.
+    run: Run, manifest: Json, plan_of: PlanOf, steps: int | None, say: Say, here: Mapping[str, str]
+) -> Materials:
+    """Return a run's plan, which stops after so many steps, with what it runs on, both made again.
 
     `here` are keys of where and how fast to run that are others now; `task` is where its file lies.
     """
-    subject = subjects[run.config.kind]
     around = located(manifest, run.folder)
     opened_by = here.get("task") or around.get("task") or run.config.title
     keys = {key: value for key, value in here.items() if key != "task"}
-    plan = plan_of(str(opened_by), changes_of(run, around, subject, steps, keys))
+    plan = plan_of(str(opened_by), changes_of(run, around, steps, keys))
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
-    _require_identity(Prepared(plan, Materials(run_data=run_data, model_name="", models={})), manifest, say)
+    _require_identity(Materials(plan=plan, run_data=run_data, model_name="", models={}), manifest, say)
     base = str(around.get("model_folder") or "")
     if named_model(plan) is None and Path(base).is_absolute() and Path(base).is_dir():
         # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
-        return plan, Materials(
-            run_data=run_data, model_name=SERVED_NAME, models={SERVED_NAME: base, **run_data.models()}
-        )
-    return plan, with_model(plan, run_data, say)
+        return on_base(plan, run_data, SERVED_NAME, base)
+    return with_model(plan, run_data, say)
 
 
 def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
@@ -125,15 +116,10 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def changes_of(
-    run: Run, around: Json, subject: UserTaskEntry, steps: int | None, here: Mapping[str, str]
-) -> dict[str, str]:
+def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str]) -> dict[str, str]:
     """Return the keys that make the run's plan once more, as they stand on a command line."""
-    config = run.config
-    keys = subject.kinds[config.kind].keys
-    place = "data_folder" if "data" in keys.known else "task"
-    handed_over = around.get(place, "") is None
-    if config.name.startswith("python/") or handed_over:
+    place = "data_folder" if "data_folder" in around else "task"
+    if run.config.name.startswith("python/") or around.get(place, "") is None:
         what = "this run cannot be repeated from its folder: its data were passed in Python"
         fix = "run the same Python code again with another log_path, then `tinsmith diff`"
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
@@ -141,14 +127,11 @@ def changes_of(
         what = "the manifest of this run does not say where its data and model are"
         fix = "run it again with this version, then it can be replayed"
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
-    where: dict[str, object] = {}
-    if keys.asking is not None:
-        # How others are asked decides nothing, but their limits are to be kept in a replay too.
-        where = {each.name: around.get(each.name) for each in fields(keys.asking)}
-    elif "data" in keys.known:
-        where = {"data": around["data"]}
+    # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
+    asking = (each.name for each in fields(Asking))
+    kept = (*asking, "data", "base_url", "device", "model_name", "unit_hashes")
+    where: dict[str, object] = {key: around[key] for key in kept if key in around}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
-    where |= {key: around[key] for key in ("base_url", "device", "model_name", "unit_hashes") if key in around}
     where |= {"stop_after": steps, **here}
     if "model_name" not in here and around["model_name"] is not None and around["base_url"] is None:
         where["model_name"] = found = around["model_folder"]  # in full
@@ -160,11 +143,11 @@ def changes_of(
             # A key of whoever checks the run would go wherever somebody else's file says.
             what = "this run used a server whose address comes from the file"
             raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, give it yourself: {key}=URL")
-    return {key: str(value) for key, value in {**config.overrides, **where}.items() if value is not None}
+    return {key: str(value) for key, value in {**run.config.overrides, **where}.items() if value is not None}
 
 
-def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
-    for each in changed_identity(manifest, prepared):
+def _require_identity(materials: Materials, manifest: Json, say: Say) -> None:
+    for each in changed_identity(manifest, materials):
         if each.name not in _PACKAGE:
             what = f"this run cannot be replayed here: its {each.name} has changed"
             fix = "restore it, or run the experiment again as it is now"
@@ -185,7 +168,6 @@ FINAL: Final = "final"
 class Reopened:
     """A finished run and its server."""
 
-    plan: Plan
     materials: Materials
     connection: Connection
     paths: Mapping[str, str]  # Places of saved weights, by the step after which it was; the last one's is FINAL too.
@@ -222,19 +204,16 @@ def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, No
     materials = gather(plan, say)
     connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder), say)
     try:
-        yield Reopened(
-            plan=plan, materials=materials, connection=connection, paths={**saved, FINAL: selected["final_path"]}
-        )
+        yield Reopened(materials=materials, connection=connection, paths={**saved, FINAL: selected["final_path"]})
     finally:
         connection.close()
 
 
-def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapping[str, str]], Plan]) -> Plan:
+def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: PlanOf) -> Plan:
     """Return the plan of a run of one of these kinds from its folder."""
     run = read_run(folder)
     if run.config.kind not in kinds:
         what = "only runs on a task can be opened again"
         raise ConfigError(what, field="run", value=f"{folder}: {run.config.kind.value}", allowed=", ".join(kinds))
     around = located(RunFolder(folder).read_json(MANIFEST), folder)
-    name = str(around.get("task") or run.config.title)
-    return plan_of(name, changes_of(run, around, plan_of(name, {}).experiment.subject, None, {}))
+    return plan_of(str(around.get("task") or run.config.title), changes_of(run, around, None, {}))

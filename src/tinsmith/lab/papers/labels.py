@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.experiment.experiment import REWARD_PREFIX, KindEntry, Plan, Values
-from tinsmith.lab.experiment.key_text import BY_EXAMPLE, OPTIONS, SMALL_MODEL, At, Keys, RunFrame
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Plan
+from tinsmith.lab.experiment.key_text import BY_EXAMPLE, OPTIONS, SMALL_MODEL, At, KindEntry, RunFrame, Values
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.rewards import make_label_reward
 from tinsmith.lab.labels.task import Item, make_joint_task, make_task, prompt_messages
@@ -246,14 +246,15 @@ _FORCED: Final[Mapping[At, Values]] = {
 LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.RL: KindEntry(
-            keys=Keys(RunFrame, RlSettings, without=OPTIONS, own=_LABELS),
-            values={At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
+            RunFrame,
+            RlSettings,
+            {At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
             forced=_FORCED,
+            without=OPTIONS,
+            own=_LABELS,
             named_reward=True,
         ),
-        Kind.SFT: KindEntry(
-            keys=Keys(RunFrame, SftSettings, without=frozenset({"reward"}), own=_LABELS), values=_SFT, forced=_FORCED
-        ),
+        Kind.SFT: KindEntry(RunFrame, SftSettings, _SFT, forced=_FORCED, without=frozenset({"reward"}), own=_LABELS),
     }
 )
 """On one label, by RL and supervised; where a small model cannot answer in JSON by itself, RL begins supervised.
@@ -266,7 +267,10 @@ chat model needs an answer shown before one is asked for, and no prose in it.
 JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.JOINT: KindEntry(
-            keys=Keys(RunFrame, RlSettings, without=BY_EXAMPLE | OPTIONS | {"gradient", "task"}, own=_JOINT),
+            RunFrame,
+            RlSettings,
+            without=BY_EXAMPLE | OPTIONS | {"gradient", "task"},
+            own=_JOINT,
             values={At.NANO: _NANO_RL, At.SEED: SEED_RL},
             forced={At.NANO: {"prompt": "brief", "max_tokens": 64}},
             named_reward=True,

@@ -24,7 +24,7 @@ import msgspec
 
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_local
 from tinsmith.lab.experiment.experiment import Plan, make_plan
-from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
+from tinsmith.lab.experiment.manifest import require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.live.progress import duration
 from tinsmith.lab.runs.files import MANIFEST, TIMINGS, IfExists, Status
@@ -103,11 +103,10 @@ def _ended(cell: Cell, say: Say) -> bool:
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
     if not manifest:
         return False
-    plan = make_plan(cell.experiment, cell.overrides)
-    prepared = Prepared(plan, gather(plan, say))
+    materials = gather(make_plan(cell.experiment, cell.overrides), say)
     try:
-        require_same_run(manifest, prepared)
-        require_same_base(manifest, prepared.materials)
+        require_same_run(manifest, materials)
+        require_same_base(manifest, materials)
     except ConfigError as error:
         what, fix = f"{cell.folder.name}: {error.what}", "another folder for the study, or delete that of this run"
         raise ConfigError(what, field=error.field, value=error.value, allowed=error.allowed, fix=fix) from None

@@ -21,7 +21,7 @@ from tinsmith.types.errors import ConfigError
 
 CELLS: Final = "cells"  # The folder of a study's runs, in the study's own.
 SMALL: Final = "small"  # The size of a pretrained model, which `at=small` asks for.
-_RL: Final = TASK_KINDS[Kind.TASK].keys.known
+_RL: Final = TASK_KINDS[Kind.TASK].known
 _BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_size", "batch_size"])
 _SET: Final = frozenset(
     [
@@ -140,7 +140,7 @@ class Asked:
     def plan(self, keys: Mapping[str, Value], kind: Kind = Kind.TASK) -> Plan:
         """Return the plan of a run of this kind, with keys in place of those asked for."""
         assert self.source is not None, "the study is of a task"
-        known = TASK_KINDS[kind].keys.known | self.task_keys
+        known = TASK_KINDS[kind].known | self.task_keys
         shared = {key: value for key, value in self.shared.items() if key in known}
         return open_task(self.source, {**shared, "kind": kind.value, **_texts(keys, self.size, rated=True)})
 
@@ -290,7 +290,7 @@ def first_cells(study: Study, asked: Asked) -> StudyCells:
     reported, tuning_seed = seeds_apart(seeds, own["tuning_seed"], least=study.fewest_seeds)
     of_all = frozenset(asked.shared) - asked.task_keys
     for arm in arms:
-        of_all = of_all if arm.experiment is not None else of_all & TASK_KINDS[_kind(arm)].keys.known
+        of_all = of_all if arm.experiment is not None else of_all & TASK_KINDS[_kind(arm)].known
     shared = {key: one for key, one in asked.shared.items() if key in of_all}
     return StudyCells(
         name=study.name,
@@ -343,7 +343,7 @@ def _arm(asked: Asked, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
     if arm.experiment is not None:
         return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(_RATE), asked.size), own)
     kind, rates = _kind(arm), _rates(keys.get(_RATE, asked.rate), asked.size)
-    known = TASK_KINDS[kind].keys.known | asked.task_keys
+    known = TASK_KINDS[kind].known | asked.task_keys
     every = {**{key: value for key, value in asked.shared.items() if key in known}, **own}
     if kind is Kind.TASK_SFT and "groups_per_batch" in asked.shared and "batch_size" not in own:
         every["batch_size"] = asked.shared["groups_per_batch"]  # it looks at as many items a step as one that is paid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -30,6 +30,7 @@ class Earned:
     terms: Mapping[str, float]
     metrics: Mapping[str, float]  # Without those that do not apply to it.
     readable: bool  # True if `parse` could read the last reply; True where nothing is parsed.
+    heard: tuple[str, ...] = ()  # Texts of the environment between the model's replies.
     scored: Scored | None = None  # As a reward of whole steps gave it; None: the task has none.
 
     @property
@@ -146,7 +147,10 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     if isinstance(task.reward, StepReward):
         order = sorted(asked)
         found |= zip(order, score_step(task, [asked[place] for place in order]), strict=True)
-    return [found[place] for place in range(len(played))]
+    return [
+        one if isinstance(one := found[place], Failed) else replace(one, heard=talk.heard)
+        for place, talk in enumerate(played)
+    ]
 
 
 def _child(task: Task, one: Dialogue, scored: Earned | Failed, trees: Mapping[int, Child]) -> Child | None:

@@ -9,15 +9,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, KindEntry, Plan, key_help, make_plan
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import (
     OPTIONS,
     SMALL_MODEL,
     WITHOUT_LABELS,
     WITHOUT_SLICE,
     At,
-    Keys,
+    KindEntry,
     RunFrame,
+    Values,
     shown_value,
     unknown_key,
 )
@@ -98,50 +99,39 @@ _SMALL: Final = {
 _SEED: Final = {**_EVERYWHERE, "lora_rank": 32, "max_tokens": 512, "eval_items": 200, "watch_forgetting": True}
 _GROUPS: Final = {"group_size": 8, "groups_per_batch": 8}
 
+
+def _sizes(nano: Values, small: Values, seed: Values) -> Mapping[At, Values]:
+    return {At.NANO: {**_NANO, **nano}, At.SMALL: {**_SMALL, **small}, At.SEED: {**_SEED, **seed}}
+
+
+_RL: Final = _sizes(
+    {**_GROUPS, "steps": 60, "learning_rate": 6e-4},
+    {**_GROUPS, "steps": 40, "learning_rate": 3e-4},
+    {"steps": 100, "learning_rate": 4e-5, "group_size": 8, "groups_per_batch": 32},
+)
+_SPARSE: Final = _sizes(
+    {"steps": 150, "learning_rate": 1e-3, "batch_size": 16},
+    {"steps": 150, "learning_rate": 1e-4, "batch_size": 8},
+    {"steps": 150, "learning_rate": 1e-4, "batch_size": 8},
+)
+_SFT: Final = _sizes(
+    {"steps": 60, "learning_rate": 2e-3, "batch_size": 16},
+    {"steps": 40, "learning_rate": 3e-4, "batch_size": 32},
+    {"steps": 100, "learning_rate": 1e-4, "batch_size": 64},
+)
 TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
-        Kind.TASK: KindEntry(
-            keys=Keys(TaskFrame, RlSettings, without=WITHOUT_LABELS),
-            values={
-                At.NANO: {**_NANO, **_GROUPS, "steps": 60, "learning_rate": 6e-4},
-                At.SMALL: {**_SMALL, **_GROUPS, "steps": 40, "learning_rate": 3e-4},
-                At.SEED: {**_SEED, "steps": 100, "learning_rate": 4e-5, "group_size": 8, "groups_per_batch": 32},
-            },
-        ),
-        Kind.TASK_SPARSE: KindEntry(
-            keys=Keys(TaskFrame, SparseSettings, without=WITHOUT_LABELS | {"order"}),
-            values={
-                At.NANO: {**_NANO, "steps": 150, "learning_rate": 1e-3, "batch_size": 16},
-                At.SMALL: {**_SMALL, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
-                At.SEED: {**_SEED, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
-            },
-        ),
-        Kind.TASK_SFT: KindEntry(
-            keys=Keys(TaskFrame, SftSettings, without=WITHOUT_LABELS),
-            values={
-                At.NANO: {**_NANO, "steps": 60, "learning_rate": 2e-3, "batch_size": 16},
-                At.SMALL: {**_SMALL, "steps": 40, "learning_rate": 3e-4, "batch_size": 32},
-                At.SEED: {**_SEED, "steps": 100, "learning_rate": 1e-4, "batch_size": 64},
-            },
-        ),
+        Kind.TASK: KindEntry(TaskFrame, RlSettings, _RL, without=WITHOUT_LABELS),
+        Kind.TASK_SPARSE: KindEntry(TaskFrame, SparseSettings, _SPARSE, without=WITHOUT_LABELS | {"order"}),
+        Kind.TASK_SFT: KindEntry(TaskFrame, SftSettings, _SFT, without=WITHOUT_LABELS),
     }
 )
-
 TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
-    {
-        kind: replace(entry, keys=replace(entry.keys, without=entry.keys.without - {"test_items"}))
-        for kind, entry in TASK_KINDS.items()
-    }
+    {kind: replace(entry, without=entry.without - {"test_items"}) for kind, entry in TASK_KINDS.items()}
 )
 """The same for a task that has items to be tested on."""
-
 JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
-    {
-        Kind.RLVR: KindEntry(
-            keys=Keys(JudgedFrame, RlSettings, Asking, without=WITHOUT_SLICE | OPTIONS),
-            values=TASK_KINDS[Kind.TASK].values,
-        )
-    }
+    {Kind.RLVR: KindEntry(JudgedFrame, RlSettings, _RL, without=WITHOUT_SLICE | OPTIONS, asking=Asking)}
 )
 """Ways to train on a task whose reward is a judge."""
 
@@ -239,7 +229,7 @@ JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="runs with and with
 
 
 _EVERY_KEY: Final = frozenset(
-    name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.keys.known
+    name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.known
 )
 _QUESTION: Final = "What does the model learn of this task?"
 
@@ -352,8 +342,8 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Exper
 
 def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:
     """Return the values that a task gives to keys of every run."""
-    circumstances = next(iter(kinds.values())).keys.circumstances - {"model_name"}
-    types = {key: kind for each in kinds.values() for key, kind in each.keys.kinds.items()}
+    circumstances = next(iter(kinds.values())).circumstances - {"model_name"}
+    types = {key: kind for each in kinds.values() for key, kind in each.kinds.items()}
     allowed = frozenset(types) - circumstances - {"at"}
     for key in given:
         if key not in allowed:

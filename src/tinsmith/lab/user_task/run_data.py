@@ -36,14 +36,14 @@ from tinsmith.lab.service.facts import serves
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.dialogue import Dialogue, score_group
+from tinsmith.lab.user_task.dialogue import Dialogue, Earned, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
-from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
+from tinsmith.lab.user_task.subject import AskedModel, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
@@ -238,7 +238,7 @@ class TaskData:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> Course[UserItem, UserAnswer]:
+    ) -> Course[UserItem, Earned]:
         """Return how it is trained on."""
         renderer = renderer_for(tokenizer)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from tinsmith.lab.environment import Failed
+
 LARGEST_REWARD: Final = 1e15
 """Of a reward, a metric or a reward's setting, whatever its sign: sums and squares of more leave the range of
 numbers in training."""
@@ -44,14 +46,6 @@ class Scored:
         """The sum of the terms; of several rounded to 12 decimals."""
         found = math.fsum(self.terms.values())
         return round(found, 12) if len(self.terms) > 1 else found
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Cause of an answer without a reward: it is recorded, and is in no mean."""
-
-    where: str
-    what: str
 
 
 Groups = Sequence[Sequence[Scored | Failed]]
@@ -106,6 +100,17 @@ class StepReward(ABC):
     def close(self) -> None:
         """Let go of what it holds open; the run is over, or lost."""
         return
+
+
+class _NoStepReward(StepReward):
+    """Stands where a task has no reward of whole steps: it remembers nothing, and has no figures of its own."""
+
+    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+        """Score nothing: the task's functions do."""
+        raise NotImplementedError
+
+
+NO_STEP_REWARD: Final = _NoStepReward()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,15 @@ from typing import Final, cast
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Environment, Over
+from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
-from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory, Unread
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Split, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit, named_item
-from tinsmith.lab.user_task.step_reward import Failed, NamedTerms, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import NO_STEP_REWARD, NamedTerms, Scored, StepReward
 from tinsmith.lab.user_task.task import Answered, Model, Section, Spawn, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
@@ -57,15 +57,7 @@ class AskedModel:
         return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserAnswer:
-    """What a conversation earned, and what the model was told in it after the prompt."""
-
-    earned: Earned
-    told: tuple[str, ...]  # By the task, between the model's replies.
-
-
-UserRollout = Rollout[UserItem, UserAnswer]
+UserRollout = Rollout[UserItem, Earned]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -81,19 +73,19 @@ class UserEnvironment(Dialogue):
         """Return the prompt's tokens."""
         return self.prompt
 
-    def step(self, tokens: Sequence[int]) -> Over | Told:
+    def step(self, tokens: Sequence[int]) -> Move:
         """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
         said = self.say(self.renderer.parse_response(tokens).message.content)
         if said is None:
-            return Over()
+            return Move()
         if isinstance(said, str):
             return Told(self, tuple(tokens), lambda: said)
         if isinstance(said, Spawn):
             first = len(self.children)
             self.children = (*self.children, *(self._child(item, first + n) for n, item in enumerate(said.items)))
             begun = cast("tuple[UserEnvironment, ...]", self.children[first:])
-            return Spawned(
-                self, tuple(tokens), lambda: self.tell(attempt(said.then, [one.answer for one in begun])), begun=begun
+            return Told(
+                self, tuple(tokens), lambda: self.tell(attempt(said.then, [one.answer for one in begun])), begun
             )
         assert self.model is not None, "a task's model is opened with its run"
         seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
@@ -115,13 +107,17 @@ class UserEnvironment(Dialogue):
 
 
 @dataclass(slots=True)
-class Told:
-    """`Move` with the text that follows a reply; another model may still be computing it."""
+class Told(Move):
+    """Text that follows a reply; another model may still be computing it, or it waits for further conversations."""
 
     environment: UserEnvironment
     reply: tuple[int, ...]
     text: Callable[[], str | None]  # Waits for it; None: that failed.
+    begun: tuple[UserEnvironment, ...] = ()
     _own: tuple[bool, ...] = ()
+
+    def children(self) -> list[tuple[UserItem, Environment]]:
+        return [(one.item, one) for one in self.begun]
 
     def observation(self) -> tuple[int, ...] | None:
         """Return the text in tokens."""
@@ -137,18 +133,8 @@ class Told:
         return self._own
 
 
-@dataclass(slots=True)
-class Spawned(Told):
-    """`Move` with the text that follows when further conversations are over."""
-
-    begun: tuple[UserEnvironment, ...] = ()
-
-    def children(self) -> list[tuple[UserItem, Environment]]:
-        return [(one.item, one) for one in self.begun]
-
-
 @dataclass(slots=True, kw_only=True)
-class UserSubject(Subject[UserItem, UserAnswer]):
+class UserSubject(Subject[UserItem, Earned]):
     """A task as a `Subject`; its methods are described there."""
 
     task: Task
@@ -198,43 +184,35 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     def text(self, tokens: Sequence[int]) -> str:
         return self.renderer.parse_response(tokens).message.content
 
-    def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
+    def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[Earned | Failed]:
         """Have the user's rewards score every group; a state that these enter is put back until `score`."""
-        played = [cast(UserEnvironment, one.environment) for one in trajectories]
-        reward = self._reward
-        before = json.dumps(None if reward is None else reward.state())
-        read: list[UserAnswer | Unread] = [
-            Unread(one.where, one.what) if isinstance(one, Failed) else UserAnswer(earned=one, told=environment.heard)
-            for one, environment in zip(earned(self.task, played), played, strict=True)
-        ]
-        if reward is not None:
-            after = json.dumps(reward.state())
-            self._entered = after if after != before else ""
-            if self._entered:
-                reward.restore(json.loads(before))
-        failures = [one for one in read if isinstance(one, Unread)]
+        before = json.dumps(self._reward.state())
+        read = earned(self.task, [cast(UserEnvironment, one.environment) for one in trajectories])
+        after = json.dumps(self._reward.state())
+        self._entered = after if after != before else ""
+        if self._entered:
+            self._reward.restore(json.loads(before))
+        failures = [one for one in read if isinstance(one, Failed)]
         if failures and len(failures) == len(read):
             raise TaskError(f"{failures[0].where} {failures[0].what}")
         return read
 
     @property
-    def _reward(self) -> StepReward | None:
-        return self.task.reward if isinstance(self.task.reward, StepReward) else None
+    def _reward(self) -> StepReward:
+        return self.task.reward if isinstance(self.task.reward, StepReward) else NO_STEP_REWARD
 
     def score(self, rollouts: Sequence[UserRollout]) -> list[NamedTerms]:
         """Return named terms of rewards; a reward of whole steps enters the answers into its state."""
-        if self._reward is not None and self._entered:
+        if self._entered:
             self._reward.restore(json.loads(self._entered))
             self._entered = ""
-        return [NamedTerms(values=one.terms, total=one.total) for one in (each.answer.earned for each in rollouts)]
+        return [NamedTerms(values=one.terms, total=one.total) for one in (each.answer for each in rollouts)]
 
     def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
         """Return the figures of an evaluation; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_item for one in group]
-        reward, own = self._reward, None
-        if reward is not None:
-            own = reward.figures([[_scored(one) for one in each] for each in groups])
+        own = self._reward.figures([[_scored(one) for one in each] for each in groups])
         if own is None:
             failed = 1.0 - len(kept) / sum(len(group) for group in groups)
             own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
@@ -310,37 +288,34 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
-    def train_figures(self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]) -> dict[str, float]:
+    def train_figures(self, groups: Sequence[ScoredGroup[UserItem, Earned]]) -> dict[str, float]:
         found = _means([self._measured([one.rollout for one in group.scored]) for group in groups])
-        if self._reward is not None:
-            every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
-            found |= self._reward.train_figures([[_scored(one) for one in group] for group in every])
+        every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
+        found |= self._reward.train_figures([[_scored(one) for one in group] for group in every])
         return {f"train/{name}": value for name, value in found.items()}
 
     def trace(self) -> dict[str, float]:
         """Return figures of the reward's state, as metrics."""
-        told = {} if self._reward is None else self._reward.trace()
-        return {f"reward/{name}": float(value) for name, value in told.items()}
+        return {f"reward/{name}": float(value) for name, value in self._reward.trace().items()}
 
     def state(self) -> object:
         """Return the state of the reward, for a checkpoint."""
-        return None if self._reward is None else self._reward.state()
+        return self._reward.state()
 
     def restore(self, state: object) -> None:
         """Restore the state of the reward."""
-        if self._reward is not None and state is not None:
+        if state is not None:
             self._reward.restore(state)
 
     def close(self) -> None:
         """Close what the reward holds."""
-        if self._reward is not None:
-            self._reward.close()
+        self._reward.close()
 
     def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
         """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
         if not rollouts:
             return {}
-        found = [one.answer.earned for one in rollouts]
+        found = [one.answer for one in rollouts]
         measured = {name: [one.metrics[name] for one in found if name in one.metrics] for name in self.task.measured}
         told = {f"metric/{name}": fmean(values) for name, values in measured.items() if values}
         if self.task.parse is not None:
@@ -351,8 +326,8 @@ class UserSubject(Subject[UserItem, UserAnswer]):
 
     def facts(self, rollout: UserRollout) -> Line:
         """Return the fields of a rollout's line; the turns of a conversation of several stand one by one."""
-        one = rollout.answer.earned
-        if self._reward is not None and one.scored is not None:
+        one = rollout.answer
+        if one.scored is not None:
             facts: Line = dict(self._reward.line(one.scored))
         else:
             outcome = "ok" if one.readable else "unreadable"
@@ -372,10 +347,10 @@ class UserSubject(Subject[UserItem, UserAnswer]):
                 item=one.item.item,
                 prompt=one.item.prompt,
                 replies=tuple(turn.text for turn in one.turns),
-                terms=one.answer.earned.terms,
-                metrics=one.answer.earned.metrics,
-                total=one.answer.earned.total,
-                record={} if one.answer.earned.scored is None else one.answer.earned.scored.record,
+                terms=one.answer.terms,
+                metrics=one.answer.metrics,
+                total=one.answer.total,
+                record={} if one.answer.scored is None else one.answer.scored.record,
                 split=split,
             )
             for split, some in rollouts.items()
@@ -387,15 +362,14 @@ class UserSubject(Subject[UserItem, UserAnswer]):
 def _scored(one: UserRollout | Failure[UserItem]) -> Scored | Failed:
     if isinstance(one, Failure):
         return Failed(one.where, one.what)
-    assert one.answer.earned.scored is not None
-    return one.answer.earned.scored
+    return one.answer.scored or Scored(terms=one.answer.terms)
 
 
 def _turns(rollout: UserRollout) -> list[Line]:
     said: list[Line] = []
     for number, turn in enumerate(rollout.turns):
         if number:
-            said.append({"role": "user", "text": rollout.answer.told[number - 1]})
+            said.append({"role": "user", "text": rollout.answer.heard[number - 1]})
         said.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
     return said
 
@@ -407,8 +381,8 @@ def _tree(rollout: UserRollout) -> Iterator[Line]:
         if isinstance(child, Failure):
             yield {**line, "failure": {"where": child.where, "what": child.what}}
             continue
-        one = child.answer.earned
-        yield {**line, "turns": _turns(child), "terms": dict(one.terms), "total": one.total}
+        terms = {"terms": dict(child.answer.terms), "total": child.answer.total}
+        yield {**line, "turns": _turns(child), **terms}
         yield from _tree(child)
 
 
@@ -428,7 +402,7 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
 
 
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
-    found = [one.answer.earned for one in group]
+    found = [one.answer for one in group]
     means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
     return {"reward/total": fmean([one.total for one in found]), **means}
 

@@ -30,7 +30,7 @@ from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.dialogue import Failed, score_group
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.run_data import data_of_task
-from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
+from tinsmith.lab.user_task.subject import UserRollout, UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.seeds import derive
@@ -174,13 +174,13 @@ def agreement(
         writer=writer,
         decoding=decoding,
         items=tuple(_look(name, [one for _, places in some for one in places]) for name, some in by_item.items()),
-        earned={name: tuple(one.answer.earned.total for one, _ in some) for name, some in by_item.items()},
+        earned={name: tuple(one.answer.total for one, _ in some) for name, some in by_item.items()},
         failures=sum(map(len, groups)) - len(kept),
         shown={name: some[0][1] for name, some in list(by_item.items())[:show]},
     )
 
 
-def _places(pair: Pair, rollouts: Sequence[Rollout[UserItem, UserAnswer]]) -> list[tuple[Place, ...]]:
+def _places(pair: Pair, rollouts: Sequence[UserRollout]) -> list[tuple[Place, ...]]:
     """Return what became of every token that was written."""
     texts = [one.sequence() for one in rollouts]
     begins = [one.written().index(True) for one in rollouts]
@@ -379,7 +379,8 @@ def looked_at(asked: Look, sides: tuple[Side, Side], file: Path, say: Say) -> Lo
                 plan = plan_again(side.folder, (Kind.TASK, Kind.TASK_SFT), asked.plan_of)
                 opened[folder] = servers.enter_context(reopened(plan, side.folder, say))
         first, second = (opened[side.folder.resolve()] for side in sides)
-        plan, data = second.plan, data_of_task(second.plan)
+        plan = second.materials.plan
+        data = data_of_task(plan)
         if data.task.talk is not None:
             what = "a conversation of several turns is not looked at: corrections are of one reply"
             raise ConfigError(what, field="task", value=plan.experiment.name)

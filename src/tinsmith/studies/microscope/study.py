@@ -61,7 +61,7 @@ REWARD: Final = PerItem("reward", "reward")
 SCORES: Final = (PerItem("greedy", "reward, greedy", is_greedy=True), PerItem("sampled", "reward, sampled"))
 _OF_HABIT, _PRETRAINED = 0.14, 1.4
 """Corrections to a token by all three rules together: of a nano base on `crossroads`, of SmolLM2 on sums."""
-_RL: Final = TASK_KINDS[Kind.TASK].keys.known
+_RL: Final = TASK_KINDS[Kind.TASK].known
 _SET: Final = frozenset(["kind", "seed", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"])
 _OF_SIDES: Final = frozenset([FIRST, SECOND, "out", "samples", "threshold", "dry_run", "size"])
 

@@ -97,13 +97,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 def searched_on(asked: Searching, folder: Path, file: Path, say: Say) -> Found:
     """Search on the base of a run, or read what was found of it before with the same settings."""
     with reopened(plan_again(folder, (Kind.TASK,), asked.plan_of), folder, say) as there:
-        search = msgspec.structs.replace(asked.search, seed=derive(there.plan.settings.seed, "search"))
+        search = msgspec.structs.replace(asked.search, seed=derive(there.materials.plan.settings.seed, "search"))
         key = (search, asked.proposer, there.materials.model_name, asked.written, asked.bank)
         return made_once(file, key, Found, lambda: _search(asked, search, there))
 
 
 def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Found:
-    plan, frame = there.plan, there.plan.frame
+    plan = there.materials.plan
+    frame = plan.frame
     assert isinstance(frame, TaskFrame)
     data, renderer, base = data_of_task(plan), renderer_for(there.tokenizer()), there.base()
     temperature, stop = plan.settings.temperature, tuple(renderer.stop_sequences())
@@ -133,7 +134,7 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
             ),
         )
         rewards = {
-            name: [Fraction(repr(one.answer.earned.total)) for one in group if not isinstance(one, Failure)]
+            name: [Fraction(repr(one.answer.total)) for one in group if not isinstance(one, Failure)]
             for name, group in zip(names, groups, strict=True)
         }
         return {name: sum(each, Fraction()) / len(each) for name, each in rewards.items() if each}
