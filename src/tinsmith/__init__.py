@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         tuned,
     )
     from tinsmith.lab.study.terms import term_table
+    from tinsmith.lab.user_task.dialogue import revised, revising
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.learned_reward import LearnedReward
-    from tinsmith.lab.user_task.loops import revised, revising
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
     from tinsmith.lab.user_task.task import (
@@ -128,7 +128,7 @@ _LAZY = {
         "lab.study.terms": "term_table",
         "lab.user_task.judged": "judged",
         "lab.user_task.learned_reward": "LearnedReward",
-        "lab.user_task.loops": "revised revising",
+        "lab.user_task.dialogue": "revised revising",
         "lab.user_task.run": "StudyRun TaskRun run",
         "lab.user_task.step_reward": "Asked Failed Scored StepReward",
         "lab.user_task.task": "Answered Ask Child Examples Model Probed Spawn Task Turns "

@@ -14,8 +14,7 @@ from small_study import PAPERS, RL
 from tinker import types
 
 from tinsmith.lab.cookbook.environments import TaskDataset, TaskEnv
-from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject, items_of_dataset
-from tinsmith.lab.cookbook.train import train
+from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject, items_of_dataset, train
 from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS

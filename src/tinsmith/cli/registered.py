@@ -16,8 +16,7 @@ from tinsmith.studies.disruption.experiments import JOINT, LABELS
 from tinsmith.types.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
-    from tinsmith.lab.measurement import Measurement
-    from tinsmith.lab.study.keys import StudyKeys
+    from tinsmith.lab.study.keys import Measurement, StudyKeys
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.functions import TaskSource
     from tinsmith.types.waits import Say
@@ -229,27 +228,25 @@ class StudyEntry:
 
     def all_keys(self) -> StudyKeys:
         """Return its keys."""
-        from tinsmith.lab import measurement
-        from tinsmith.lab.study import sizes
+        from tinsmith.lab.study import keys, sizes
 
         value = self.value()
-        return measurement.keys_of(value) if callable(value) else sizes.keys_of(value)
+        return keys.keys_of(value) if callable(value) else sizes.keys_of(value)
 
     def read(self, given: Mapping[str, str]) -> object:
         """Read `key=value` texts, of which a mistake is refused, and return what would be run."""
-        from tinsmith.lab import measurement
-        from tinsmith.lab.study import sizes
+        from tinsmith.lab.study import keys, sizes
 
         value = self.value()
-        return measurement.asked(value, given) if callable(value) else sizes.cells_of(value, given, source_of)
+        return keys.measure_of(value, given) if callable(value) else sizes.cells_of(value, given, source_of)
 
     def run(self, given: Mapping[str, str], say: Say) -> Path:
         """Run it, and return its folder."""
-        from tinsmith.lab import measurement
+        from tinsmith.lab.study import keys
 
         value = self.value()
         if callable(value):
-            return measurement.asked(value, given)(say)
+            return keys.measure_of(value, given)(say)
         from tinsmith.lab.study.conduct import run_study
 
         return run_study(value, given, say, open_source=source_of)

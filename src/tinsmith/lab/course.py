@@ -126,16 +126,16 @@ class Course(Generic[I, A]):
                 self.keep(self.subject.sections({"eval": read}))
             if self.at_end is not None:
                 more = self.at_end(policy)
+        kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+        watched: Mapping[str, float] = {}
         if self.settings.watch is Watched.MUTUAL_INFORMATION:
-            kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
-            more = {**more, **watched_information(policy.trainer, kept)}
-        if self.settings.watch is Watched.ENVIRONMENT:
-            more = {**more, **told_foresight(policy.client, read)}
-        if self.settings.watch is Watched.CONFIDENCE:
-            kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+            watched = watched_information(policy.trainer, kept)
+        elif self.settings.watch is Watched.ENVIRONMENT:
+            watched = told_foresight(policy.client, read)
+        elif self.settings.watch is Watched.CONFIDENCE:
             seed = derive(self.settings.seed, "confidence", step)
-            more = {**more, **watched_confidence(policy.trainer, self.subject, kept, seed)}
-        metrics = {**judged.metrics, **drift, **more}
+            watched = watched_confidence(policy.trainer, self.subject, kept, seed)
+        metrics = {**judged.metrics, **drift, **more, **watched}
         return Examined(tested=found | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
 
     def test(
@@ -156,11 +156,11 @@ class Course(Generic[I, A]):
                 for split, groups in answered.items()
             }
             self.keep(self.subject.sections(read))
-        if self.tests_last and last is None:
+        if self.tests_last and last is not None:
+            found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
+        elif self.tests_last:
             same = found.metrics.items()
             found |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
-        elif self.tests_last and last is not None:
-            found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
         if self.also_tested is None or isinstance(chosen, Sequence):
             return found
         return found | self.also_tested(chosen, chosen_step)

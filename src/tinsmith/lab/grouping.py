@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Generic, Protocol
+from itertools import compress, groupby
+from typing import Generic
 
 import numpy as np
 import tinker
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.rollouts import A, AnyRollout, Failure, I, Rollout
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
 from tinsmith.stats.groups import deviation, kept_groups
@@ -49,9 +50,8 @@ def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]], for
         before = [0.0] * len(turn.observation)
         tokens += [*turn.observation, *turn.tokens]
         if foreseen and turn.observed:
-            mine = turn.own_words or (True,) * len(before)
-            logprobs += [value if own else 0.0 for value, own in zip(turn.observed, mine, strict=True)]
-            advantage += [foreseen if own else 0.0 for own in mine]
+            logprobs += [value if own else 0.0 for value, own in zip(turn.observed, turn.answered, strict=True)]
+            advantage += [foreseen if own else 0.0 for own in turn.answered]
         else:
             logprobs += before
             advantage += before
@@ -69,13 +69,7 @@ def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]], for
 
 def answered_logprobs(rollout: AnyRollout) -> list[float]:
     """Return the log-probabilities of what the environment answered in a conversation, token by token."""
-    return [
-        value
-        for turn in rollout.turns
-        if turn.observed
-        for value, own in zip(turn.observed, turn.own_words or (True,) * len(turn.observed), strict=True)
-        if own
-    ]
+    return [value for turn in rollout.turns for value in compress(turn.observed, turn.answered)]
 
 
 def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
@@ -87,9 +81,8 @@ def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
     known: list[bool] = []
     for turn in rollout.turns:
         size = len(turn.observation)
-        own = (turn.own_words or (True,) * size) if turn.observed else (False,) * size
         told += [*(turn.observed or (0.0,) * size), *turn.logprobs]
-        known += [*own, *(True,) * len(turn.tokens)]
+        known += [*(turn.answered if turn.observed else (False,) * size), *(True,) * len(turn.tokens)]
     return told, known
 
 
@@ -117,25 +110,12 @@ def _floats(values: Sequence[float]) -> types.TensorData:
     return types.TensorData.from_numpy(np.array(values, dtype=np.float32))
 
 
-class Terms(Protocol):
-    """One rollout's reward; its terms are its attributes."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return the terms' names in their fixed order."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """The reward."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored(Generic[I, A]):
     """A rollout with its reward, and its advantage over its group; None where the group was left out."""
 
     rollout: Rollout[I, A]
-    terms: Terms
+    terms: NamedTerms
     advantage: float | None
     by_turn: tuple[float, ...] | None = None
     """What each turn is trained with instead, where turns have advantages of their own."""
@@ -169,11 +149,11 @@ class ScoredGroup(Generic[I, A]):
 
 def score_groups(
     groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
-    score: Callable[[Sequence[Rollout[I, A]]], Sequence[Terms]],
+    score: Callable[[Sequence[Rollout[I, A]]], Sequence[NamedTerms]],
     *,
     advantage: Advantage,
     zero_variance_filter: bool,
-    compared_by: Callable[[Terms], float] | None = None,
+    compared_by: Callable[[NamedTerms], float] | None = None,
     by_turn: bool = False,
 ) -> list[ScoredGroup[I, A]]:
     """Reward every rollout, and compare it with its group.
@@ -226,10 +206,10 @@ def _left_out(one: Scored[I, A]) -> Scored[I, A]:
 
 def _compared(
     kept: list[Rollout[I, A]],
-    terms: list[Terms],
+    terms: list[NamedTerms],
     advantage: Advantage,
     zero_variance_filter: bool,
-    compared_by: Callable[[Terms], float],
+    compared_by: Callable[[NamedTerms], float],
     by_turn: bool,
 ) -> list[Scored[I, A]]:
     differ = len({each.total for each in terms}) > 1
@@ -259,7 +239,7 @@ def _by_turn(
     return turns
 
 
-def _whole(terms: Terms) -> float:
+def _whole(terms: NamedTerms) -> float:
     return terms.total
 
 
@@ -276,12 +256,9 @@ def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
         "train/groups/left_out": float(sum(not group.learned for group in groups)),
     }
     if scored:
-        count = len(scored)
-        metrics["train/reward/total"] = sum(one.terms.total for one in scored) / count
-        for name in scored[0].terms.names():
-            mean = sum(getattr(one.terms, name) for one in scored) / count
-            metrics[f"train/reward/{name}"] = mean
-        metrics["train/tokens/answer"] = sum(len(one.rollout.tokens) for one in scored) / count
+        for name in ("total", *scored[0].terms.values):
+            metrics[f"train/reward/{name}"] = sum(getattr(one.terms, name) for one in scored) / len(scored)
+        metrics["train/tokens/answer"] = sum(len(one.rollout.tokens) for one in scored) / len(scored)
     return metrics
 
 

@@ -18,11 +18,12 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.grouping import Scored, ScoredGroup, Terms, answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.grouping import Scored, ScoredGroup, answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.live.watch import expert_metrics, route_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra, Sampler
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.exact import mean, raised_cosine
 
 ADAM_EPS = 1e-8
@@ -38,7 +39,7 @@ class ExactGradient(Protocol[I_contra]):
         """Return cross-entropy datums whose gradient it is, under the trainer's weights of now."""
         ...
 
-    def besides(self, terms: Terms) -> float:
+    def besides(self, terms: NamedTerms) -> float:
         """Return the part of a reward that rollouts are still compared by."""
         ...
 

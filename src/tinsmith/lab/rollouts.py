@@ -61,6 +61,11 @@ class Turn:
     logprobs: tuple[float, ...]  # Of the tokens, under the policy that drew them.
     text: str
 
+    @property
+    def answered(self) -> tuple[bool, ...]:
+        """True for each token of the observation that the environment wrote: for all where it does not say."""
+        return self.own_words or (True,) * len(self.observation)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory(Generic[I]):
@@ -147,7 +152,7 @@ class Environments(Protocol[I, A_co]):
         ...
 
     def read(self, trajectories: Sequence[Trajectory[I]]) -> Sequence[A_co | Failed]:
-        """Return what each conversation says, or why that is not known; all of a step, so that judges are asked once."""
+        """Return what each conversation says, or why that is unknown; all of a step, so that judges are asked once."""
         ...
 
 
@@ -415,11 +420,15 @@ def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout
 def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] | Failure[I]:
     if one.failure is not None:
         return one.failure
-    ended, answer = one.so_far, answers[id(one.so_far)]
-    item, sample = ended.item, ended.sample
-    if isinstance(answer, Failed):
-        return Failure(item=item, sample=sample, where=answer.where, what=answer.what)
     below = tuple(_read_tree(child, answers) for child in one.children)
-    return Rollout(
-        item=item, sample=sample, turns=ended.turns, fork=ended.fork, depth=ended.depth, answer=answer, children=below
-    )
+    return read_rollout(one.so_far, answers[id(one.so_far)], below)
+
+
+def read_rollout(
+    one: Trajectory[I], answer: A | Failed, children: tuple[Rollout[I, A] | Failure[I], ...] = ()
+) -> Rollout[I, A] | Failure[I]:
+    """Return a conversation with what was read in it."""
+    if isinstance(answer, Failed):
+        return Failure(item=one.item, sample=one.sample, where=answer.where, what=answer.what)
+    place: dict[str, Any] = {"sample": one.sample, "fork": one.fork, "depth": one.depth}
+    return Rollout(item=one.item, turns=one.turns, answer=answer, children=children, **place)

@@ -176,8 +176,7 @@ class Run(Generic[I, A]):
             self._spent = self._flat.saw(rewards)
         for group in groups:
             for one in group.scored:
-                terms = {name: getattr(one.terms, name) for name in one.terms.names()}
-                reward: Line = {"terms": terms, "total": one.terms.total, "advantage": one.advantage}
+                reward: Line = {"terms": dict(one.terms.values), "total": one.terms.total, "advantage": one.advantage}
                 if one.by_turn is not None:
                     reward["advantage_by_turn"] = one.by_turn
                 facts = self.course.subject.facts(one.rollout)

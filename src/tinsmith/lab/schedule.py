@@ -118,11 +118,6 @@ class Ratio:
         aside = (step + 1) * self.aside // (self.main + self.aside) > before
         return Turn(aside=aside, before=before if aside else step - before)
 
-    @property
-    def overhead(self) -> float:
-        """The share of all batches that is aside, over whole rounds."""
-        return self.aside / (self.main + self.aside)
-
 
 def ratio_of(text: str) -> Ratio | None:
     """Read `A:B`; None: `none`, and every batch is of main items."""

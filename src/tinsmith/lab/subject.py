@@ -16,7 +16,7 @@ policy and resuming are the laboratory's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress
 from typing import Protocol
@@ -24,11 +24,12 @@ from typing import Protocol
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Environment, Failed
-from tinsmith.lab.grouping import Example, Line, ScoredGroup, Terms
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn
+from tinsmith.lab.environment import Environment
+from tinsmith.lab.grouping import Example, Line, ScoredGroup
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, read_rollout
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.service.official_client import text_logprobs
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -68,7 +69,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         del item
         return False
 
-    def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
+    def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[NamedTerms]:
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...
 
@@ -142,7 +143,7 @@ def force_options(
     pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
     scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]
     answers = iter(zip(scored, subject.read(scored), strict=True))
-    return [[*group, *(_rollout(*next(answers)) for _ in subject.options(group[0].item))] for group in groups]
+    return [[*group, *(read_rollout(*next(answers)) for _ in subject.options(group[0].item))] for group in groups]
 
 
 def _played(
@@ -177,16 +178,4 @@ def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajecto
     written = one.written()
     found = compress(text_logprobs(told, len(written)), written)
     (turn,) = one.turns
-    scored = Turn(
-        observation=turn.observation,
-        tokens=turn.tokens,
-        logprobs=tuple(value for value in found if value is not None),
-        text=turn.text,
-    )
-    return Trajectory(item=one.item, sample=one.sample, turns=(scored,), environment=one.environment)
-
-
-def _rollout(one: Trajectory[I], answer: A | Failed) -> Rollout[I, A] | Failure[I]:
-    if isinstance(answer, Failed):
-        return Failure(item=one.item, sample=one.sample, where=answer.where, what=answer.what)
-    return Rollout(item=one.item, sample=one.sample, turns=one.turns, answer=answer)
+    return replace(one, turns=(replace(turn, logprobs=tuple(value for value in found if value is not None)),))

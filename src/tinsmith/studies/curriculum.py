@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final
 from tinsmith.lab.sft import order_hashes
 from tinsmith.lab.study.checks import equivalent, higher, lower, more, not_higher, not_lower, of_runs, runs_gap, within
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Learned, Measure, PerItem, Size, Study, Table
+from tinsmith.lab.user_task.dialogue import revised, revising
 from tinsmith.lab.user_task.items import named_item
-from tinsmith.lab.user_task.loops import revised, revising
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Base, Task

@@ -147,7 +147,7 @@ def test_items_have_both_labels_or_say_which_is_missing() -> None:
 def test_a_total_is_the_form_and_the_mean_of_the_labels_terms(answer: Answer, total: float) -> None:
     (terms,) = make_label_reward("strong", TASK).score([ITEM], [answer])
     assert terms.total == total
-    assert terms.names() == ("parse", "contract", "disruption", "novelty", "think")
+    assert tuple(terms.values) == ("parse", "contract", "disruption", "novelty", "think")
 
 
 def test_each_label_is_paid_by_its_own_reward_and_memory() -> None:

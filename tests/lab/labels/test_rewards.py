@@ -58,7 +58,7 @@ def test_a_think_tag_within_a_valid_answer_costs_one_and_nothing_else() -> None:
 
 def test_terms_are_named_and_add_up() -> None:
     [terms] = make_reward("strong", TASK).score([C], [said(D)])
-    assert terms.names() == ("parse", "contract", "task", "think")
+    assert tuple(terms.values) == ("parse", "contract", "task", "think")
     assert terms.values == {"parse": 0.0, "contract": 0.05, "task": -0.6, "think": 0.0}
     [terms] = make_reward("soft", TASK).score([C], [INVALID])
     assert tuple(terms.values.values()) == (0.0, -0.5, 0.0, 0.0)

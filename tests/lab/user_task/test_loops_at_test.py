@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.user_task.dialogue import Earned, converse, earned
-from tinsmith.lab.user_task.loops import revised, revising
+from tinsmith.lab.user_task.dialogue import Earned, converse, earned, revised, revising
 from tinsmith.lab.user_task.task import Task, of_conversation, of_group
 from tinsmith.types.errors import ConfigError
 

@@ -12,6 +12,7 @@ from tinsmith.lab.grouping import ScoredGroup, score_groups
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.user_task.dialogue import Earned, converse
 from tinsmith.lab.user_task.items import UserSplit, named_item
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
 from tinsmith.ops.advantages import Advantage
@@ -168,16 +169,6 @@ def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:
     assert [line["depth"] for line in others] == [1, 2, 2]
 
 
-class Paid:
-    """Terms of one number."""
-
-    def __init__(self, total: float) -> None:
-        self.total = total
-
-    def names(self) -> tuple[str, ...]:
-        return ("total",)
-
-
 def tree(random: Random, depth: int = 0) -> Rollout[Any, Any]:
     children = [tree(random, depth + 1) for _ in range(random.randrange(3))] if depth < 2 else []
     answer = round(random.random(), 3)
@@ -188,7 +179,10 @@ def test_every_depth_is_compared_for_itself_and_leaves_its_own_reward_out() -> N
     random = Random(4)
     group = [tree(random) for _ in range(6)]
     (found,) = score_groups(
-        [group], lambda some: [Paid(one.answer) for one in some], advantage=Advantage.RLOO, zero_variance_filter=True
+        [group],
+        lambda some: [NamedTerms(values={}, total=one.answer) for one in some],
+        advantage=Advantage.RLOO,
+        zero_variance_filter=True,
     )
     nodes = [each for one in group for each in (one, *one.below())]
     assert {one.depth for one in nodes} == {0, 1, 2}
@@ -204,7 +198,10 @@ def test_a_depth_without_another_rollout_is_left_out_and_the_others_are_trained_
     roots = [Rollout(item=None, sample=n, answer=float(n), children=(child,) * (1 - n)) for n in range(2)]
     found: ScoredGroup[Any, Any]
     (found,) = score_groups(
-        [roots], lambda some: [Paid(one.answer) for one in some], advantage=Advantage.CENTER, zero_variance_filter=True
+        [roots],
+        lambda some: [NamedTerms(values={}, total=one.answer) for one in some],
+        advantage=Advantage.CENTER,
+        zero_variance_filter=True,
     )
     assert [one.advantage for one in found.every] == [-0.5, 0.5, None]
     assert found.informative

@@ -14,7 +14,7 @@ from own_task import silent
 
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
-from tinsmith.lab.measurement import asked
+from tinsmith.lab.study.keys import measure_of
 from tinsmith.models.base import open_base
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
@@ -262,7 +262,7 @@ def test_the_page_has_counts_with_intervals() -> None:
 
 def test_sides_are_computed_in_their_own_order() -> None:
     said: list[str] = []
-    asked(wander, {"sides": "transformers,canonical", "dry_run": "true"})(said.append)
+    measure_of(wander, {"sides": "transformers,canonical", "dry_run": "true"})(said.append)
     assert said[0].endswith("by canonical fp32, canonical bf16, transformers fp32, transformers bf16")
 
 
@@ -284,5 +284,5 @@ def test_sides_are_computed_in_their_own_order() -> None:
 )
 def test_what_is_not_allowed_is_refused_by_name(key: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        asked(wander, {key: value})
+        measure_of(wander, {key: value})
     assert caught.value.field == key

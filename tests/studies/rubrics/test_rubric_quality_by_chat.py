@@ -13,7 +13,7 @@ import pytest
 from scripted_judge import KEY, Say, ScriptedJudge, completion, ratings, refused
 
 from running import HANG_S
-from tinsmith.lab.measurement import asked
+from tinsmith.lab.study.keys import measure_of
 from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import LostError
 
@@ -105,7 +105,7 @@ def run(
         "log_path": str(tmp_path / name),
         **keys,
     }
-    return asked(rubric_quality, overrides)(said.append), said
+    return measure_of(rubric_quality, overrides)(said.append), said
 
 
 def quality(folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The Tinker cookbook's environments as a subject: their coroutines on a thread of their own, their tokens here.
+"""The Tinker cookbook's environments as a subject: coroutines on a thread of their own, tokens here; training on it.
 
 What our loop cannot train on is the recorded failure of one rollout: an observation that is not what was seen and
 sampled before, with something after it; one that holds more than tokens; another stop than the subject's.
@@ -12,7 +12,8 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import tinker
@@ -27,13 +28,25 @@ from tinsmith.lab.cookbook.types import (
     Trajectory,
     Transition,
 )
+from tinsmith.lab.course import Course, Decoding
 from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Line, ScoredGroup
-from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn
+from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.live.watch import Examinee, Judged, Watch
+from tinsmith.lab.rl import train as train_run
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Turn
 from tinsmith.lab.rollouts import Trajectory as Ran
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.runs.files import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Score
+from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
+from tinsmith.types.seeds import derive
 
 T = TypeVar("T")
 
@@ -68,6 +81,12 @@ class Earned:
     steps: tuple[float, ...]  # By its environment, step by step.
     group: float  # By its group.
     metrics: Mapping[str, float]
+
+    @property
+    def terms(self) -> NamedTerms:
+        """What the environment gave in all its steps, and what the group gave on top."""
+        steps = math.fsum(self.steps)
+        return NamedTerms(values={"steps": steps, "group": self.group}, total=rounded_sum(steps, self.group))
 
 
 CookbookRollout = Rollout[CookbookItem, Earned]
@@ -107,19 +126,11 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """Conversations that were made together, and are rewarded together."""
-
-    builder: EnvGroupBuilder
-    envs: Sequence[Env]
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class CookbookEnvironment:
     """Conversation in one of the cookbook's environments."""
 
-    group: _Group
+    group: CookbookItem  # The same for all that were made together, and are rewarded together.
     env: Env
     loop: BackgroundLoop
     stop: Stop
@@ -227,7 +238,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     held_out: Sequence[CookbookItem] = ()  # What a policy is evaluated on; none: it is not.
     test: Sequence[CookbookItem] = ()
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
-    _open: list[_Group] = field(default_factory=list[_Group])
+    _open: list[CookbookItem] = field(default_factory=list[CookbookItem])
 
     def items(self, split: Split) -> Sequence[CookbookItem]:
         return {Split.TRAIN: self.train, Split.VALIDATION: self.held_out, Split.TEST: self.test}[split]
@@ -239,7 +250,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         """Make environments; a cookbook environment draws for itself and takes no seed."""
         del seed
         envs: list[Env] = list(self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS))
-        group = _Group(item.builder, envs)
+        group = replace(item)  # which no other group is
         self._open.append(group)
         if len(envs) != count:
             what = f"this dataset's groups have {len(envs)} environments"
@@ -260,28 +271,22 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
 
     def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Failed]:
         """Score groups. They are rewarded side by side, each over those of its conversations that came to an end."""
+        environments = [cast(CookbookEnvironment, ran.environment) for ran in trajectories]
         members: dict[int, list[int]] = {}
-        environments: list[CookbookEnvironment] = []
-        for place, ran in enumerate(trajectories):
-            environment = ran.environment
-            assert isinstance(environment, CookbookEnvironment)
-            environments.append(environment)
+        for place, environment in enumerate(environments):
             members.setdefault(id(environment.group), []).append(place)
         asked = [
             (places, self._rewards([(environments[at], trajectories[at].turns) for at in places]))
             for places in members.values()
         ]
-        found: list[Earned | Failed | None] = [None] * len(trajectories)
+        found: dict[int, Earned | Failed] = {}
         for places, rewards in asked:
-            for at, one in zip(places, _earned(rewards, [environments[p] for p in places]), strict=True):
-                found[at] = one
+            found |= zip(places, _earned(rewards, [environments[at] for at in places]), strict=True)
         self._clean()
-        assert all(one is not None for one in found)
-        return [one for one in found if one is not None]
+        return [found[place] for place in range(len(trajectories))]
 
     def score(self, rollouts: Sequence[CookbookRollout]) -> list[NamedTerms]:
-        """Return what the environment gave in all its steps, and what the group gave on top."""
-        return [_terms(one.answer) for one in rollouts]
+        return [one.answer.terms for one in rollouts]
 
     def figures(
         self, groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]], split: str
@@ -290,8 +295,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         played = [one.answer for group in groups for one in group if isinstance(one, Rollout)]
         found = _told(played, split)
         if played:
-            total = math.fsum(_terms(one).total for one in played)
-            found[f"{split}/reward/total"] = total / len(played)
+            found[f"{split}/reward/total"] = math.fsum(one.terms.total for one in played) / len(played)
         return found
 
     def train_figures(self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]) -> dict[str, float]:
@@ -355,11 +359,6 @@ def _earned(
     return found
 
 
-def _terms(earned: Earned) -> NamedTerms:
-    steps = math.fsum(earned.steps)
-    return NamedTerms(values={"steps": steps, "group": earned.group}, total=rounded_sum(steps, earned.group))
-
-
 def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
     """Return means over the conversations that have the number."""
     found: dict[str, float] = {}
@@ -367,3 +366,76 @@ def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
         values = [one.metrics[name] for one in played if name in one.metrics]
         found[f"{split}/env/{name}"] = math.fsum(values) / len(values)
     return found
+
+
+class _MeanReward(Watch[CookbookItem, Earned]):
+    """The best policy is that of the largest mean reward; among equals the later one."""
+
+    def judge(
+        self,
+        policy: Examinee,
+        groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]],
+        metrics: Mapping[str, float],
+    ) -> Judged:
+        """As of a Watch."""
+        del groups
+        return Judged(score=Score(metrics.get("eval/reward/total", -math.inf), float(policy.step)))
+
+
+def train(
+    service: tinker.ServiceClient,
+    model_name: str,
+    subject: CookbookSubject,
+    settings: RlSettings,
+    folder: Path,
+    *,
+    quiet: bool = False,
+) -> Finished:
+    """Train a LoRA adapter on a cookbook dataset by our loop, from its beginning; end the environments' thread.
+
+    Args:
+        service: where the model is served.
+        model_name: as that server knows it.
+        subject: the dataset, with or without held-out groups.
+        settings: of the loop; `group_size` is that of the dataset's groups.
+        folder: gets the files of a run; there must be none yet.
+        quiet: whether nothing is printed.
+    """
+    told = asdict(settings)
+    config = {
+        "name": "cookbook",
+        "settings": told,
+        "identity_sha256": sha256_of({"settings": told, "items": [one.prompt_id for one in subject.train]}),
+    }
+    opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
+    made = service.create_lora_training_client(
+        base_model=str(ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)),
+        rank=settings.lora_rank,
+        seed=derive(settings.seed, "adapter") % 2**SEED_BITS,
+        train_unembed=settings.train_unembed,
+    )
+    try:
+        run = Run(
+            service=service,
+            trainer=made.result(WAIT_SECONDS),
+            model_name=model_name,
+            course=Course(
+                subject=subject,
+                settings=settings,
+                watch=_MeanReward(),
+                decodings=(Decoding.SAMPLED,),
+                samples=settings.group_size,
+            ),
+            settings=settings,
+            folder=opened,
+            teller=Teller(name="cookbook", steps=settings.steps, quiet=quiet),
+        )
+        try:
+            finished = train_run(run)
+            assert finished is not None, "nothing stops it before its end"
+            return finished
+        finally:
+            run.teller.close()
+    finally:
+        opened.close()
+        subject.close()

@@ -62,19 +62,8 @@ class Experiment:
     parent: Experiment | None  # The one it differs from.
     delta: Values  # What it changes in its parent, by key; the root's are all its own.
     version: int = 1
-    at_nano: Values = field(default_factory=dict[str, Value])
-    """Its own numbers where it runs with the nano base (`at=nano`); not inherited."""
-    at_small: Values = field(default_factory=dict[str, Value])
-    """Its own numbers where it runs with a small pretrained model (`at=small`); not inherited."""
-    at_seed: Values = field(default_factory=dict[str, Value])  # The same at the source notes' size (`at=seed`).
-
-    def __post_init__(self) -> None:
-        for name in ("delta", "at_nano", "at_small", "at_seed"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-
-    def own_at(self, at: At) -> Values:
-        """Return its own numbers at a place."""
-        return {At.NANO: self.at_nano, At.SMALL: self.at_small, At.SEED: self.at_seed}[at]
+    sizes: Mapping[At, Values] = field(default_factory=dict[At, Values])
+    """Its own numbers by size of model; not inherited."""
 
     @property
     def full_name(self) -> str:
@@ -158,9 +147,11 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         for key, value in sorted(overrides.items())
         if key not in entry.circumstances
     }
-    arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
+    engine: dict[str, Any] = {
+        key: converted(key, overrides.get(key, default.value), type(default)) for key, default in ENGINE.items()
+    }
     where = _filled(Circumstances, values)
-    _require_device(arithmetic, where)
+    _require_device(engine["arithmetic"], where)
     own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in entry.own}
     plan = Plan(
         experiment=experiment,
@@ -168,9 +159,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         frame=_filled(entry.frame, values),
         settings=_filled(entry.loop, values),
         reward_settings=MappingProxyType(rewards),
-        arithmetic=arithmetic,
-        deviation=cast(Deviation, _engine_value("deviation", overrides)),
-        gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
+        **engine,
         circumstances=where,
         asking=None if entry.asking is None else _filled(entry.asking, values),
         own=MappingProxyType(cast("dict[str, Value]", own)),
@@ -195,8 +184,7 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     if at not in entry.values:
         what = f"{kind} has no settings for this size of model"
         raise ConfigError(what, field="at", value=at.value, allowed=", ".join(entry.places))
-    forced = entry.forced.get(at, {})
-    return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
+    return {**entry.values[at], **experiment.inherited, **experiment.sizes.get(at, {}), **entry.forced.get(at, {})}
 
 
 def with_default_log_path(plan: Plan) -> Plan:
@@ -207,10 +195,6 @@ def with_default_log_path(plan: Plan) -> Plan:
     name = folder_name(plan.experiment.name.replace("/", "-"), changes)
     where = dataclasses.replace(plan.circumstances, log_path=Path("runs") / name)
     return dataclasses.replace(plan, circumstances=where)
-
-
-def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
-    return converted(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
 
 
 def _require_own_server(overrides: Mapping[str, str]) -> None:
@@ -268,11 +252,8 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
     # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
-    engine: dict[str, object] = {}
-    if plan.deviation is not Deviation.NONE:
-        engine["deviation"] = plan.deviation
-    if plan.gradient_unit is not GradientUnit.TREE:
-        engine["gradient_unit"] = plan.gradient_unit
+    engine: dict[str, enum.Enum] = {"deviation": plan.deviation, "gradient_unit": plan.gradient_unit}
+    engine = {key: value for key, value in engine.items() if value is not ENGINE[key]}
     return sha256_of(
         {
             "frame": plan.named,

@@ -32,7 +32,7 @@ from tinker import types
 
 from tinsmith.lab.course import Tested
 from tinsmith.lab.environment import OneReply
-from tinsmith.lab.grouping import Example, Line, ScoredGroup, Terms, answer_datum, share
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, share
 from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Item, Task, prompt_messages
@@ -291,9 +291,9 @@ class LabelGradient:
             for opening, weight in zip(openings, row, strict=True)
         ]
 
-    def besides(self, terms: Terms) -> float:
+    def besides(self, terms: NamedTerms) -> float:
         """Return a reward without its task term."""
-        return rounded_sum(*(getattr(terms, name) for name in terms.names() if name != "task"))
+        return rounded_sum(*(value for name, value in terms.values.items() if name != "task"))
 
 
 def label_weights(pi: Floats, paid: Floats) -> Floats:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -50,7 +50,6 @@ from tinsmith.lab.runs.records import Score
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, Selection, SftSettings
-from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluations
@@ -101,7 +100,7 @@ class LabelWatch(Watch[Item, Answer]):
             for group in groups:
                 gold = group.item.golds[place]
                 said = [one.rollout.answer.alone(place).predicted for one in group.scored]
-                paid = [paid_alone(cast(NamedTerms, one.terms), subject) for one in group.scored]
+                paid = [paid_alone(one.terms, subject) for one in group.scored]
                 seen[gold] += LabelGroups.of(paid, [label == gold for label in said])
                 read += [label is not None for label in said]
                 watch.rewards += paid

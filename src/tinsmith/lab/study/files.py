@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.measurement import Measurement
+from tinsmith.lab.study.keys import Measurement
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.functions import load_module
 from tinsmith.types.errors import ConfigError

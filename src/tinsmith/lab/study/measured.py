@@ -1,6 +1,6 @@
 """Studies without runs: figures of arms that are functions of a seed, their intervals, expectations, page and values.
 
-A measurement (see `tinsmith.lab.measurement`) returns `compare_arms(...)`. Each arm with each seed leaves a file, so
+A measurement (see `tinsmith.lab.study.keys`) returns `compare_arms(...)`. Each arm with each seed leaves a file, so
 that the same call goes on where it was stopped; page and `study.json` have the form of every study's.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from tinsmith.lab.measurement import Measure, Measurement
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
 from tinsmith.lab.study.files import made_once
+from tinsmith.lab.study.keys import Measure, Measurement
 from tinsmith.lab.study.record import Column, CurveRecord, Panel, Seconds, StudyRecord, TableRecord
 from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import CELLS

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.task import Value
@@ -112,39 +112,37 @@ MoreKeys = Callable[[Mapping[str, str]], Sequence[OwnKey]]
 
 _KINDS: Final = (str, int, float, bool)
 _DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
+"""A docstring's line `name: words` on an argument."""
 _MORE: Final = "tinsmith_more_keys"  # The attribute of a function with further keys.
 
 
 def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
     """Return a function's arguments as keys; `given` has those that stand on a command line."""
-    hints = attempt(get_type_hints, entry)
+    hints = attempt(lambda: get_type_hints(entry, include_extras=True))
     if isinstance(hints, Raised):
         raise mistake_in_file(hints, path)
-    marked = get_type_hints(entry, include_extras=True)
-    words = _described(entry)
+    described = map(_DESCRIBED.match, (inspect.getdoc(entry) or "").splitlines())
+    words = {match[1]: match[2] for match in described if match}
     more: MoreKeys | None = vars(entry).get(_MORE)
     found: dict[str, OwnKey] = {}
     for each in inspect.signature(entry).parameters.values():
-        if each.kind is each.VAR_KEYWORD and entry.__module__.startswith("tinsmith."):
+        if each.kind is each.VAR_KEYWORD and (more is not None or entry.__module__.startswith("tinsmith.")):
             continue  # its keys depend on others: see `with_keys`
-        if each.kind is each.VAR_KEYWORD and more is not None:
-            continue
-        kind = hints.get(each.name, type(each.default))
-        if kind is Path and each.default == Path():
-            words_of = words.get(each.name, "")
-            found[each.name] = OwnKey(name=each.name, kind=str, default="", words=words_of, is_file=True)
-            continue
+        hint = hints.get(each.name, type(each.default))
+        kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        if not plain or each.default is each.empty or kind not in _KINDS:
+        is_file = kind is Path and each.default == Path()
+        if not is_file and (not plain or each.default is each.empty or kind not in _KINDS):
             what = f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key"
             allowed = "an argument with a default that is a text, a number, True or False; or Path()"
             raise ConfigError(what, field=str(each), allowed=allowed)
         found[each.name] = OwnKey(
             name=each.name,
-            kind=kind,
-            default=cast(Value, each.default),
+            kind=str if is_file else cast("type[Value]", kind),
+            default="" if is_file else cast(Value, each.default),
             words=words.get(each.name, ""),
-            later=LATER in getattr(marked[each.name], "__metadata__", ()) if each.name in marked else False,
+            is_file=is_file,
+            later=LATER in marks,
         )
     if more is not None:
         found |= {key.name: key for key in more(given or {})}
@@ -162,12 +160,6 @@ def with_keys(more: MoreKeys) -> Callable[[F], F]:
         return function
 
     return marked
-
-
-def _described(entry: Callable[..., Any]) -> dict[str, str]:
-    """Return what a docstring says of arguments, in lines `name: words`."""
-    lines = (inspect.getdoc(entry) or "").splitlines()
-    return {match[1]: match[2] for line in lines if (match := _DESCRIBED.match(line))}
 
 
 Message = tuple[str, Mapping[str, Any], Any]  # Of the log: who was asked, what, and the reply.

@@ -1,9 +1,12 @@
-"""Conversations about items of a task, in text: what follows on a reply, what they earn, and a right one in tokens."""
+"""Conversations about items of a task, in text: what follows on a reply, what they earn, and a right one in tokens.
+
+A loop at test time is turns too: an answer, its verification by the model itself, and a revision where it is refused.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, cast
@@ -12,9 +15,22 @@ from tinsmith.lab.grouping import Example
 from tinsmith.lab.user_task.calls import Raised, attempt, raised
 from tinsmith.lab.user_task.items import UserItem, named_item
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, Failed, Scored, StepReward
-from tinsmith.lab.user_task.task import Ask, Child, Metric, OfConversation, OfGroup, OfTree, Reward, Spawn, Task
+from tinsmith.lab.user_task.task import (
+    Ask,
+    Child,
+    Metric,
+    Number,
+    OfConversation,
+    OfGroup,
+    OfTree,
+    Reward,
+    Spawn,
+    Task,
+    Turns,
+    of_conversation,
+)
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.types.errors import InputError, TaskError, TinsmithError
+from tinsmith.types.errors import ConfigError, InputError, TaskError, TinsmithError
 
 # Places where a user's function can fail.
 PARSE: Final = "parse"
@@ -125,25 +141,19 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     lowest_first = sorted(groups.values(), key=lambda places: -played[places[0]].depth)
     for group, places in enumerate(lowest_first):
         kept = [place for place in places if place not in found]
-        texts = [played[place].replies for place in kept]
         if not isinstance(task.reward, StepReward):
+            texts = [played[place].replies for place in kept]
             below = [[trees[id(c)] for c in played[place].children if id(c) in trees] for place in kept]
             found |= zip(kept, score_group(task, played[places[0]].item.item, texts, below), strict=True)
             trees |= {id(played[p]): child for p in kept if (child := _child(task, played[p], found[p], trees))}
             continue
-        for place, read in zip(kept, (_read_all(task, each) for each in texts), strict=True):
-            one = played[place]
+        for place in kept:
+            one, read = played[place], _read_all(task, played[place].replies)
             if isinstance(read, Failed):
                 found[place] = read
-                continue
-            asked[place] = Asked(
-                item=one.item.item,
-                replies=tuple(read),
-                text=one.replies[-1],
-                group=group,
-                seed=one.seed,
-                heard=one.heard,
-            )
+            else:
+                said: dict[str, Any] = {"replies": tuple(read), "text": one.replies[-1], "heard": one.heard}
+                asked[place] = Asked(item=one.item.item, group=group, seed=one.seed, **said)
     if isinstance(task.reward, StepReward):
         order = sorted(asked)
         found |= zip(order, score_step(task, [asked[place] for place in order]), strict=True)
@@ -325,3 +335,51 @@ def _number(value: object, *, optional: bool = False) -> float | str | None:
     if abs(number) > LARGEST_REWARD:
         return f"it returned {number:g}, which is more than {LARGEST_REWARD:g}, the largest value that is allowed"
     return number
+
+
+def revising(check: str, again: str, accepts: Callable[[Any], bool], rounds: int = 2) -> Turns:
+    """Return turns in which the model verifies each of its answers, and answers again where it does not accept it.
+
+    The last answer that there is room for is not verified.
+
+    Args:
+        check: asks for a verdict on the answer before.
+        again: asks for another answer.
+        accepts: reads a verdict, as the task's `parse` returns it; True ends the conversation.
+        rounds: verdicts at most.
+    """
+
+    def reply(item: object, replies: Sequence[Any], seed: int) -> str | None:
+        del item, seed
+        if len(replies) % 2:
+            return check
+        return None if accepts(replies[-1]) else again
+
+    return Turns(reply=reply, most=2 * rounds + 1)
+
+
+def revised(task: Task, turns: Turns) -> Task:
+    """Return a task asked in turns of `revising`, as a control of its test: the last answer is what it earns.
+
+    Its metric `answers` counts the answers; what sampling took stands under `tokens/answer` of the split.
+
+    Raises:
+        ConfigError: the task has turns of its own, or a reward of several answers together.
+    """
+    if task.talk is not None or isinstance(task.reward, StepReward):
+        what = "turns of its own" if task.talk is not None else "a reward of a whole step"
+        raise ConfigError("this task cannot be used in a loop", field="turns", value=what, allowed="one reply")
+    reward = {name: _of_last(name, one) for name, one in task.rewards.items()}
+    metrics = {name: _of_last(name, one) for name, one in task.metrics.items()}
+    metrics["answers"] = of_conversation(lambda _, replies: (len(replies) + 1) // 2)
+    bare = replace(task, tested=(), controls={}, baselines={})
+    return replace(bare, turns=turns, reward=reward, metrics=metrics)
+
+
+def _of_last(name: str, reward: Reward | Metric) -> OfConversation:
+    if isinstance(reward, OfGroup):
+        raise ConfigError("this reward sees several answers together", field=name, allowed="(item, answer)")
+    if isinstance(reward, OfConversation):
+        return OfConversation(lambda item, replies: reward.function(item, replies[::2][-1:]))
+    found = cast("Callable[[Any, Any], Number]", reward)
+    return OfConversation(lambda item, replies: found(item, replies[::2][-1]))  # every other reply is a verdict

@@ -240,16 +240,16 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
     for key in overrides:
         if key not in _EVERY_KEY | own:
             raise unknown_key(key, overrides[key], _EVERY_KEY | own)
-    experiment, values, task = _experiment(source, overrides)
+    experiment = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
-    _require_said(task, plan, overrides)
+    _require_said(plan, overrides)
     files = {key.name for key in source.keys if key.is_file}
-    changed = {key: values[key] for key in sorted((own - files) & overrides.keys())}
+    changed = {key: experiment.subject.own_keys[key] for key in sorted((own - files) & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
 
 
-def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
-    settings, kind = plan.settings, plan.frame.kind
+def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
+    task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
     forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
@@ -297,13 +297,13 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:
     """Return name and question of a task, and its keys: its own ones first, as they stand on a command line."""
-    experiment, values, _ = _experiment(source, overrides)
-    shared = key_help(experiment)
+    experiment, unknown = _experiment(source, overrides), "A key of this task (its file says no more)."
+    shared, values = key_help(experiment), experiment.subject.own_keys
     mine = [
         KeyHelp(
             name=key.name,
             values=dict.fromkeys(shared[0].values, shown_value(values[key.name])),
-            words=key.words or "A key of this task (its file says no more).",
+            words=key.words or unknown,
             circumstance=False,
         )
         for key in source.keys
@@ -311,8 +311,8 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, li
     return f"{experiment.name}: {experiment.question}", [*mine, *shared]
 
 
-def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Experiment, dict[str, Value], Task]:
-    """Return the experiment that a task is, the values of its source's own keys, and the task."""
+def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
+    """Return the experiment that a task is; its subject has the values of the source's own keys."""
     values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
     clash = next((name for name in values if name in _EVERY_KEY), None)
     if clash is not None:
@@ -322,10 +322,8 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Exper
     name, is_judged = task.name or source.title, isinstance(task.reward, JudgedReward)
     kinds = JUDGED_KINDS if is_judged else TESTED_KINDS if task.tested else TASK_KINDS
     shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
-    at_nano, at_small, at_seed = (
-        _settings(source, kinds, found if isinstance(found := task.keys.get(at.value), Mapping) else {}) for at in At
-    )
-    experiment = Experiment(
+    own = {at: values for at in At if isinstance(values := task.keys.get(at.value), Mapping)}
+    return Experiment(
         name=name,
         question=task.question or _QUESTION,
         subject=replace(
@@ -333,11 +331,8 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Exper
         ),
         parent=None,
         delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, shared)},
-        at_nano=at_nano,
-        at_small=at_small,
-        at_seed=at_seed,
+        sizes={at: _settings(source, kinds, values) for at, values in own.items()},
     )
-    return experiment, values, task
 
 
 def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from enum import StrEnum
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
+from tinsmith.lab.schedule import units_of
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
@@ -173,9 +173,8 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
-    field = f"prompt of {where}"
-    told = _filled(task.prompt, item, field) if isinstance(task.prompt, str) else _asked(task.prompt, item, field)
-    prompt: Any = told
+    field, template = f"prompt of {where}", task.prompt
+    prompt: Any = _filled(template, item, field) if isinstance(template, str) else _asked(template, item, field)
     if isinstance(prompt, str):
         return (Message(role=Role.USER, content=prompt),)
     try:
@@ -238,10 +237,8 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
             raise ConfigError(what, field="examined", value=Examined.VALIDATION.value, allowed=allowed)
         chosen = sorted(units, key=lambda name: derive(seed, "validation", name))[:count]
         apart = {one.prompt_id for name in chosen for one in units[name]}
-        train, held = (
-            tuple(one for one in split.train if (one.prompt_id in apart) == is_apart) for is_apart in (False, True)
-        )
-        split = replace(split, train=train, held_out=held)
+        train = tuple(one for one in split.train if one.prompt_id not in apart)
+        split = replace(split, train=train, held_out=tuple(one for one in split.train if one.prompt_id in apart))
     if shuffle_labels and task.talk is not None:
         what = "labels can only be shuffled in tasks of one turn"
         raise ConfigError(what, field="shuffle_labels", value=True, allowed="false for this task")
@@ -250,12 +247,9 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
 
 def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
     """Give every item what another is rewarded and answered by; those of one unit get those of one other unit."""
-    alike: defaultdict[int, list[str]] = defaultdict(list)
-    units = _together(items)
-    for name, members in units.items():
-        alike[len(members)].append(name)
-    given: dict[str, Any] = {}
-    for names in alike.values():
+    units, given = _together(items), dict[str, Any]()
+    for size in {len(members) for members in units.values()}:
+        names = [name for name, members in units.items() if len(members) == size]
         ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
         if len(ring) < 2:
             what = "labels cannot be shuffled: some item has no partner to exchange with"
@@ -267,8 +261,5 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
     return tuple(replace(one, item=given[one.prompt_id]) for one in items)
 
 
-def _together(items: Sequence[UserItem]) -> dict[str, list[UserItem]]:
-    found: defaultdict[str, list[UserItem]] = defaultdict(list)
-    for one in items:
-        found[one.unit].append(one)
-    return dict(found)
+def _together(items: Sequence[UserItem]) -> dict[str, Sequence[UserItem]]:
+    return {some[0].unit: some for some in units_of(items, lambda one: one.unit)}

@@ -22,12 +22,13 @@ from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
+from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.entry import Asking, JudgedFrame
 from tinsmith.lab.user_task.items import UserSplit
-from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.judged import JUDGE, JudgedReward
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -35,20 +36,6 @@ from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
 
 _UNKNOWN: Final = "the record has no verdict on this response"
-
-
-class _Failed(msgspec.Struct, frozen=True):
-    where: str = ""
-    what: str = ""
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """A response and its verdicts, as a line of rollouts has them."""
-
-    prompt_id: str = ""
-    text: str = ""
-    verdicts: tuple[records.Verdict, ...] | None = None
-    failure: _Failed | None = None
 
 
 class RecordedJudge:
@@ -64,27 +51,26 @@ class RecordedJudge:
         self._said: dict[tuple[tuple[str, ...], str], tuple[records.Verdict, ...]] = {}
         self._failed: dict[tuple[str, ...], records.JudgeFailure] = {}
         with (folder / ROLLOUTS).open("rb") as lines:
-            for line in map(msgspec.json.Decoder(_Line).decode, lines):
+            for line in map(msgspec.json.Decoder(TaskRollout).decode, lines):
                 asked = criteria.get(line.prompt_id, ())
-                if line.verdicts is not None:
+                if line.failure is None:
                     self._said.setdefault((asked, line.text), line.verdicts)
-                elif line.failure is not None and line.failure.where == "judge":
+                elif line.failure.where == JUDGE:
                     cause, _, detail = line.failure.what.partition(": ")
-                    failure = records.JudgeFailure(
+                    failed = records.JudgeFailure(
                         cause=records.FailureCause(cause), detail=detail, spent=records.Spent()
                     )
-                    self._failed.setdefault(asked, failure)
+                    self._failed.setdefault(asked, failed)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
         """Return what the record says of each."""
-        return [self._found(one) for one in requests]
-
-    def _found(self, request: JudgeRequest) -> records.Judged | records.JudgeFailure:
-        known = self._said.get((request.criteria, request.response))
-        if known is None and request.criteria in self._failed:
-            return self._failed[request.criteria]
-        verdicts = known or tuple(records.Verdict(False, _UNKNOWN) for _ in request.criteria)
-        return records.Answered(value=verdicts, spent=records.Spent(), from_cache=True)
+        found: list[records.Judged | records.JudgeFailure] = []
+        for one in requests:
+            unknown = (records.Verdict(False, _UNKNOWN),) * len(one.criteria)
+            verdicts = self._said.get((one.criteria, one.response))
+            answered = records.Answered(value=verdicts or unknown, spent=records.Spent(), from_cache=True)
+            found.append(answered if verdicts is not None else self._failed.get(one.criteria, answered))
+        return found
 
     def close(self) -> None:
         """Do nothing: nothing is held open."""
@@ -130,16 +116,13 @@ def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
         try:
             RuleJudge(tuple(reward.criteria(one.item)))
         except DataError as error:
-            is_rule = error.field == "rule"
-            raise ConfigError(
-                f"{one.prompt_id}{'' if is_rule else f', {error.field}'}: {error.what}",
-                field="rule" if is_rule else "judge_model",
-                value=error.value if is_rule else records.RULES,
-                allowed=error.allowed if is_rule else "a judge that reads prose, where criteria are prose",
-                fix="correct the rule"
-                if is_rule
-                else "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2",
-            ) from None
+            if error.field == "rule":
+                what, fix = f"{one.prompt_id}: {error.what}", "correct the rule"
+                raise ConfigError(what, field="rule", value=error.value, allowed=error.allowed, fix=fix) from None
+            what = f"{one.prompt_id}, {error.field}: {error.what}"
+            allowed = "a judge that reads prose, where criteria are prose"
+            fix = "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2"
+            raise ConfigError(what, field="judge_model", value=records.RULES, allowed=allowed, fix=fix) from None
 
 
 def _require_server(plan: Plan) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar, Final
@@ -14,16 +14,8 @@ from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
 JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """One asking of the judge: how many answers, and what it took."""
-
-    judged: int
-    failed: int
-    from_cache: int
-    spent: Spent
+Paid = Callable[[Mapping[str, int], Spent], None]
+"""Receives the numbers of answers that were judged, that failed and that were in the cache, and what it took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +27,11 @@ class JudgedReward(StepReward):
     score: Callable[[Any, Sequence[bool]], float]
     rules: Judge
     judge: Judge | None = None  # As a run opened it; None: none did, and rules judge.
-    paid: Callable[[Judging], None] | None = None  # Receives every call of the judge; None: nobody does.
+    paid: Paid | None = None  # Receives every call of the judge; None: nobody does.
 
     terms: ClassVar[tuple[str, ...]] = ("rubric",)
 
-    def opened(self, judge: Judge, paid: Callable[[Judging], None]) -> JudgedReward:
+    def opened(self, judge: Judge, paid: Paid) -> JudgedReward:
         """Return the reward with a judge."""
         return replace(self, judge=judge, paid=paid)
 
@@ -51,14 +43,10 @@ class JudgedReward(StepReward):
         ]
         found = (self.judge or self.rules).judge_all(requests)
         failures = [one for one in found if isinstance(one, JudgeFailure)]
-        judging = Judging(
-            judged=len(found) - len(failures),
-            failed=len(failures),
-            from_cache=sum(isinstance(one, Answered) and one.from_cache for one in found),
-            spent=sum((one.spent for one in found), Spent()),
-        )
         if self.paid is not None:
-            self.paid(judging)
+            from_cache = sum(isinstance(one, Answered) and one.from_cache for one in found)
+            counts = {"judged": len(found) - len(failures), "failed": len(failures), "from_cache": from_cache}
+            self.paid(counts, sum((one.spent for one in found), Spent()))
         if found and len(failures) == len(found):
             raise failures[0].error()
         return [self._scored(one, judged) for one, judged in zip(answers, found, strict=True)]

@@ -15,13 +15,13 @@ import polars as pl
 from tinsmith.lab.experiment.experiment import with_default_log_path
 from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
-from tinsmith.lab.measurement import Measurement, asked
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.frames import History, frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
+from tinsmith.lab.study.keys import Measurement, measure_of
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
@@ -122,7 +122,7 @@ def _study(study: Study | Measurement, overrides: Mapping[str, str]) -> StudyRun
     def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    folder = run_study(study, overrides, say) if isinstance(study, Study) else asked(study, overrides)(say)
+    folder = run_study(study, overrides, say) if isinstance(study, Study) else measure_of(study, overrides)(say)
     values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
     return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
 

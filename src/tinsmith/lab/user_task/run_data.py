@@ -22,7 +22,7 @@ from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prompting import load_prices
-from tinsmith.lab.judge.records import RULES, CriteriaRecord
+from tinsmith.lab.judge.records import RULES, CriteriaRecord, Spent
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.policy import ALONE
@@ -40,7 +40,7 @@ from tinsmith.lab.user_task.dialogue import Dialogue, Earned, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
-from tinsmith.lab.user_task.judged import JudgedReward, Judging
+from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserSubject
@@ -95,12 +95,13 @@ class TaskData:
         # A folder stands here by the name that it is served by.
         served = {} if self.asked is None else {name: key for key, name in self.models().items()}
         own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
-        rows: dict[str, object] = {"train": len(split.train), "held_out": len(split.held_out)}
-        rows |= {} if self.filtered is None else {"examples": self.filtered.sha256}
         record = None if self.task.tools is None else self.task.tools.record
-        rows |= {} if record is None else {"record": sha256_of(record)}
+        data: dict[str, object] = {"sha256": self._items_sha256, "train": len(split.train)}
+        data |= {"held_out": len(split.held_out), **({"tested": len(split.tested)} if split.tested else {})}
+        data |= {} if self.filtered is None else {"examples": self.filtered.sha256}
+        data |= {} if record is None else {"record": sha256_of(record)}
         return {
-            "data": {"sha256": self._items_sha256, **rows, **({"tested": len(split.tested)} if split.tested else {})},
+            "data": data,
             "code": {**self.source.sha256, **self.task.identity},
             "own_keys": {key: served.get(str(value), value) for key, value in own.items() if key not in files},
         }
@@ -141,8 +142,7 @@ class TaskData:
 
     def _read_by_base(self) -> Sequence[UserItem]:
         """Return what the small base reads demonstrations of."""
-        apart = items_of_base(self.task, self.source.folder)
-        return self.every.train if apart is None else apart
+        return items_of_base(self.task, self.source.folder) or self.every.train
 
     def models(self) -> Mapping[str, str]:
         """Return the judge or who is asked, where it is a model of this machine: the run's server serves it too."""
@@ -219,22 +219,18 @@ class TaskData:
         if self.judged is not None:
             write_tasks(self.judged, split, folder.path / TASKS)
         baselines = [{"name": name, **_baseline(task, answer, examined)} for name, answer in task.baselines.items()]
-        folder.write_json(
-            TASK,
-            {
-                "terms": list(task.terms),
-                "metrics": list(task.measured),
-                "parsed": task.parse is not None,
-                "several_turns": task.talk is not None,
-                "items": _shown(examined),
-                **({"tested": _shown(split.tested)} if split.tested else {}),
-                **({"figures": dict(task.figures)} if task.figures else {}),
-                **(
-                    {"examples": msgspec.to_builtins(self.filtered.demonstrations)} if self.filtered is not None else {}
-                ),
-                "baselines": baselines,
-            },
-        )
+        record: dict[str, object] = {
+            "terms": list(task.terms),
+            "metrics": list(task.measured),
+            "parsed": task.parse is not None,
+            "several_turns": task.talk is not None,
+            "items": _shown(examined),
+            **({"tested": _shown(split.tested)} if split.tested else {}),
+            **({"figures": dict(task.figures)} if task.figures else {}),
+        }
+        if self.filtered is not None:
+            record["examples"] = msgspec.to_builtins(self.filtered.demonstrations)
+        folder.write_json(TASK, {**record, "baselines": baselines})
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
@@ -288,10 +284,9 @@ class TaskData:
         frame, asking = judge_choice.parts_of(self.plan)
         prices = load_prices(asking.prices)
 
-        def paid(judging: Judging) -> None:
-            counts = {"judged": judging.judged, "failed": judging.failed, "from_cache": judging.from_cache}
-            dollars = prices.dollars(frame.judge_model, judging.spent)
-            folder.append(LEDGER, [{**counts, **asdict(judging.spent), "dollars": dollars}])
+        def paid(counts: Mapping[str, int], spent: Spent) -> None:
+            dollars = prices.dollars(frame.judge_model, spent)
+            folder.append(LEDGER, [{**counts, **asdict(spent), "dollars": dollars}])
 
         judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))

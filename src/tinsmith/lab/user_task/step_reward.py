@@ -115,14 +115,10 @@ NO_STEP_REWARD: Final = _NoStepReward()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTerms:
-    """A reward whose terms have names that only the subject knows; each is an attribute too."""
+    """A rollout's reward, and its terms by name in their fixed order; each is an attribute too."""
 
     values: Mapping[str, float]
     total: float
-
-    def names(self) -> tuple[str, ...]:
-        """As of Terms."""
-        return tuple(self.values)
 
     def __getattr__(self, name: str) -> float:
         """Return a term."""

@@ -141,10 +141,13 @@ class UserSubject(Subject[UserItem, Earned]):
     split: UserSplit
     renderer: Renderer
     model: AskedModel | None = None  # Whom the task asks.
-    _borders: TemplateBorders | None = None
+    _borders: TemplateBorders = field(init=False)
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _entered: str = ""  # State of the reward after the answers that were read last, as JSON.
+
+    def __post_init__(self) -> None:
+        self._borders = TemplateBorders(self.renderer)
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; or those tested."""
@@ -165,8 +168,6 @@ class UserSubject(Subject[UserItem, Earned]):
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
         group = object()
-        if self._borders is None:
-            self._borders = TemplateBorders(self.renderer)
         return [
             UserEnvironment(
                 task=self.task,

@@ -32,14 +32,14 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class OfGroup:
-    """A reward of all answers to one prompt together: (item, answers) -> a number for each of them."""
+    """Marks a reward of all answers to one prompt together: (item, answers) -> a number for each of them."""
 
     function: Callable[[Item, Sequence[Any]], Sequence[Number]]
 
 
 @dataclass(frozen=True, slots=True)
 class OfConversation:
-    """A reward of a whole conversation: (item, replies) -> a number; the model's replies, the first one first."""
+    """Marks a reward of every reply of a conversation: (item, replies) -> a number; the first reply first."""
 
     function: Callable[[Item, Sequence[Any]], Number]
 
@@ -62,7 +62,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class OfTree:
-    """A reward of a conversation with what it spawned: (item, replies, children) -> a number."""
+    """Marks a reward of a conversation with what it spawned: (item, replies, children) -> a number."""
 
     function: Callable[[Item, Sequence[Any], Sequence[Child]], Number]
 
@@ -73,19 +73,9 @@ Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation | OfTre
 """Metric of (item, answer); None: it does not apply, and is in no mean."""
 
 
-def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfGroup:
-    """Mark a reward that sees all answers of a group together: (item, answers) -> a number for each of them."""
-    return OfGroup(function)
-
-
-def of_conversation(function: Callable[[Item, Sequence[Any]], Number]) -> OfConversation:
-    """Mark a reward that sees every reply of a conversation: (item, replies) -> a number."""
-    return OfConversation(function)
-
-
-def of_tree(function: Callable[[Item, Sequence[Any], Sequence[Child]], Number]) -> OfTree:
-    """Mark a reward that sees what a conversation spawned too: (item, replies, children) -> a number."""
-    return OfTree(function)
+of_group = OfGroup
+of_conversation = OfConversation
+of_tree = OfTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Values
+from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import JOINT_KINDS, LABEL_KINDS, NOTEBOOK, joint, labels
 from tinsmith.lab.user_task.entry import UserTaskEntry
 
@@ -35,7 +36,8 @@ def _of(
     parent: Experiment, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
 ) -> Experiment:
     """Return an experiment that changes something in its parent."""
-    return replace(parent, name=name, question=question, parent=parent, delta=delta, at_small=at_small, at_seed=at_seed)
+    sizes = {At.SMALL: at_small, At.SEED: at_seed}
+    return replace(parent, name=name, question=question, parent=parent, delta=delta, sizes=sizes)
 
 
 # fmt: off

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.study.files import write_json, write_text
+from tinsmith.lab.study.keys import Measure, at_least
 from tinsmith.types.datum import IntArray
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say

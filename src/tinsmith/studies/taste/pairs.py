@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.lab.measurement import at_least
+from tinsmith.lab.study.keys import at_least
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive
 

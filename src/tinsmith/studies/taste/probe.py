@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.study.files import write_json
+from tinsmith.lab.study.keys import Measure, at_least
 from tinsmith.studies.taste.pairs import PairSettings, Side, Sides, draw_pairs
 from tinsmith.studies.taste.task import CARD, Baseline, Fitted, favours_a, fit_difference, require_corpus
 from tinsmith.types.errors import ConfigError

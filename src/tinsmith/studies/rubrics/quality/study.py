@@ -22,9 +22,9 @@ from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings
-from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
 from tinsmith.lab.study.files import write_json, write_text
+from tinsmith.lab.study.keys import Measure, at_least
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.document import Document, Section, note, summary
 from tinsmith.pages.document import drawn as drawn_or_missing
