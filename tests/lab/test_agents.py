@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tinsmith.lab.environment import Move
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.policy import Agents, joined, update_agents
 from tinsmith.lab.rollouts import Rollout, Sampling, Trajectory, Turn, sample_groups
@@ -64,6 +65,13 @@ class Client:
         return SimpleNamespace(result=lambda _: SimpleNamespace(sequences=[one] * count))
 
 
+class Heard(Move):
+    """The token that follows every reply."""
+
+    def observation(self) -> tuple[int, ...]:
+        return (7,)
+
+
 @dataclass
 class Talk:
     """A conversation that would never end."""
@@ -71,9 +79,9 @@ class Talk:
     def first(self) -> tuple[int, ...]:
         return (1,)
 
-    def step(self, tokens: Any) -> Any:
+    def step(self, tokens: Any) -> Move:
         del tokens
-        return SimpleNamespace(observation=lambda: (7,))
+        return Heard()
 
 
 class Talks:

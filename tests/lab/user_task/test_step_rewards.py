@@ -125,7 +125,7 @@ def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
         def close(self) -> None: ...
 
     told: list[int] = []
-    opened = reward.opened(Lost(), lambda judging: told.append(judging.failed))
+    opened = reward.opened(Lost(), lambda counts, _: told.append(counts["failed"]))
     with pytest.raises(JudgeError):
         opened([asked("a", {"rubric": ["rule: contains 'a'"], "ask": ""})] * 2)
     assert told == [2]

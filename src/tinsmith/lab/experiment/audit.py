@@ -376,11 +376,11 @@ def engine_of(materials: Materials, manifest: Json) -> Engine:
     plan, name = materials.plan, materials.model_name
     engine = Engine(
         {name: materials.models[name]},
-        arithmetic=plan.arithmetic,
+        arithmetic=plan.engine.arithmetic,
         device=plan.circumstances.device,
         seed=seeds(plan)["server"],
-        deviation=plan.deviation,
-        gradient_unit=plan.gradient_unit,
+        deviation=plan.engine.deviation,
+        gradient_unit=plan.engine.gradient_unit,
         hold=plan.circumstances.hold,
         kept=CertificateStore(certificates_folder()),
     )

@@ -79,7 +79,7 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
     where = plan.circumstances
     return EmbeddedSettings(
         models=models,
-        arithmetic=plan.arithmetic.value,
+        arithmetic=plan.engine.arithmetic.value,
         device=where.device,
         seed=seeds(plan)["server"],
         state=folder / STATE,
@@ -88,8 +88,8 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         hold=where.hold.value,
         workers=where.workers,
         shards=where.shards,
-        deviation=plan.deviation.value,
-        gradient_unit=plan.gradient_unit.value,
+        deviation=plan.engine.deviation.value,
+        gradient_unit=plan.engine.gradient_unit.value,
         unit_hashes=where.unit_hashes,
     )
 

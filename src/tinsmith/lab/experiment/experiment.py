@@ -24,9 +24,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tinsmith.lab.experiment.key_text import (
-    ENGINE,
     At,
     Circumstances,
+    EngineKeys,
     KindEntry,
     RunFrame,
     Value,
@@ -43,7 +43,6 @@ from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import left_out, sha256_of
-from tinsmith.types.gradient import GradientUnit
 
 if TYPE_CHECKING:
     from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -91,9 +90,7 @@ class Plan:
     frame: RunFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
-    arithmetic: Arithmetic
-    deviation: Deviation  # What the embedded server is to do wrong, to see that the checks find it.
-    gradient_unit: GradientUnit  # Of the embedded server.
+    engine: EngineKeys
     circumstances: Circumstances
     asking: object | None = None  # Circumstances of the subject's own.
     own: Values = field(default_factory=dict[str, Value])  # Keys of the task that an experiment with a name is on.
@@ -117,7 +114,7 @@ class Plan:
         every = {**asdict(self.frame), **self.own, **written(self.settings)}
         values: dict[str, object] = {key: value for key, value in every.items() if key in known and key != "kind"}
         values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
-        return values | {key: getattr(self, key) for key in ENGINE}
+        return values | asdict(self.engine)
 
     @property
     def title(self) -> str:
@@ -147,11 +144,8 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         for key, value in sorted(overrides.items())
         if key not in entry.circumstances
     }
-    engine: dict[str, Any] = {
-        key: converted(key, overrides.get(key, default.value), type(default)) for key, default in ENGINE.items()
-    }
-    where = _filled(Circumstances, values)
-    _require_device(engine["arithmetic"], where)
+    engine, where = _filled(EngineKeys, overrides), _filled(Circumstances, values)
+    _require_device(engine.arithmetic, where)
     own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in entry.own}
     plan = Plan(
         experiment=experiment,
@@ -159,7 +153,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         frame=_filled(entry.frame, values),
         settings=_filled(entry.loop, values),
         reward_settings=MappingProxyType(rewards),
-        **engine,
+        engine=engine,
         circumstances=where,
         asking=None if entry.asking is None else _filled(entry.asking, values),
         own=MappingProxyType(cast("dict[str, Value]", own)),
@@ -252,14 +246,13 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
     # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
-    engine: dict[str, enum.Enum] = {"deviation": plan.deviation, "gradient_unit": plan.gradient_unit}
-    engine = {key: value for key, value in engine.items() if value is not ENGINE[key]}
+    usual = asdict(EngineKeys())
+    engine = {key: value for key, value in asdict(plan.engine).items() if key == "arithmetic" or value != usual[key]}
     return sha256_of(
         {
             "frame": plan.named,
             "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
-            "arithmetic": plan.arithmetic,
             **plan.experiment.subject.named(plan),
             **engine,
         }
@@ -317,11 +310,6 @@ _FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"
 """A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
 _CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
 """A class with its body: as far as lines are indented more than its first."""
-_ENGINE_WORDS: Final[Mapping[str, str]] = {
-    "arithmetic": "canonical: same bits for any batch, thread count and device; fast: no such promise.",
-    "gradient_unit": "tree: examples with a common prefix share its computation; datum: each is computed by itself.",
-    "deviation": "Deliberate fault of the server, to test that the checks find it.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,12 +341,6 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
         )
         for name, default in usual.items()
         if name in entry.known and name != "kind"
-    ]
-    found += [
-        KeyHelp(
-            name=name, values=dict.fromkeys(places, shown_value(value)), words=_ENGINE_WORDS[name], circumstance=False
-        )
-        for name, value in ENGINE.items()
     ]
     return sorted(found, key=lambda each: each.circumstance)
 

@@ -246,10 +246,16 @@ class Circumstances:
             raise ConfigError(what, field="check_reward", value=True, fix=fix)
 
 
-ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
-    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE, "gradient_unit": GradientUnit.TREE}
-)
-"""Keys of the engine that decide results, and their defaults."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineKeys:
+    """Keys of the engine that decide results."""
+
+    arithmetic: Arithmetic = Arithmetic.CANONICAL
+    """canonical: same bits for any batch, thread count and device; fast: no such promise."""
+    deviation: Deviation = Deviation.NONE
+    """Deliberate fault of the server, to test that the checks find it."""
+    gradient_unit: GradientUnit = GradientUnit.TREE
+    """tree: examples with a common prefix share its computation; datum: each is computed by itself."""
 
 
 Values = Mapping[str, Value]
@@ -277,15 +283,15 @@ class KindEntry:
 
     @property
     def parts(self) -> tuple[type, ...]:
-        """Every dataclass whose fields are keys; the last ones are circumstances."""
-        return tuple(part for part in (self.frame, self.loop, self.asking, Circumstances) if part is not None)
+        """Every dataclass whose fields are keys; those after the first three are circumstances."""
+        asking = () if self.asking is None else (self.asking,)
+        return (self.frame, self.loop, EngineKeys, *asking, Circumstances)
 
     @property
     def kinds(self) -> dict[str, object]:
         """The type of every key, also of those without a meaning."""
         kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
-        kinds |= {key.name: key.kind for key in self.own}
-        return kinds | {key: type(default) for key, default in ENGINE.items()}
+        return kinds | {key.name: key.kind for key in self.own}
 
     @property
     def known(self) -> frozenset[str]:
@@ -295,4 +301,4 @@ class KindEntry:
     @property
     def circumstances(self) -> frozenset[str]:
         """The keys that are no part of an identity."""
-        return frozenset(name for part in self.parts[2:] for name in field_kinds(part))
+        return frozenset(name for part in self.parts[3:] for name in field_kinds(part))

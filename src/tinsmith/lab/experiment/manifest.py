@@ -54,10 +54,10 @@ def identity_of(materials: Materials) -> dict[str, object]:
         "frame": {key: served.get(v, v) if isinstance(v, str) else v for key, v in plan.named.items()},
         "settings": told_apart(plan.settings),
         "reward_settings": dict(plan.reward_settings),
-        "arithmetic": plan.arithmetic.value,
-        "deviation": plan.deviation.value,
+        "arithmetic": plan.engine.arithmetic.value,
+        "deviation": plan.engine.deviation.value,
         # A server elsewhere has its own, which stands beside the model that it serves.
-        "gradient_unit": None if plan.circumstances.base_url is not None else plan.gradient_unit.value,
+        "gradient_unit": None if plan.circumstances.base_url is not None else plan.engine.gradient_unit.value,
         "seeds": {"run": plan.settings.seed, **seeds(plan)},
         **run_data.identity(),
     }
@@ -186,7 +186,7 @@ def circumstances(materials: Materials) -> dict[str, object]:
         "isa": os.environ.get("TINSMITH_ISA") or (None if native is None else native.supported_isas()[-1]),
     }
     extension = None if native is None else native.__file__
-    if here and where.device != "cpu" and materials.plan.arithmetic is Arithmetic.CANONICAL:
+    if here and where.device != "cpu" and materials.plan.engine.arithmetic is Arithmetic.CANONICAL:
         with suppress(BackendError):  # it is not here, which its server says
             gpu = gpu_identity(require_gpu(where.device))
     folder = materials.models.get(materials.model_name)

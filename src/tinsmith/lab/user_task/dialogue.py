@@ -232,25 +232,26 @@ def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Ea
         return Failed(REWARD, f"it gave {type(scored).__name__}, and neither Scored nor Failed")
     if set(scored.terms) != set(reward.terms):
         return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
-    values = {(REWARD, name): _number(scored.terms[name]) for name in reward.terms}
-    values |= {(METRIC, name): _number(scored.metrics.get(name), optional=True) for name in reward.metrics}
+    found: Earned | Failed = Earned(terms={}, metrics={}, readable=asked.replies[-1] is not None, scored=scored)
+    for name in reward.terms:
+        found = _entered(found, REWARD, name, _number(scored.terms[name]))
+    for name in reward.metrics:
+        found = _entered(found, METRIC, name, _number(scored.metrics.get(name), optional=True))
     for name, metric in task.metrics.items():
-        values[METRIC, name] = _valued(metric, asked.item, [list(asked.replies)], [()], optional=True)[0]
-    return _total(values, readable=asked.replies[-1] is not None, scored=scored)
+        (value,) = _valued(metric, asked.item, [list(asked.replies)], [()], optional=True)
+        found = _entered(found, METRIC, name, value)
+    return found
 
 
-def _total(
-    values: Mapping[tuple[str, str], float | str | None], *, readable: bool, scored: Scored | None = None
-) -> Earned | Failed:
-    """Return what a conversation earned by where and name of each value; text says why there is none."""
-    for (where, name), value in values.items():
-        if isinstance(value, str):
-            return Failed(where, f"{name}: {value}")
-    terms, metrics = (
-        {name: value for (at, name), value in values.items() if at == where and isinstance(value, float)}
-        for where in (REWARD, METRIC)
-    )
-    return Earned(terms=terms, metrics=metrics, readable=readable, scored=scored)
+def _entered(found: Earned | Failed, where: str, name: str, value: float | str | None) -> Earned | Failed:
+    """Return what a conversation earned with one more value; text says why there is none."""
+    if isinstance(found, Failed) or value is None:
+        return found
+    if isinstance(value, str):
+        return Failed(where, f"{name}: {value}")
+    if where == REWARD:
+        return replace(found, terms={**found.terms, name: value})
+    return replace(found, metrics={**found.metrics, name: value})
 
 
 def score_group(
@@ -261,22 +262,18 @@ def score_group(
     `below` has what each of them spawned; empty: none did.
     """
     read = [_read_all(task, texts) for texts in conversations]
-    values: list[dict[tuple[str, str], float | str | None]] = [{} for _ in read]
-    failed = [isinstance(one, Failed) for one in read]
+    found = [
+        one if isinstance(one, Failed) else Earned(terms={}, metrics={}, readable=one[-1] is not None) for one in read
+    ]
     for where, rewards in ((REWARD, task.rewards), (METRIC, task.metrics)):
         for name, reward in rewards.items():
-            left = [place for place, one in enumerate(failed) if not one]
+            left = [place for place, one in enumerate(found) if isinstance(one, Earned)]
             replies = [cast("list[Any]", read[place]) for place in left]
             spawned = [below[place] if below else () for place in left]
-            for place, value in zip(
-                left, _valued(reward, item, replies, spawned, optional=where == METRIC), strict=True
-            ):
-                values[place][where, name] = value
-                failed[place] = isinstance(value, str)
-    return [
-        one if isinstance(one, Failed) else _total(found, readable=one[-1] is not None)
-        for one, found in zip(read, values, strict=True)
-    ]
+            values = _valued(reward, item, replies, spawned, optional=where == METRIC)
+            for place, value in zip(left, values, strict=True):
+                found[place] = _entered(found[place], where, name, value)
+    return found
 
 
 def _read_all(task: Task, texts: Sequence[str]) -> list[Any] | Failed:

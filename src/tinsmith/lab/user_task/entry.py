@@ -322,7 +322,7 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
     name, is_judged = task.name or source.title, isinstance(task.reward, JudgedReward)
     kinds = JUDGED_KINDS if is_judged else TESTED_KINDS if task.tested else TASK_KINDS
     shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
-    own = {at: values for at in At if isinstance(values := task.keys.get(at.value), Mapping)}
+    sized = {at: own for at in At if isinstance(own := task.keys.get(at.value), Mapping)}
     return Experiment(
         name=name,
         question=task.question or _QUESTION,
@@ -331,7 +331,7 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
         ),
         parent=None,
         delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, shared)},
-        sizes={at: _settings(source, kinds, values) for at, values in own.items()},
+        sizes={at: _settings(source, kinds, own) for at, own in sized.items()},
     )
 
 
