@@ -81,6 +81,7 @@ class Run(Generic[I, A]):
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
+    spent: bool = False  # True if it is to end here, as its rewards have not differed any more for long.
     order: EpochOrder | None = None  # Order that was computed last, where items are trained on by perplexity.
     _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
@@ -90,7 +91,6 @@ class Run(Generic[I, A]):
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
-    _spent: bool = False
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -104,11 +104,6 @@ class Run(Generic[I, A]):
         return 0 < self.stop_after <= self.step < self.settings.steps
 
     @property
-    def spent(self) -> bool:
-        """True if it is to end here, as its rewards have not differed any more for long."""
-        return self._spent
-
-    @property
     def alarms(self) -> tuple[Alarm, ...]:
         """Every alarm so far, oldest first."""
         found = (*self.course.watch.alarms, *self._determinism.alarms)
@@ -120,7 +115,7 @@ class Run(Generic[I, A]):
         if "rewards" in mark.kept:  # checkpoints of before had none
             rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
             self._determinism.restore(rewards["determinism"])
-            self._flat, self._spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
+            self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
@@ -173,7 +168,7 @@ class Run(Generic[I, A]):
         rewards = [[one.terms.total for one in group.scored] for group in groups]
         self._alarms += self._determinism.observe(step, rewards)
         if isinstance(self.settings, RlSettings) and self.settings.early_stop:
-            self._spent = self._flat.saw(rewards)
+            self.spent = self._flat.saw(rewards)
         for group in groups:
             for one in group.scored:
                 reward: Line = {"terms": dict(one.terms.values), "total": one.terms.total, "advantage": one.advantage}
@@ -240,7 +235,7 @@ class Run(Generic[I, A]):
         """Save weights and everything else a resumed run needs."""
         with self.timed("save_s"):
             saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
-            rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self._spent}
+            rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self.spent}
             kept = {"course": self.course.state(), "best": self.best, "rewards": rewards}
             kept |= {} if self.order is None else {"order": self.order}
             state_path = joined(one.result(WAIT_SECONDS).path for one in saved)
@@ -264,7 +259,7 @@ class Run(Generic[I, A]):
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()
-        ended = {"train/stopped_at": float(self.step)} if self._spent and self.step < last else {}
+        ended = {"train/stopped_at": float(self.step)} if self.spent and self.step < last else {}
         self.record(last, {**metrics, **tested.metrics, **ended})
         path = final if best.step == last else best.sampler_path
         return Finished(selected=best, sampler_path=path, final_path=final)

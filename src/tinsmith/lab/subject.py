@@ -24,7 +24,6 @@ from typing import Protocol
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Environment
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, read_rollout
 from tinsmith.lab.runs.records import SectionRecord
@@ -157,21 +156,14 @@ def _played(
         fix = "options=... in the task, a function of the item that returns every answer there is"
         raise ConfigError(what, field="force_options", value=True, fix=fix)
     environments = subject.environments(item, len(options), derive(seed, "forced", place))
-    return [
-        _said(subject, each, item, tokens, len(group) + number)
-        for number, (each, tokens) in enumerate(zip(environments, options, strict=True))
-    ]
-
-
-def _said(
-    subject: Subject[I, A], environment: Environment, item: I, tokens: tuple[int, ...], sample: int
-) -> Trajectory[I]:
-    prompt = environment.first()
-    if environment.step(tokens).observation() is not None:
-        what = "options are for tasks of one turn, and this conversation continues"
-        raise ConfigError(what, field="force_options", value=True, allowed="false for this task")
-    turn = Turn(observation=prompt, tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
-    return Trajectory(item=item, sample=sample, turns=(turn,), environment=environment)
+    played: list[Trajectory[I]] = []
+    for sample, (each, tokens) in enumerate(zip(environments, options, strict=True), len(group)):
+        turn = Turn(observation=each.first(), tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
+        if each.step(tokens).observation() is not None:
+            what = "options are for tasks of one turn, and this conversation continues"
+            raise ConfigError(what, field="force_options", value=True, allowed="false for this task")
+        played.append(Trajectory(item=item, sample=sample, turns=(turn,), environment=each))
+    return played
 
 
 def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajectory[I]:

@@ -220,9 +220,8 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
     for key in overrides:
         if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
             continue
-        if key not in in_others | in_loops | entry.without and not key.startswith("reward"):
-            raise unknown_key(key, overrides[key], known)
-        raise unknown_key(key, overrides[key], known, unused_by=str(kind))
+        is_unused = key in in_others | in_loops | entry.without or key.startswith("reward")
+        raise unknown_key(key, overrides[key], known, unused_by=str(kind) if is_unused else "")
 
 
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, g
 
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.task import Value
-from tinsmith.types.errors import ConfigError, TaskError, TinsmithError, perhaps
+from tinsmith.types.errors import ConfigError, DataError, TaskError, TinsmithError, perhaps
 from tinsmith.types.fingerprints import LATER
 from tinsmith.types.source import PACKAGE
 
@@ -59,6 +59,14 @@ def attempt(function: Callable[..., T], *arguments: object) -> T | Raised:
         return function(*arguments)
     except (Exception, SystemExit) as error:
         return raised(error)
+
+
+def required(function: Callable[..., T], *arguments: object, field: str, value: object = None) -> T:
+    """Return what a user's function returns; what it raises is an error of the data, by default of its argument."""
+    found = attempt(function, *arguments)
+    if isinstance(found, Raised):
+        raise DataError(str(found), field=field, value=arguments[0] if value is None else value)
+    return found
 
 
 def raised(error: BaseException) -> Raised:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from tinsmith.lab.schedule import units_of
-from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.calls import Raised, attempt, required
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError, perhaps
@@ -64,7 +64,7 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
         chosen = set(units[: max(1, round(held * len(units))) if held else 0])
         ids = {one.prompt_id for one in items if one.unit in chosen}
     elif callable(held):
-        ids = {one.prompt_id for one in items if _asked(held, one.item, "held_out")}
+        ids = {one.prompt_id for one in items if required(held, one.item, field="held_out")}
     else:
         apart, again = _read(task, held, folder, "held_out")
         _require_apart(items, apart, "held_out")
@@ -95,14 +95,6 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
     if not items:
         raise DataError("there are no items to train on", field="items", allowed="one or more")
     return items
-
-
-def _asked(function: Callable[[Any], object], item: object, field: str) -> object:
-    """Return what a function of the task says of an item."""
-    found = attempt(function, item)
-    if isinstance(found, Raised):
-        raise DataError(str(found), field=field, value=item)
-    return found
 
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
@@ -164,17 +156,17 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
         allowed = "text, numbers, true, false, none, lists, and mappings or dataclasses of them"
         raise DataError(what, field=f"{where} {error.field}", value=error.value, allowed=allowed) from None
     if task.item_id is not None:
-        name = str(_asked(task.item_id, item, f"item_id of {where}"))
+        name = str(required(task.item_id, item, field=f"item_id of {where}"))
     elif isinstance(item, Mapping) and isinstance(item.get("id"), str | int):
         name = str(cast(Mapping[str, object], item)["id"])
-    unit = name if task.unit is None else str(_asked(task.unit, item, f"unit of {where}"))
-    aside = task.aside is not None and bool(_asked(task.aside, item, f"aside of {where}"))
+    unit = name if task.unit is None else str(required(task.unit, item, field=f"unit of {where}"))
+    aside = task.aside is not None and bool(required(task.aside, item, field=f"aside of {where}"))
     return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where), unit=unit, aside=aside)
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     field, template = f"prompt of {where}", task.prompt
-    prompt: Any = _filled(template, item, field) if isinstance(template, str) else _asked(template, item, field)
+    prompt: Any = _filled(template, item, field) if isinstance(template, str) else required(template, item, field=field)
     if isinstance(prompt, str):
         return (Message(role=Role.USER, content=prompt),)
     try:

@@ -99,16 +99,30 @@ def is_own(plan: Plan) -> bool:
 
 def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
     """Refuse a judge that cannot judge these items, or cannot be asked."""
-    frame, asking = parts_of(plan)
-    if frame.judge_model == records.RULES:
+    (frame, asking), where = parts_of(plan), plan.circumstances
+    named, elsewhere = frame.judge_model, os.environ.get("OPENAI_BASE_URL")
+    if named == records.RULES:
         if isinstance(reward.rules, RulesOnly):
             _require_rules(reward, split)
         return
-    _settings(plan, frame.judge_model, asking.judge_base_url)
+    _settings(plan, named, asking.judge_base_url)
     # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
-    checked_url(asking.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    if asking.judge_base_url is None:
-        _require_server(plan)
+    checked_url(asking.judge_base_url or elsewhere or OPENAI_URL)
+    if asking.judge_base_url is None and is_own(plan):
+        find_model(named, field="judge_model")
+        if where.base_url is not None:
+            what = "the server at base_url does not load a judge's folder"
+            fix = "serve it there too and give its name, or leave base_url out"
+            raise ConfigError(what, field="judge_model", value=named, fix=fix)
+    elif asking.judge_base_url is None and where.base_url is None:  # another server alone knows what it serves
+        if named.startswith(TINKER_PATH):
+            what = "a checkpoint judges where it is served, and this run starts a server of its own"
+            fix = "base_url=URL of the server that has it, and model_name=NAME there"
+            raise ConfigError(what, field="judge_model", value=named, fix=fix)
+        is_keyless = not (os.environ.get("OPENAI_API_KEY") or elsewhere)
+        if is_keyless and named not in (SERVED_NAME, where.model_name) and not where.dry_run:
+            fix = "set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules"
+            raise ConfigError("this judge is served by OpenAI and needs a key", field="OPENAI_API_KEY", fix=fix)
 
 
 def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
@@ -123,28 +137,6 @@ def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
             allowed = "a judge that reads prose, where criteria are prose"
             fix = "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2"
             raise ConfigError(what, field="judge_model", value=records.RULES, allowed=allowed, fix=fix) from None
-
-
-def _require_server(plan: Plan) -> None:
-    """Refuse a judge that no server of this run can serve, and OpenAI's without a key."""
-    named, where = parts_of(plan)[0].judge_model, plan.circumstances
-    if is_own(plan):
-        find_model(named, field="judge_model")
-        if where.base_url is not None:
-            what = "the server at base_url does not load a judge's folder"
-            fix = "serve it there too and give its name, or leave base_url out"
-            raise ConfigError(what, field="judge_model", value=named, fix=fix)
-        return
-    if where.base_url is not None:
-        return  # only that server knows what it serves
-    if named.startswith(TINKER_PATH):
-        what = "a checkpoint judges where it is served, and this run starts a server of its own"
-        fix = "base_url=URL of the server that has it, and model_name=NAME there"
-        raise ConfigError(what, field="judge_model", value=named, fix=fix)
-    keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
-    if keyless and named not in (SERVED_NAME, where.model_name) and not where.dry_run:
-        fix = "set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules"
-        raise ConfigError("this judge is served by OpenAI and needs a key", field="OPENAI_API_KEY", fix=fix)
 
 
 def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tinsmith.lab.runs.records import ExampleRecord
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.calls import Raised, attempt, required
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, demonstrated, earned
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.judged import JudgedReward
@@ -213,8 +213,9 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
         sha256 = sha256_of([(said.role.value, said.content) for said in one.messages] + list(replies))
         calls = _calls(task, examples, one, replies)
         left_out = _too_short_or_long(examples, len(replies), calls)
-        if not left_out and examples.where is not None and not _asked(examples.where, one, one.item, list(replies)):
-            left_out = "by the condition"
+        if not left_out and examples.where is not None:
+            passes = required(examples.where, one.item, list(replies), field="examples", value=one.prompt_id)
+            left_out = "" if passes else "by the condition"
         if not left_out and not examples.keeps_duplicates and sha256 in seen:
             left_out = "duplicates"
         if not left_out:
@@ -230,7 +231,7 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
 
 def _calls(task: Task, examples: Examples, one: UserItem, replies: Sequence[str]) -> int:
     if examples.call is not None:
-        return sum(bool(_asked(examples.call, one, reply)) for reply in replies)
+        return sum(bool(required(examples.call, said, field="examples", value=one.prompt_id)) for said in replies)
     if task.tools is not None:
         return sum(isinstance(task.tools.read(reply), Call) for reply in replies)
     return len(replies) - 1
@@ -246,14 +247,6 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
         if 0 < most < count:
             return f"with more than {most} {what}"
     return ""
-
-
-def _asked(function: object, one: UserItem, *arguments: object) -> object:
-    assert callable(function), "a filter's functions are checked with its task"
-    found = attempt(function, *arguments)
-    if isinstance(found, Raised):
-        raise DataError(str(found), field="examples", value=one.prompt_id)
-    return found
 
 
 def tried(task: Task, one: UserItem) -> list[str]:

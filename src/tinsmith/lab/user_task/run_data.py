@@ -44,14 +44,14 @@ from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserSubject
-from tinsmith.lab.user_task.task import ITSELF, Model, Task
+from tinsmith.lab.user_task.task import ITSELF, Model, Reward, Task
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -244,7 +244,7 @@ class TaskData:
             return general_metrics(changes)
 
         model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
-        task = self._with_judge(folder, connection)
+        task = replace(self.task, reward=self._opened_reward(folder, connection))
         subject = UserSubject(task=task, split=self.split, renderer=renderer, model=model)
         return Course(
             subject=subject,
@@ -272,15 +272,14 @@ class TaskData:
         tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
         return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
 
-    def _with_judge(self, folder: RunFolder, connection: Connection) -> Task:
-        """Return the task with its judge open, and what each asking takes written into the ledger."""
+    def _opened_reward(self, folder: RunFolder, connection: Connection) -> Reward | Mapping[str, Reward] | StepReward:
+        """Return the task's reward; what each asking of a judge takes is written into the ledger."""
         if self.judged is None:
-            # A copy: what it remembers is this run's alone.
-            reward = deepcopy(self.task.reward)
+            reward = deepcopy(self.task.reward)  # what it remembers is this run's alone
             if isinstance(reward, StepReward):
                 named = named_model(self.plan)
-                reward.open(lambda: str(self.nano_base(lambda _: None)) if named is None else named[1])
-            return replace(self.task, reward=reward)
+                reward.open(lambda: str(self.nano_base(unsaid)) if named is None else named[1])
+            return reward
         frame, asking = judge_choice.parts_of(self.plan)
         prices = load_prices(asking.prices)
 
@@ -289,7 +288,7 @@ class TaskData:
             folder.append(LEDGER, [{**counts, **asdict(spent), "dollars": dollars}])
 
         judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)
-        return replace(self.task, reward=self.judged.opened(judge, paid))
+        return self.judged.opened(judge, paid)
 
 
 def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
