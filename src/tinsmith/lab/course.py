@@ -11,7 +11,7 @@ from typing import Any, Generic, cast
 import tinker
 
 from tinsmith.lab.confidence import watched_confidence
-from tinsmith.lab.grouping import Line, examined_lines
+from tinsmith.lab.grouping import Line
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.live.watch import Examinee, Judged, Watch, watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
@@ -19,7 +19,7 @@ from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sam
 from tinsmith.lab.runs.records import Score, SectionRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Watched
-from tinsmith.lab.subject import Split, Subject
+from tinsmith.lab.subject import Split, Subject, line_of
 from tinsmith.types.seeds import derive
 
 
@@ -181,8 +181,7 @@ class Course(Generic[I, A]):
                 progress=progress,
             )
             groups = sample_groups(client, subject, items, sampling)
-            flat = [one for group in groups for one in group]
-            lines = examined_lines(step, split, flat, subject.facts, subject.item_facts)
+            lines = [line_of(subject, step, split, one) for group in groups for one in group]
             found |= Tested(metrics=subject.figures(groups, split), lines=lines)
             answered[split] = groups
         return found, answered

@@ -164,7 +164,7 @@ def score_groups(
     kept = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
     terms = iter(score([one for depths in kept for rollouts in depths for one in rollouts]))
     found: list[ScoredGroup[I, A]] = []
-    rules = advantage, zero_variance_filter, compared_by or _whole, by_turn
+    rules = advantage, zero_variance_filter, compared_by or (lambda reward: reward.total), by_turn
     for group, depths in zip(groups, kept, strict=True):
         roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
         found.append(
@@ -239,10 +239,6 @@ def _by_turn(
     return turns
 
 
-def _whole(terms: NamedTerms) -> float:
-    return terms.total
-
-
 Line = dict[str, object]
 
 
@@ -260,48 +256,6 @@ def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
             metrics[f"train/reward/{name}"] = sum(getattr(one.terms, name) for one in scored) / len(scored)
         metrics["train/tokens/answer"] = sum(len(one.rollout.tokens) for one in scored) / len(scored)
     return metrics
-
-
-def answer_line(step: int, split: str, rollout: Rollout[I, A], facts: Line) -> Line:
-    """Return the line of a rollout without its reward; `facts` are what its course says of it."""
-    return {
-        "step": step,
-        "split": split,
-        "prompt_id": rollout.item.prompt_id,
-        "sample": rollout.sample,
-        "tokens": list(rollout.tokens),
-        "logprobs": list(rollout.logprobs),
-        "text": rollout.text,
-        **facts,
-    }
-
-
-def failure_line(step: int, split: str, failure: Failure[I], facts: Line) -> Line:
-    """Return the line of a rollout that failed: no reward, but the cause."""
-    return {
-        "step": step,
-        "split": split,
-        "prompt_id": failure.item.prompt_id,
-        "sample": failure.sample,
-        **facts,
-        "failure": {"where": failure.where, "what": failure.what},
-    }
-
-
-def examined_lines(
-    step: int,
-    split: str,
-    answers: Sequence[Rollout[I, A] | Failure[I]],
-    facts: Callable[[Rollout[I, A]], Line],
-    item_facts: Callable[[I], Line],
-) -> list[Line]:
-    """Return a line for each of an examination's rollouts, and for each that failed, in their order."""
-    return [
-        failure_line(step, split, one, item_facts(one.item))
-        if isinstance(one, Failure)
-        else answer_line(step, split, one, facts(one))
-        for one in answers
-    ]
 
 
 def share(flags: Iterable[bool]) -> float:

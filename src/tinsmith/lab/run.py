@@ -12,7 +12,7 @@ import msgspec
 import tinker
 
 from tinsmith.lab.course import Course
-from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
+from tinsmith.lab.grouping import Line, ScoredGroup
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Pace, Standing
 from tinsmith.lab.live.teller import Teller
@@ -26,6 +26,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
+from tinsmith.lab.subject import line_of
 from tinsmith.stats.groups import FlatRewards
 from tinsmith.stats.monitors import Alarm, DeterminismMonitor
 
@@ -174,11 +175,8 @@ class Run(Generic[I, A]):
                 reward: Line = {"terms": dict(one.terms.values), "total": one.terms.total, "advantage": one.advantage}
                 if one.by_turn is not None:
                     reward["advantage_by_turn"] = one.by_turn
-                facts = self.course.subject.facts(one.rollout)
-                self._lines.append({**answer_line(step, "train", one.rollout, facts), **reward})
-            for failure in group.failures:
-                facts = self.course.subject.item_facts(failure.item)
-                self._lines.append(failure_line(step, "train", failure, facts))
+                self._lines.append({**line_of(self.course.subject, step, "train", one.rollout), **reward})
+            self._lines += [line_of(self.course.subject, step, "train", one) for one in group.failures]
 
     def examine(self, step: int) -> dict[str, float]:
         """Examine the current policy, and keep it where it is the best so far; return the metrics."""

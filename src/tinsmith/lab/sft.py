@@ -97,23 +97,14 @@ def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
         order = None if settings.order is Order.RANDOM else partial(ordered, run, settings.order, figures)
         items = batch(run.course.train_items, settings.batch_size, step, settings.seed, subject.unit, order)
         examples = [subject.example(item) for item in items]
-        updated = _update(run.trainer, examples, settings, step)
-        return {**figures, **updated, **subject.example_figures(examples)}
-
-
-def _update(
-    trainer: tinker.TrainingClient, examples: Sequence[Example], settings: SftSettings, step: int
-) -> dict[str, float]:
-    weight = 1.0 / len(examples)
-    datums: list[tinker.Datum] = [example_datum(one, weight) for one in examples]
-    forward_backward = trainer.forward_backward(datums, "cross_entropy")
-    stepped = trainer.optim_step(adam(settings, step))
-    result = forward_backward.result(WAIT_SECONDS)
-    loss = loss_of(result)
-    answered = sum(sum(one.learned) for one in examples)
-    told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
-    told |= expert_metrics(result.metrics)
-    return told if loss is None else {"train/nll": loss * len(examples) / answered, **told}
+        datums: list[tinker.Datum] = [example_datum(one, 1.0 / len(examples)) for one in examples]
+        sent = run.trainer.forward_backward(datums, "cross_entropy")
+        stepped = run.trainer.optim_step(adam(settings, step))
+        result = sent.result(WAIT_SECONDS)
+        if (loss := loss_of(result)) is not None:
+            figures["train/nll"] = loss * len(examples) / sum(sum(one.learned) for one in examples)
+        figures |= step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
+        return {**figures, **expert_metrics(result.metrics), **subject.example_figures(examples)}
 
 
 KL_TOKENS: Final = 20

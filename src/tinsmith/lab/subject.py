@@ -131,6 +131,15 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return
 
 
+def line_of(subject: Subject[I, A], step: int, split: str, one: Rollout[I, A] | Failure[I]) -> Line:
+    """Return the line of a rollout without its reward; of one that failed, the cause."""
+    line: Line = {"step": step, "split": split, "prompt_id": one.item.prompt_id, "sample": one.sample}
+    if isinstance(one, Failure):
+        return {**line, **subject.item_facts(one.item), "failure": {"where": one.where, "what": one.what}}
+    said = {"tokens": list(one.tokens), "logprobs": list(one.logprobs), "text": one.text}
+    return {**line, **said, **subject.facts(one)}
+
+
 def force_options(
     client: tinker.SamplingClient,
     subject: Subject[I, A],

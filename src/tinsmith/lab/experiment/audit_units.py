@@ -172,18 +172,13 @@ def _computed(
         with begun(again, mark, place, service) as made:
             trainer = cast(UnitTrainer, cast(object, made.trainer))
             for step in range(first_step(mark), places[-1].step + 1):
-                lines = _trained_on(rollouts, step)
+                lines = [line for line in rollouts.get(step, []) if decode(line).get("split") == "train"]
                 service.replies.begin(map(decode, lines))
                 trainer.begin(step)
                 take_step(made, step)
                 if (found := _unequal(step, lines, place, trainer, trace.get(step, ()))) is not None:
                     yield found
                     return
-
-
-def _trained_on(recorded: Timeline, step: int) -> list[bytes]:
-    """Return the lines of a step's training; those of its evaluations are left out."""
-    return [line for line in recorded.get(step, []) if decode(line).get("split") == "train"]
 
 
 def _unequal(

@@ -282,9 +282,7 @@ def _tokenizer(materials: Materials, trainer: tinker.TrainingClient) -> PreTrain
     return trainer.get_tokenizer() if source is None else _read_once(source)
 
 
-@cache
-def _read_once(source: str) -> PreTrainedTokenizerBase:
-    return tokenizer_of(source)
+_read_once: Final = cache(tokenizer_of)
 
 
 def _ended_by(

@@ -98,7 +98,12 @@ def remake(
     plan = plan_of(str(opened_by), changes_of(run, around, steps, keys))
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
-    _require_identity(Materials(plan=plan, run_data=run_data, model_name="", models={}), manifest, say)
+    for each in changed_identity(manifest, Materials(plan=plan, run_data=run_data, model_name="", models={})):
+        if each.name not in _PACKAGE:
+            what = f"this run cannot be replayed here: its {each.name} has changed"
+            fix = "restore it, or run the experiment again as it is now"
+            raise ConfigError(what, field=each.name, value=each.second, allowed=str(each.first), fix=fix)
+        say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
     base = str(around.get("model_folder") or "")
     if named_model(plan) is None and Path(base).is_absolute() and Path(base).is_dir():
         # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
@@ -144,15 +149,6 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
             what = "this run used a server whose address comes from the file"
             raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, give it yourself: {key}=URL")
     return {key: str(value) for key, value in {**run.config.overrides, **where}.items() if value is not None}
-
-
-def _require_identity(materials: Materials, manifest: Json, say: Say) -> None:
-    for each in changed_identity(manifest, materials):
-        if each.name not in _PACKAGE:
-            what = f"this run cannot be replayed here: its {each.name} has changed"
-            fix = "restore it, or run the experiment again as it is now"
-            raise ConfigError(what, field=each.name, value=each.second, allowed=str(each.first), fix=fix)
-        say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 
 
 def seconds_of(run: Run, steps: int | None) -> float:

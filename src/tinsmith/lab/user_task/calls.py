@@ -71,10 +71,10 @@ def required(function: Callable[..., T], *arguments: object, field: str, value: 
 
 def raised(error: BaseException) -> Raised:
     """Say what an error is, and where it came up: the deepest place that is no library's."""
-    if isinstance(error, SyntaxError) and error.filename and not _of_library(error.filename):
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith(_LIBRARIES):
         return Raised(_words(error, error.msg), Path(error.filename).name, error.lineno or 0, error)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _of_library(frame.filename)]
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     if not own:
         return Raised(_words(error, str(error)), "", 0, error)
     last = own[-1]
@@ -92,10 +92,6 @@ def _meant(error: BaseException) -> str:
     called = next((each for each in places if callable(each)), None)
     meant = None if called is None else perhaps(found[2], inspect.signature(called).parameters)
     return f"; {meant}" if meant else ""
-
-
-def _of_library(file: str) -> bool:
-    return file.startswith(_LIBRARIES)
 
 
 def _words(error: BaseException, message: str) -> str:

@@ -21,7 +21,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.frames import History, frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
-from tinsmith.lab.study.keys import Measurement, measure_of
+from tinsmith.lab.study.keys import measure_of
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
@@ -29,6 +29,7 @@ from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.page import Plot, framed, table
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import unsaid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +98,14 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
         raise ConfigError("dry_run does not work from Python", field="dry_run", value=True, fix=fix)
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:
-        return _study(study, overrides)
+        folder = run_study(study, overrides, _tell) if isinstance(study, Study) else measure_of(study, overrides)(_tell)
+        values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
+        return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
     assert not isinstance(task, Study), "it was run"
     source = task_value(task) if isinstance(task, Task) else load_file(Path(task))
     plan = with_default_log_path(open_task(source, overrides))
     require_possible(plan)
-
-    def say(message: str) -> None:
-        if not plan.circumstances.quiet:
-            print(visible(message), file=sys.stderr)
-
-    done, drawn = conduct_with_page(plan, say)
+    done, drawn = conduct_with_page(plan, unsaid if plan.circumstances.quiet else _tell)
     lines = RunFolder(done.folder).read_lines(METRICS)
     last = {key: float(value) for key, value in (lines[-1] if lines else {}).items() if isinstance(value, int | float)}
     return TaskRun(
@@ -118,13 +116,8 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
     )
 
 
-def _study(study: Study | Measurement, overrides: Mapping[str, str]) -> StudyRun:
-    def say(message: str) -> None:
-        print(message, file=sys.stderr)
-
-    folder = run_study(study, overrides, say) if isinstance(study, Study) else measure_of(study, overrides)(say)
-    values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
-    return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
+def _tell(message: str) -> None:
+    print(visible(message), file=sys.stderr)
 
 
 def _page(file: Path | None) -> str:
