@@ -164,7 +164,7 @@ def score_groups(
     kept = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
     terms = iter(score([one for depths in kept for rollouts in depths for one in rollouts]))
     found: list[ScoredGroup[I, A]] = []
-    rules = advantage, zero_variance_filter, compared_by or (lambda reward: reward.total), by_turn
+    rules = advantage, zero_variance_filter, compared_by, by_turn
     for group, depths in zip(groups, kept, strict=True):
         roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
         found.append(
@@ -209,14 +209,14 @@ def _compared(
     terms: list[NamedTerms],
     advantage: Advantage,
     zero_variance_filter: bool,
-    compared_by: Callable[[NamedTerms], float],
+    compared_by: Callable[[NamedTerms], float] | None,
     by_turn: bool,
 ) -> list[Scored[I, A]]:
     differ = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)
     if len(kept) > 1 and (differ or not zero_variance_filter):
-        compared = np.array([compared_by(each) for each in terms], dtype=np.float64)
+        compared = np.array([compared_by(each) if compared_by else each.total for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
         if by_turn:
             turns = _by_turn(kept, compared, advantage)

@@ -179,7 +179,7 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
 
 
 def _default(plan: Plan, key: str) -> object:
-    parts = (plan.frame, plan.settings, plan.asking, plan.circumstances, plan)
+    parts = (plan.frame, plan.settings, plan.engine, plan.asking, plan.circumstances)
     (value,) = [getattr(part, key) for part in parts if hasattr(part, key)]
     return value
 
