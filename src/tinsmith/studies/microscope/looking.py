@@ -167,7 +167,7 @@ def agreement(
     client = (pair.first if writer is Writer.FIRST else pair.second).client
     groups = sample_groups(client, subject, items, sampling)
     kept = [one for group in groups for one in group if isinstance(one, Rollout)]
-    by_item: dict[str, list[tuple[Rollout[UserItem, UserAnswer], tuple[Place, ...]]]] = {}
+    by_item: dict[str, list[tuple[UserRollout, tuple[Place, ...]]]] = {}
     for one, places in zip(kept, _places(pair, kept), strict=True):
         by_item.setdefault(one.item.prompt_id, []).append((one, places))
     return Agreement(
