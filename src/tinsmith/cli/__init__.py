@@ -21,7 +21,7 @@ from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.audit import audit, diff, replay
 from tinsmith.cli.base import app as base_app
 from tinsmith.cli.conform import conform
-from tinsmith.cli.data.command import app as data_app
+from tinsmith.cli.data import app as data_app
 from tinsmith.cli.doctor import doctor
 from tinsmith.cli.pack import pack, unpack
 from tinsmith.cli.quickstart import quickstart

@@ -1,13 +1,15 @@
-"""Rows of text with names in front, which no width of a terminal breaks; and where a page lies."""
+"""Shared by commands: options from a dataclass, rows of text that no width of a terminal breaks, where a page lies."""
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +23,20 @@ _LEAST: Final = 30  # Characters that the last column needs beside the others; w
 
 
 _UNLIMITED: Final = 1000
+
+
+def with_options(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a command with an option for each field of the dataclass that `command` takes."""
+    (parameter,) = inspect.signature(command, eval_str=True).parameters.values()
+    signature = inspect.signature(parameter.annotation, eval_str=True)
+
+    @wraps(command)
+    def run(**given: object) -> None:
+        command(parameter.annotation(**given))
+
+    vars(run)["__signature__"] = signature
+    run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    return run
 
 
 def terminal_width() -> int | None:

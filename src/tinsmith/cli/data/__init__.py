@@ -1,1 +1,0 @@
-"""`tinsmith data`."""
