@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.cli.named_folders import HereKeys, Run, here_keys, run_folders
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tinsmith.lab.difference.runs import Comparison
     from tinsmith.lab.experiment.audit import Audited
     from tinsmith.lab.experiment.audit_units import UnitsAudited
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
 
 
 def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
@@ -43,7 +40,7 @@ def _print(found: Comparison, *, as_json: bool, **more: object) -> None:
     from tinsmith.lab.difference.runs import comparison_json, comparison_lines
 
     if as_json:
-        print(visible(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False)))
+        print_json({**comparison_json(found), **more})
         return
     for line in comparison_lines(found):
         print(visible(line))
@@ -122,7 +119,9 @@ def audit(
             done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
             values["segments"] = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
-    for line in [json.dumps(values, indent=1, ensure_ascii=False)] if as_json else lines:
+    if as_json:
+        print_json(values)
+    for line in () if as_json else lines:
         print(visible(line))
     if not passed:
         raise typer.Exit(code=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shutil
 import sys
 import textwrap
@@ -90,6 +91,14 @@ def _beside(front: str, words: str, indent: int, width: int | None) -> list[str]
         return [front, *(f"    {line}" for line in told)]
     first, *rest = told or [""]
     return [f"{front:{indent}}{first}".rstrip(), *(" " * indent + line for line in rest)]
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    print(visible(json.dumps(value, indent=1, ensure_ascii=False)))
 
 
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -27,10 +28,9 @@ def conform(
     only: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only checks whose name contains this, such as losses/.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask a Tinker server what it honours: honoured, differs, refused, silent difference (then exit 1), and how."""
-    import json
     import logging
     import os
     import sys
@@ -70,7 +70,7 @@ def conform(
 
         write(document_html(suite.document(url, chosen, found)), out)
     if as_json:
-        print(visible(json.dumps(suite.as_json(url, chosen, found), indent=1, ensure_ascii=False)))
+        print_json(suite.as_json(url, chosen, found))
     else:
         title = visible(f"{chosen} at {url}")
         if sys.stdout.isatty():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell, ticking
 
@@ -33,11 +34,9 @@ def sweep(
     completions: Annotated[
         int, typer.Option(min=2, help="Number of completions of the prompt at each temperature.")
     ] = 32,
-    as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
-    import json
-
     from tinsmith.studies.bits.cells import Size, plan
 
     name, _, path = model.partition("=")
@@ -62,7 +61,7 @@ def sweep(
     with ticking(lambda: f"{done_cells}/{len(planned)} cells"):
         done = study.sweep(planned, out, say, name=name, model=path or name, size=Size(completions=completions))
     if as_json:
-        print(visible(json.dumps(study.sweep_json(done), indent=1, ensure_ascii=False)))
+        print_json(study.sweep_json(done))
     else:
         console = open_console()
         console.print(sweep_table(done))

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tinsmith.types.visible import visible
+from tinsmith.cli.columns import AsJson, print_json
 
 app = typer.Typer(
     name="analyse",
@@ -49,11 +49,11 @@ def incentives(
         list[str] | None,
         typer.Option(metavar="LABEL=FACTOR", help="On the correct task term of soft, strong, exp5; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which policy a reward makes optimal, what it scores, and which labels die in it."""
     from tinsmith.cli.analyse.inputs import read_matrix, read_posteriors, reward_settings
-    from tinsmith.cli.analyse.results import print_survey, survey, survey_json
+    from tinsmith.cli.analyse.results import print_survey, survey, survey_value
     from tinsmith.types.errors import ConfigError
 
     if matrix is not None and (reward or setting or class_weight):
@@ -64,7 +64,7 @@ def incentives(
     table = None if matrix is None else read_matrix(matrix, known.labels)
     found = survey(known, tuple(reward or ()), table, reward_settings(setting, class_weight))
     if as_json:
-        print(visible(survey_json(known, found)))
+        print_json(survey_value(known, found))
     else:
         print_survey(known, found, posteriors)
 
@@ -96,11 +96,11 @@ def consistency(
         int | None, typer.Option("--max-n", help="Largest n to try where it is not known. Default: 3000.")
     ] = None,
     seeds: Annotated[bool, typer.Option("--seeds", help="Check the tables published in the source notes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
     from tinsmith.cli.analyse.inputs import check_only, read_table, table_of_options
-    from tinsmith.cli.analyse.results import print_recovery, print_seeds, recovery_json, seeds_json
+    from tinsmith.cli.analyse.results import print_recovery, print_seeds, recovery_value, seeds_value
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 
     given = {
@@ -114,12 +114,12 @@ def consistency(
     some = any((*rates.values(), *(recall or ()), *(share or ())))
     check_only(some, file=file, seeds=seeds, labels=labels, n=n, max_n=max_n)
     if seeds:
-        print(visible(seeds_json())) if as_json else print_seeds()
+        print_json(seeds_value()) if as_json else print_seeds()
         return
     table = table_of_options(rates, recall or (), share or (), labels, n) if file is None else read_table(file, n)
     found = recover(table, LARGEST_N if max_n is None else max_n)
     if as_json:
-        print(visible(recovery_json(table, found)))
+        print_json(recovery_value(table, found))
     else:
         print_recovery(table, found)
     if not found.solutions:

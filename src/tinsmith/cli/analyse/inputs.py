@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from tinsmith.data.labels import Disruption
@@ -54,9 +55,8 @@ def numbers_of(pairs: Sequence[str], option: str) -> dict[str, float]:
         try:
             numbers[key] = float(text)
         except ValueError:
-            raise ConfigError(
-                "this is not a number", field=option, value=f"{key}={text}", allowed="NAME=NUMBER"
-            ) from None
+            what, allowed = "this is not a number", "NAME=NUMBER"
+            raise ConfigError(what, field=option, value=f"{key}={text}", allowed=allowed) from None
     return numbers
 
 
@@ -91,9 +91,8 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
         return worked_example()
     path = Path(source)
     if not path.is_file():
-        raise DataError(
-            f"there is no file {source}", field="--posteriors", allowed=f"a .jsonl or .npy file, or the word {EXAMPLE}"
-        )
+        allowed = f"a .jsonl or .npy file, or the word {EXAMPLE}"
+        raise DataError(f"there is no file {source}", field="--posteriors", allowed=allowed)
     given = split_labels(labels)
     if path.suffix == ".npy":
         return _in_task_order(_from_npy(path, given or Subject.DISRUPTION.labels))
@@ -104,24 +103,22 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
 
 def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
     """Read a reward table: a list of rows in the order of `labels`, or an object of objects by label."""
-    value = json_of(path)
     allowed = (
         f"{len(labels)} rows of {len(labels)} numbers, or {{true label: {{answer: number}}}} "
         f"with the labels {', '.join(labels)}"
     )
     wrong = DataError(f"{path}: this is not a reward table for these labels", field="--matrix", allowed=allowed)
-    if isinstance(value, dict):
-        if set(value) != set(labels) or not all(
-            isinstance(row, dict) and set(row) == set(labels) for row in value.values()
-        ):
+    try:
+        table = msgspec.convert(json_of(path), dict[str, dict[str, float]] | list[list[float]])
+    except msgspec.ValidationError:
+        raise wrong from None
+    if isinstance(table, dict):
+        if any(set(names) != set(labels) for names in (table, *table.values())):
             raise wrong
-        value = [[value[y][k] for k in labels] for y in labels]
-    rows = value if isinstance(value, list) else []
-    if len(rows) != len(labels) or not all(
-        isinstance(row, list) and len(row) == len(labels) and all(map(is_number, row)) for row in rows
-    ):
+        table = [[table[y][k] for k in labels] for y in labels]
+    if [len(row) for row in table] != [len(labels)] * len(labels):
         raise wrong
-    return np.array([[float(number) for number in row] for row in rows])
+    return np.array(table)
 
 
 def reward_settings(settings: Sequence[str] | None, class_weights: Sequence[str] | None) -> Mapping[str, object]:
@@ -148,38 +145,30 @@ def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
     for number, text in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
         if not text.strip():
             continue
+        where = f"{path}, line {number}"
         try:
-            line = parse_json(text)
+            values = parse_json(text)
         except ValueError as error:
-            raise DataError(f"{path}, line {number} is not JSON: {error}") from None
-        if labels is None:
-            labels = _labels_of(line)
-        rows.append(_row(line, labels, f"{path}, line {number}"))
-        weight = line.get("weight", 1.0) if isinstance(line, dict) else 1.0
+            raise DataError(f"{where} is not JSON: {error}") from None
+        weight = 1.0
+        if isinstance(values, dict):
+            named = {str(key): value for key, value in values.items() if key not in _BESIDE}
+            weight, labels = values.get("weight", 1.0), labels or tuple(named)
+            if set(named) != set(labels):
+                raise DataError(
+                    f"{where} has other labels", field="labels", value=list(named), allowed=", ".join(labels)
+                )
+            values = [named[label] for label in labels]
+        labels = labels or Subject.DISRUPTION.labels
+        if not isinstance(values, list) or len(values) != len(labels) or not all(map(is_number, values)):
+            raise DataError(f"{where} is not one number for every label", allowed=", ".join(labels))
         if not is_number(weight):
-            raise DataError(f"{path}, line {number}", field="weight", value=weight)
+            raise DataError(where, field="weight", value=weight)
+        rows.append([float(value) for value in values])
         weights.append(float(weight))
-    if labels is None:
+    if labels is None or not rows:
         raise DataError(f"{path} has no line")
-    return Posteriors.of(labels, np.array(rows).reshape(len(rows), -1), np.array(weights))
-
-
-def _labels_of(line: object) -> tuple[str, ...]:
-    if isinstance(line, dict):
-        return tuple(str(key) for key in line if key not in _BESIDE)
-    return Subject.DISRUPTION.labels
-
-
-def _row(line: object, labels: tuple[str, ...], where: str) -> list[float]:
-    values = line
-    if isinstance(line, dict):
-        if set(line) - set(_BESIDE) != set(labels):
-            what, allowed = f"{where} has other labels", ", ".join(labels)
-            raise DataError(what, field="labels", value=[key for key in line if key not in _BESIDE], allowed=allowed)
-        values = [line[label] for label in labels]
-    if not isinstance(values, list) or len(values) != len(labels) or not all(map(is_number, values)):
-        raise DataError(f"{where} is not one number for every label", allowed=", ".join(labels))
-    return [float(value) for value in values]
+    return Posteriors.of(labels, np.array(rows), np.array(weights))
 
 
 def _in_task_order(posteriors: Posteriors) -> Posteriors:
@@ -208,9 +197,8 @@ def check_only(
         raise ConfigError("give --n or --max-n, not both", field="--n, --max-n", value=(n, max_n))
     for name, number in (("--n", n), ("--max-n", max_n)):
         if number is not None and not 1 <= number <= 1_000_000:
-            raise ConfigError(
-                "the number of items must be a whole number above 0", field=name, value=number, allowed="1 to 1000000"
-            )
+            what = "the number of items must be a whole number above 0"
+            raise ConfigError(what, field=name, value=number, allowed="1 to 1000000")
 
 
 def table_of_options(
@@ -225,35 +213,33 @@ def table_of_options(
     return ReportedTable.of(named, {"given": line}, n)
 
 
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    labels: list[str]
+    runs: dict[str, dict[str, object]]
+    n: object = None
+
+
 def read_table(path: Path, n: int | None) -> ReportedTable:
     """Read {"labels": [...], "n": 500, "runs": {name: {metric: rate}}}; digits count as they are written.
 
     `n` on the command line goes before the file's. Metrics have their names in metrics.jsonl.
     """
-    value = json_of(path)
-    allowed = '{"labels": [names], "n": items (optional), "runs": {name: {metric: rate}}}'
-    labels, runs = (value.get("labels"), value.get("runs")) if isinstance(value, dict) else (0, 0)
-    if (
-        not isinstance(value, dict)
-        or not set(value) <= {"labels", "n", "runs"}
-        or not isinstance(labels, list)
-        or not isinstance(runs, dict)
-        or not all(isinstance(line, dict) for line in runs.values())
-    ):
-        raise DataError(f"{path}: this is not a table of rates", field="--file", allowed=allowed)
-    lines: dict[str, dict[str, str | Decimal]] = {}
-    for name, line in runs.items():
-        lines[str(name)] = {str(key): _printed(name, key, rate) for key, rate in line.items()}
-    stated = value.get("n")
+    try:
+        table = msgspec.convert(json_of(path), _Table)
+    except msgspec.ValidationError:
+        allowed = '{"labels": [names], "n": items (optional), "runs": {name: {metric: rate}}}'
+        raise DataError(f"{path}: this is not a table of rates", field="--file", allowed=allowed) from None
+    lines = {name: {key: _printed(name, key, rate) for key, rate in line.items()} for name, line in table.runs.items()}
+    stated = table.n
     if stated is not None and (isinstance(stated, bool) or not isinstance(stated, int)):
         raise DataError(f"{path}: n must be the number of items", field="n", value=stated)
-    return ReportedTable.of([str(label) for label in labels], lines, stated if n is None else n)
+    return ReportedTable.of(table.labels, lines, stated if n is None else n)
 
 
-def _printed(name: object, key: object, rate: object) -> str | Decimal:
-    if isinstance(rate, int) and not isinstance(rate, bool):
-        return str(rate)
-    if isinstance(rate, (str, Decimal)):
+def _printed(name: str, key: str, rate: object) -> str | Decimal:
+    if is_number(rate):
+        return rate if isinstance(rate, Decimal) else str(rate)
+    if isinstance(rate, str):
         return rate
     raise DataError("a rate is a number", field=f"{name}: {key}", value=rate)
 
@@ -308,16 +294,17 @@ _EXP5_KEYS = (
 
 def seed_ladder() -> ReportedTable:
     """Return Baseline to Exp4 at step 250, n = 500 as stated."""
-    return ReportedTable.of(LABELS, _lines_of(_LADDER, _LADDER_KEYS), STATED_N)
+    return _printed_table(_LADDER, _LADDER_KEYS, STATED_N)
 
 
 def seed_exp5(n: int | None = None) -> ReportedTable:
     """Return Exp5's held-out trajectory; `n` is what one wants to try, None: any."""
-    return ReportedTable.of(LABELS, _lines_of(_EXP5, _EXP5_KEYS), n)
+    return _printed_table(_EXP5, _EXP5_KEYS, n)
 
 
-def _lines_of(printed: Mapping[str, str], keys: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
-    return {name: dict(zip(keys, rates.split(), strict=True)) for name, rates in printed.items()}
+def _printed_table(printed: Mapping[str, str], keys: tuple[str, ...], n: int | None) -> ReportedTable:
+    lines = {name: dict(zip(keys, rates.split(), strict=True)) for name, rates in printed.items()}
+    return ReportedTable.of(LABELS, lines, n)
 
 
 _KINDS = ((0.36, 0.38, 0.26), (0.36, 0.26, 0.38), (0.31, 0.40, 0.29))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,44 +65,36 @@ def survey(
     return Survey(rewards, _best(posteriors), plain, turning)
 
 
-def survey_json(posteriors: Posteriors, found: Survey) -> str:
-    """Return the survey as JSON; policies are listed where there are at most 64 kinds of papers."""
-    labels = posteriors.labels
-    return json.dumps(
-        {
-            "labels": labels,
-            "kinds": posteriors.num_kinds,
-            "prior": dict(zip(labels, posteriors.prior.tolist(), strict=True)),
-            "rewards": [
-                {
-                    "name": name,
-                    **_scores(one.policy),
-                    "greedy": _scores(one.greedy),
-                    "reward": one.reward,
-                    "gap": one.gap,
-                    "dead": one.dead,
-                    "ruling": one.ruling,
-                    "resting_collapses": one.resting_collapses,
-                    "other_rests": [_scores(other) for other in one.others],
-                    "warnings": one.warnings(),
-                }
-                for name, one in found.rewards
-            ],
-            "best": [{"name": name, **_scores(policy)} for name, policy in found.best],
-            "class_weights": [
-                {
-                    "reward": found.turning_of,
-                    "label": turns.label,
-                    "window": [_finite(end) for end in turns.window],
-                    "weights": WEIGHTS,
-                    "predicted_share": [turns.share_at(w) for w in WEIGHTS],
-                    "macro_f1": macro_f1,
-                }
-                for turns, macro_f1 in found.turning
-            ],
-        },
-        indent=2,
-    )
+def survey_value(posteriors: Posteriors, found: Survey) -> dict[str, object]:
+    """Return the survey as values of JSON; policies are listed where there are at most 64 kinds of papers."""
+    return {
+        "labels": posteriors.labels,
+        "kinds": posteriors.num_kinds,
+        "prior": dict(zip(posteriors.labels, posteriors.prior.tolist(), strict=True)),
+        "rewards": [
+            {
+                "name": name,
+                **_scores(one.policy),
+                "greedy": _scores(one.greedy),
+                **{key: getattr(one, key) for key in ("reward", "gap", "dead", "ruling", "resting_collapses")},
+                "other_rests": [_scores(other) for other in one.others],
+                "warnings": one.warnings(),
+            }
+            for name, one in found.rewards
+        ],
+        "best": [{"name": name, **_scores(policy)} for name, policy in found.best],
+        "class_weights": [
+            {
+                "reward": found.turning_of,
+                "label": turns.label,
+                "window": [_finite(end) for end in turns.window],
+                "weights": WEIGHTS,
+                "predicted_share": [turns.share_at(w) for w in WEIGHTS],
+                "macro_f1": macro_f1,
+            }
+            for turns, macro_f1 in found.turning
+        ],
+    }
 
 
 def _task(posteriors: Posteriors) -> Task:
@@ -126,30 +117,26 @@ def _maker(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str,
 
 
 def _best(posteriors: Posteriors) -> tuple[tuple[str, Policy], ...]:
-    rules = {
-        metric: best_deterministic(posteriors, metric)
-        for metric in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
-    }
+    names = {Metric.LABEL_MATCH: "accuracy", Metric.MACRO_F1: "macro_f1", Metric.G_MEAN: "g_mean"}
+    plain = (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
+    rules = {metric: best_deterministic(posteriors, metric) for metric in plain}
     return (
-        ("highest accuracy", best_policy(posteriors, Metric.LABEL_MATCH)),
-        *((f"highest {one.value}", best_policy(posteriors, one)) for one in (Metric.MACRO_F1, Metric.G_MEAN)),
+        *((f"highest {name}", best_policy(posteriors, metric)) for metric, name in names.items()),
         *((f"{metric.value}, plain rule", rule) for metric, rule in rules.items() if rule is not None),
     )
 
 
 def _turning(posteriors: Posteriors, matrix: FloatArray) -> list[tuple[Sensitivity, tuple[float, ...]]]:
-    found: list[tuple[Sensitivity, tuple[float, ...]]] = []
-    for y, label in enumerate(posteriors.labels):
-        turns = sensitivity(posteriors, matrix, label)
-        if turns is None:
-            continue
-        scores: list[float] = []
-        for weight in WEIGHTS:
-            weighted = matrix.copy()
-            weighted[y] *= weight
-            scores.append(table_optimum(posteriors, weighted).policy.score(Metric.MACRO_F1))
-        found.append((turns, tuple(scores)))
-    return found
+    def score(y: int, weight: float) -> float:
+        weighted = matrix.copy()
+        weighted[y] *= weight
+        return table_optimum(posteriors, weighted).policy.score(Metric.MACRO_F1)
+
+    return [
+        (turns, tuple(score(y, weight) for weight in WEIGHTS))
+        for y, label in enumerate(posteriors.labels)
+        if (turns := sensitivity(posteriors, matrix, label)) is not None
+    ]
 
 
 def _scores(policy: Policy) -> dict[str, object]:
@@ -221,9 +208,7 @@ def _print_turning(console: Console, found: Survey) -> None:
         f"optimum's answers{' and the macro-F1' if wide else ''}",
         soft_wrap=True,
     )
-    table = _table("label")
-    for weight in WEIGHTS:
-        table.add_column(f"x{weight:g}", justify="right")
+    table = _table("label", *(f"x{weight:g}" for weight in WEIGHTS))
     for turns, macro_f1 in found.turning:
         cells = [
             f"{turns.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
@@ -256,9 +241,7 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
         print_solution(console, found.columns, found.solutions[0])
         return
     console.print(f"{len(found.solutions)}{more} solutions with {asked}")
-    listed = _table("n")
-    for column in found.columns:
-        listed.add_column(column, justify="right")
+    listed = _table("n", *found.columns)
     for solution in found.solutions[:_SHOWN_SOLUTIONS]:
         listed.add_row(str(solution.n), *map(str, solution.sizes))
     console.print(listed)
@@ -272,28 +255,16 @@ def print_solution(console: Console, columns: Sequence[str], solution: Solution)
     sizes = ", ".join(f"{size} {column}" for size, column in zip(solution.sizes, columns, strict=True))
     console.print(f"n = {solution.n}: {sizes}", soft_wrap=True)
     slashes = "/".join(_short(columns).values())
-    table = _table("line")
-    for name in (f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid"):
-        table.add_column(name, justify="right")
+    table = _table("line", f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid")
     for line in solution.lines:
-        table.add_row(
-            line.name,
-            " ".join(map(str, line.correct)),
-            str(line.total),
-            _accuracy(line.total, solution.n),
-            " ".join(map(str, line.said)),
-            str(line.invalid),
-        )
+        right, answers = (" ".join(map(str, counts)) for counts in (line.correct, line.said))
+        accuracy = _accuracy(line.total, solution.n)
+        table.add_row(line.name, right, str(line.total), accuracy, answers, str(line.invalid))
     console.print(table)
 
 
-def recovery_json(table: ReportedTable, found: Recovery) -> str:
-    """Return all solutions as JSON; a count that is not certain is a pair of ends."""
-    return json.dumps(recovery_value(table, found), indent=2)
-
-
 def recovery_value(table: ReportedTable, found: Recovery) -> dict[str, object]:
-    """Return what `recovery_json` writes."""
+    """Return all solutions as values of JSON; a count that is not certain is a pair of ends."""
     return {
         "labels": table.labels,
         "n": table.n,
@@ -365,8 +336,11 @@ def _slashed(values: FloatArray) -> str:
     return "/".join("-" if math.isnan(value) else f"{value:.2f}" for value in values.tolist())
 
 
-def _table(first: str) -> Table:
-    return Table(first, box=None, pad_edge=False, header_style="bold")
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(first, box=None, pad_edge=False, header_style="bold")
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
 
 
 def print_seeds() -> None:
@@ -386,10 +360,10 @@ def print_seeds() -> None:
         console.print(f"! {sentence}", soft_wrap=True)
 
 
-def seeds_json() -> str:
-    """Return the three searches as JSON."""
+def seeds_value() -> dict[str, object]:
+    """Return the three searches as values of JSON."""
     tables = {"ladder": seed_ladder(), "exp5_as_stated": seed_exp5(STATED_N), "exp5": seed_exp5()}
-    return json.dumps({name: recovery_value(table, recover(table)) for name, table in tables.items()}, indent=2)
+    return {name: recovery_value(table, recover(table)) for name, table in tables.items()}
 
 
 def _ladder_sentences(solution: Solution) -> list[str]:
