@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -291,39 +291,22 @@ MAX_JUDGE_FAILED = 0.05
 MAX_FAILED = 0.05  # Share of rollouts without a reward.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Responses:
-    """One examination."""
-
-    step: int
-    texts: tuple[tuple[str, str], ...]  # (prompt id, response), of one or more responses to each prompt.
-    judge_failed: float = 0.0  # Share of responses that the judge gave no verdicts on.
-    failed: float = 0.0  # Share of rollouts that came to nothing for another cause.
-
-
-class _State(msgspec.Struct, frozen=True):
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[Alarm, ...] = ()
     holding: tuple[AlarmKind, ...] = ()
+    steps: tuple[tuple[tuple[float, ...], ...], ...] = ()  # Rewards by step and group, where they are looked back on.
 
 
 @dataclass(slots=True)
-class ResponseMonitor:
-    """Raises the alarms; feed it in the order of the steps."""
+class _Monitor:
+    """Alarms that are raised when their condition begins; feed it in the order of the steps."""
 
-    _kept: _State = field(default_factory=_State)
+    _kept: _Kept = field(default_factory=_Kept)
 
     @property
     def alarms(self) -> Sequence[Alarm]:
         """Every alarm raised so far, oldest first."""
         return self._kept.alarms
-
-    def observe(self, seen: Responses) -> list[Alarm]:
-        """Take one examination in; return the alarms that begin with it."""
-        holding = [*_same_text(seen), *_failures(seen)]
-        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
-        kinds = tuple(alarm.kind for alarm in holding)
-        self._kept = _State(alarms=(*self._kept.alarms, *begun), holding=kinds)
-        return begun
 
     def state(self) -> object:
         """Return it as plain JSON values."""
@@ -331,37 +314,54 @@ class ResponseMonitor:
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        self._kept = msgspec.convert(state, _State)
+        self._kept = msgspec.convert(state, _Kept)
+
+    def _begin(self, holding: Sequence[Alarm], steps: tuple[tuple[tuple[float, ...], ...], ...] = ()) -> list[Alarm]:
+        """Take what holds now; return the alarms that begin with it."""
+        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
+        kinds = tuple(alarm.kind for alarm in holding)
+        self._kept = _Kept(alarms=(*self._kept.alarms, *begun), holding=kinds, steps=steps)
+        return begun
 
 
-def _same_text(seen: Responses) -> list[Alarm]:
-    prompts = {prompt for prompt, _ in seen.texts}
-    if seen.step == 0 or len(prompts) < 2:
-        return []
+class ResponseMonitor(_Monitor):
+    """Watches free responses: one text that answers everything, and answers that came to nothing."""
+
+    def observe(
+        self, step: int, texts: Sequence[tuple[str, str]], *, judge_failed: float = 0.0, failed: float = 0.0
+    ) -> list[Alarm]:
+        """Take one evaluation in; return the alarms that begin with it.
+
+        Args:
+            step: the step of the policy.
+            texts: (prompt id, response), of one or more responses to each prompt.
+            judge_failed: share of responses that the judge gave no verdicts on.
+            failed: share of rollouts that came to nothing for another cause.
+        """
+        judge = (
+            f"the judge gave no verdicts on {judge_failed:.1%} of the responses "
+            f"(limit {MAX_JUDGE_FAILED:.0%}); they are left out"
+        )
+        lost = f"{failed:.1%} of the rollouts failed (limit {MAX_FAILED:.0%}); they have no reward"
+        shares = (
+            (AlarmKind.JUDGE_FAILED, judge_failed, MAX_JUDGE_FAILED, judge),
+            (AlarmKind.ROLLOUTS_FAILED, failed, MAX_FAILED, lost),
+        )
+        failures = [Alarm(kind, None, share, most, step, text) for kind, share, most, text in shares if share > most]
+        return self._begin([*(_same_text(step, texts) if step > 0 else ()), *failures])
+
+
+def _same_text(step: int, texts: Sequence[tuple[str, str]]) -> list[Alarm]:
+    prompts = {prompt for prompt, _ in texts}
     by_text: dict[str, set[str]] = defaultdict(set)
-    for prompt, text in seen.texts:
+    for prompt, text in texts:
         by_text[text].add(prompt)
-    text = max(by_text, key=lambda each: (len(by_text[each]), each))
-    share = len(by_text[text]) / len(prompts)
-    if share <= MAX_SAME_TEXT:
+    text = max(by_text, key=lambda each: (len(by_text[each]), each), default="")
+    if len(prompts) < 2 or (share := len(by_text[text]) / len(prompts)) <= MAX_SAME_TEXT:
         return []
     shown = text if len(text) <= 60 else text[:57] + "..."
     message = f"{share:.0%} of the prompts get the same response (limit {MAX_SAME_TEXT:.0%}): {shown!r}"
-    return [Alarm(AlarmKind.SAME_TEXT, None, share, MAX_SAME_TEXT, seen.step, message)]
-
-
-def _failures(seen: Responses) -> Iterator[Alarm]:
-    judge = (
-        f"the judge gave no verdicts on {seen.judge_failed:.1%} of the responses "
-        f"(limit {MAX_JUDGE_FAILED:.0%}); they are left out"
-    )
-    failed = f"{seen.failed:.1%} of the rollouts failed (limit {MAX_FAILED:.0%}); they have no reward"
-    for kind, share, limit, message in (
-        (AlarmKind.JUDGE_FAILED, seen.judge_failed, MAX_JUDGE_FAILED, judge),
-        (AlarmKind.ROLLOUTS_FAILED, seen.failed, MAX_FAILED, failed),
-    ):
-        if share > limit:
-            yield Alarm(kind, None, share, limit, seen.step, message)
+    return [Alarm(AlarmKind.SAME_TEXT, None, share, MAX_SAME_TEXT, step, message)]
 
 
 MAX_DETERMINISM = 0.9
@@ -370,47 +370,22 @@ GROUPS = 30  # ... and the fewest groups in them to judge by.
 LEAST_EXPECTED = 0.2  # Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever.
 
 
-class _DeterminismState(msgspec.Struct, frozen=True, kw_only=True):
-    steps: tuple[tuple[tuple[float, ...], ...], ...] = ()
-    holding: bool = False
-    alarms: tuple[Alarm, ...] = ()
-
-
-@dataclass(slots=True)
-class DeterminismMonitor:
-    """Raises the alarm; feed it in the order of the steps."""
-
-    _kept: _DeterminismState = field(default_factory=_DeterminismState)
-
-    @property
-    def alarms(self) -> Sequence[Alarm]:
-        """Every alarm raised so far, oldest first."""
-        return self._kept.alarms
+class DeterminismMonitor(_Monitor):
+    """Watches groups for prompts that are always right or always wrong."""
 
     def observe(self, step: int, groups: Sequence[Sequence[float]]) -> list[Alarm]:
         """Take the rewards of a step's groups in; return the alarm that begins with it."""
         steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
         seen = group_census([group for each in steps for group in each])
-        holds = seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and seen.determinism > MAX_DETERMINISM
-        begun: list[Alarm] = []
-        if holds and not self._kept.holding:
+        index, holding = seen.determinism, list[Alarm]()
+        if seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM:
             message = (
                 f"{seen.observed:.1%} of {seen.groups} groups have rewards that differ, where chance would give "
-                f"{seen.expected:.1%}: prompts are always right or always wrong (index {seen.determinism:.2f}, "
+                f"{seen.expected:.1%}: prompts are always right or always wrong (index {index:.2f}, "
                 f"limit {MAX_DETERMINISM}), and more samples teach nothing"
             )
-            index = seen.determinism
-            begun = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]
-        self._kept = _DeterminismState(steps=steps, holding=holds, alarms=(*self._kept.alarms, *begun))
-        return begun
-
-    def state(self) -> object:
-        """Return it as plain JSON values."""
-        return msgspec.to_builtins(self._kept)
-
-    def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
-        self._kept = msgspec.convert(state, _DeterminismState)
+            holding = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]
+        return self._begin(holding, steps)
 
 
 MAX_IDLE = 0.25  # Share of all experts without a token in a step.

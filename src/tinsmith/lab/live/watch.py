@@ -19,7 +19,7 @@ from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.lab.runs.records import Score
 from tinsmith.stats.information import Floats, Information, information
-from tinsmith.stats.monitors import Alarm, ExpertMonitor, ResponseMonitor, Responses
+from tinsmith.stats.monitors import Alarm, ExpertMonitor, ResponseMonitor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +90,10 @@ class ResponseWatch(Watch[I, A]):
         """See Watch; the last policy is the best."""
         read = [one for group in groups for one in group if isinstance(one, Rollout)]
         begun = self.monitor.observe(
-            Responses(
-                step=policy.step,
-                texts=tuple((one.item.prompt_id, one.text) for one in read),
-                judge_failed=metrics.get("eval/judge_failed", 0.0),
-                failed=metrics.get("eval/failed", 0.0),
-            )
+            policy.step,
+            [(one.item.prompt_id, one.text) for one in read],
+            judge_failed=metrics.get("eval/judge_failed", 0.0),
+            failed=metrics.get("eval/failed", 0.0),
         )
         return Judged(score=Score(float(policy.step), 0.0), alarms=begun)
 
@@ -187,20 +185,17 @@ def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
     return {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
 
 
-@dataclass(slots=True)
-class ExpertWatch:
+class ExpertWatch(ExpertMonitor):
     """Looks at the metrics of a run's steps, in their order."""
-
-    monitor: ExpertMonitor = field(default_factory=ExpertMonitor)
 
     def saw(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
         """Take a step in; return the alarms that begin with it."""
         share = metrics.get(WITH_TOKENS)
-        return [] if share is None else self.monitor.observe(step, 1.0 - share)
+        return [] if share is None else self.observe(step, 1.0 - share)
 
     def restore(self, lines: Iterable[Mapping[str, object]]) -> None:
         """Go on from the metrics that a run had written."""
         for line in lines:
             step, share = line.get("step"), line.get(WITH_TOKENS)
             if isinstance(step, int) and isinstance(share, float):
-                self.monitor.observe(step, 1.0 - share)
+                self.observe(step, 1.0 - share)
