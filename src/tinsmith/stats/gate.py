@@ -151,16 +151,6 @@ class Claim:
         return f"not claimed: {self.words} on {self.metric} ({figure}): {'; '.join(self.reasons)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """A simpler explanation, and how far the system is above it."""
-
-    check: CheckName
-    name: str
-    metric: str
-    gap: Difference
-
-
 def checked(name: CheckName, passed: bool | None, sentence: str) -> Check:
     """Return a check by its outcome; None: the evidence for it is missing."""
     finding = Finding.MISSING if passed is None else Finding.PASSED if passed else Finding.FAILED
@@ -200,14 +190,6 @@ def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: 
     if interval is not None and interval.high < 0.0:
         sentence = f"{name} is worse: {seen}"
     return checked(CheckName.DIFFERENCE, passed, sentence)
-
-
-def above(rival: Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Check:
-    """Say whether the system is above a simpler explanation."""
-    interval = rival.gap.at(level)
-    passed = _holds(interval, p_holm, bootstrap)
-    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {metric_words(rival.metric)}"
-    return checked(rival.check, passed, f"{'beats' if passed else 'does not beat'} {seen}")
 
 
 def _holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bool:
@@ -265,16 +247,6 @@ class Learned(Generic[System]):
         if isinstance(self.system, Runs):
             _require_rising(Metric(self.metric))
 
-    def others(self) -> list[tuple[CheckName, str, Any]]:
-        """Return the systems that could explain its score, by check and name."""
-        named = (
-            (CheckName.BEFORE, "the model before training", self.before),
-            (CheckName.METADATA, "the metadata-only baseline", self.metadata),
-            *((CheckName.BASELINE, f"the baseline {one.name}", one) for one in self.baselines),
-            (CheckName.CONTROL, self.control_words, self.control),
-        )
-        return [(check, name, one) for check, name, one in named if one is not None]
-
 
 def _require_rising(metric: Metric) -> None:
     if metric not in _RISING:
@@ -282,17 +254,8 @@ def _require_rising(metric: Metric) -> None:
         raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tested:
-    """A claim's own test, before the correction over its family."""
-
-    first: Runs | MeanRuns
-    second: str
-    gap: Difference
-    left_out: float  # Share of the items that not all systems answered.
-    seeds: tuple[int, ...]
-    checks: Callable[[float, float], tuple[Check, ...]]
-    """Returns its own checks by its p after Holm's correction, and the level that this leaves to its intervals."""
+_Tested = tuple[Difference, Callable[[float, float], Claim]]
+"""A claim's own test, and what makes the claim of its p after Holm's correction and the level left to intervals."""
 
 
 def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
@@ -300,7 +263,7 @@ def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Cla
 
     Items that one of the two did not answer are left out; more than a twentieth of them refuses the claim.
     """
-    return _judged(ClaimKind.BEATS, family, [_beaten(one, bootstrap) for one in family], bootstrap)
+    return _judged([_beaten(one, bootstrap) for one in family], bootstrap)
 
 
 def judge_learned(family: Sequence[Learned[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
@@ -308,33 +271,15 @@ def judge_learned(family: Sequence[Learned[Any]], bootstrap: Bootstrap) -> tuple
 
     The p of one is the largest of its tests'; all its intervals are at the level that the correction leaves to it.
     """
-    return _judged(ClaimKind.LEARNED, family, [_learned(one, bootstrap) for one in family], bootstrap)
+    return _judged([_learned(one, bootstrap) for one in family], bootstrap)
 
 
-def _judged(
-    kind: ClaimKind, family: Sequence[Beats[Any] | Learned[Any]], tested: Sequence[_Tested], bootstrap: Bootstrap
-) -> tuple[Claim, ...]:
-    corrected = _corrected([each.gap for each in tested], bootstrap)
-    return tuple(
-        Claim(
-            kind=kind,
-            first=found.first.name,
-            second=found.second,
-            metric=one.metric,
-            value=found.gap.value,
-            interval=found.gap.at(level),
-            p_value=found.gap.p_value,
-            p_holm=p_holm,
-            seeds=found.seeds,
-            num_items=found.first.num_items,
-            checks=(
-                same_items(found.first.num_items, found.left_out),
-                *found.checks(p_holm, level),
-                one_model(one.parity),
-            ),
-        )
-        for one, found, (p_holm, level) in zip(family, tested, corrected, strict=True)
-    )
+def _judged(tested: Sequence[_Tested], bootstrap: Bootstrap) -> tuple[Claim, ...]:
+    p_values = [gap.p_value for gap, _ in tested]
+    by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
+    levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
+    corrected = zip(tested, holm(p_values), strict=True)
+    return tuple(claim(p_holm, levels[place]) for place, ((_, claim), p_holm) in enumerate(corrected))
 
 
 def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
@@ -346,46 +291,94 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
     if not isinstance(first, Runs) and (untrained or one.same_models):
         seeds = seeds[:1]
 
-    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
-        higher = above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)
-        recall = (_recall_kept(first, second),) if isinstance(first, Runs) else ()
-        return (same_training(one.training), higher, *recall)
+    def claim(p_holm: float, level: float) -> Claim:
+        checks = [same_training(one.training), above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)]
+        if isinstance(first, Runs):
+            checks.append(_recall_kept(first, second))
+        return Claim(
+            kind=ClaimKind.BEATS,
+            first=first.name,
+            second=second.name,
+            metric=one.metric,
+            value=gap.value,
+            interval=gap.at(level),
+            p_value=gap.p_value,
+            p_holm=p_holm,
+            seeds=seeds,
+            num_items=first.num_items,
+            checks=(same_items(first.num_items, left_out), *checks, one_model(one.parity)),
+        )
 
-    return _Tested(first=first, second=second.name, gap=gap, left_out=left_out, seeds=seeds, checks=checks)
+    return gap, claim
 
 
 def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
-    others = one.others()
+    named = (
+        (CheckName.BEFORE, "the model before training", one.before),
+        (CheckName.METADATA, "the metadata-only baseline", one.metadata),
+        *((CheckName.BASELINE, f"the baseline {each.name}", each) for each in one.baselines),
+        (CheckName.CONTROL, one.control_words, one.control),
+    )
+    others: list[tuple[CheckName, str, Any]] = [
+        (check, name, other) for check, name, other in named if other is not None
+    ]
     (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
-    gap = partial(_gap, bootstrap=bootstrap)
+    # Simpler explanations: the check, what it is held against, the metric, and how far the system is above it.
     rivals = [
-        Rival(check, name, one.metric, gap((system, other), one.metric, paired=check is CheckName.BEFORE))
+        (check, name, one.metric, _gap((system, other), one.metric, bootstrap, paired=check is CheckName.BEFORE))
         for (check, name, _), other in zip(others, shared, strict=True)
     ]
+    leak, absent = None, _ABSENT
     if isinstance(system, Runs):
         label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(one.metric))
         blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
         rivals = [
-            Rival(CheckName.CONSTANT, f"always {label}", one.metric, gap((system, blind), one.metric)),
+            (CheckName.CONSTANT, f"always {label}", one.metric, _gap((system, blind), one.metric, bootstrap)),
             # Any constant's balanced accuracy is chance, in every resample.
-            Rival(CheckName.CHANCE, "chance", chance, gap((system, blind), chance)),
+            (CheckName.CHANCE, "chance", chance, _gap((system, blind), chance, bootstrap)),
             *rivals,
         ]
+        leak, absent = None if one.control is None else _leak(shared[-1], bootstrap), _ABSENT_OF_LABELS
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value))
+    near = max(rivals, key=lambda rival: (rival[3].p_value, -rival[3].value))
+    gap = near[3]
 
-    def checks(p_holm: float, level: float) -> tuple[Check, ...]:
-        ps = [p_holm if rival is near else rival.gap.p_value for rival in rivals]
-        held = [above(rival, p, level, bootstrap) for rival, p in zip(rivals, ps, strict=True)]
+    def claim(p_holm: float, level: float) -> Claim:
+        checks: list[Check] = []
+        for rival in rivals:
+            check, name, metric, apart = rival
+            interval = apart.at(level)
+            passed = _holds(interval, p_holm if rival is near else apart.p_value, bootstrap)
+            seen = f"{name}: {apart.value:+.3f} {interval} on {metric_words(metric)}"
+            checks.append(checked(check, passed, f"{'beats' if passed else 'does not beat'} {seen}"))
+        there = {check.name for check in checks}
+        checks += [checked(name, None, words) for name, words in absent.items() if name not in there]
         if isinstance(system, Runs):
-            return _checks_of_labels(held, None if one.control is None else shared[-1], bootstrap)
-        there = {check.name for check in held}
-        return (*held, *(checked(name, None, words) for name, words in _ABSENT.items() if name not in there))
+            checks.sort(key=lambda check: _OF_LABELS.index(check.name))
+        if leak is not None:
+            checks[-1] = leak
+        return Claim(
+            kind=ClaimKind.LEARNED,
+            first=system.name,
+            second=near[1],
+            metric=one.metric,
+            value=gap.value,
+            interval=gap.at(level),
+            p_value=gap.p_value,
+            p_holm=p_holm,
+            seeds=(system.num_seeds,),
+            num_items=system.num_items,
+            checks=(same_items(system.num_items, left_out), *checks, one_model(one.parity)),
+        )
 
-    seeds = (system.num_seeds,)
-    return _Tested(first=system, second=near.name, gap=near.gap, left_out=left_out, seeds=seeds, checks=checks)
+    return gap, claim
 
 
+_OF_LABELS = (CheckName.CONSTANT, CheckName.METADATA, CheckName.CHANCE, CheckName.CONTROL)
+_ABSENT_OF_LABELS = {
+    CheckName.METADATA: "no metadata-only baseline was scored on these items",
+    CheckName.CONTROL: "no run on shuffled labels was scored on these items",
+}
 _ABSENT = {
     CheckName.BASELINE: "the task names no baseline that needs no model",
     CheckName.CONTROL: "no run on shuffled labels was trained in this way",
@@ -393,29 +386,10 @@ _ABSENT = {
 """Evidence that a claim on means needs, and what is said where there is none."""
 
 
-def _checks_of_labels(held: Sequence[Check], control: Runs | None, bootstrap: Bootstrap) -> tuple[Check, ...]:
-    by_name = {check.name: check for check in held}
-    no_metadata = checked(CheckName.METADATA, None, "no metadata-only baseline was scored on these items")
-    return (
-        by_name[CheckName.CONSTANT],
-        by_name.get(CheckName.METADATA, no_metadata),
-        by_name[CheckName.CHANCE],
-        _nothing_leaks(control, by_name.get(CheckName.CONTROL), bootstrap),
-    )
-
-
 def _gap(pair: Sequence[Any], metric: str, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
     if isinstance(pair[0], Runs):
         return difference(pair[0], pair[1], Metric(metric), bootstrap)
     return mean_difference(pair[0], pair[1], bootstrap, paired=paired)
-
-
-def _corrected(gaps: Sequence[Difference], bootstrap: Bootstrap) -> list[tuple[float, float]]:
-    """Return each claim's p after Holm's correction, and the level it leaves to the claim's intervals."""
-    p_values = [gap.p_value for gap in gaps]
-    by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
-    levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
-    return [(p_holm, levels[place]) for place, p_holm in enumerate(holm(p_values))]
 
 
 def _recall_kept(first: Runs, second: Runs) -> Check:
@@ -425,14 +399,12 @@ def _recall_kept(first: Runs, second: Runs) -> Check:
     return checked(CheckName.RECALL, mine >= needed, sentence)
 
 
-def _nothing_leaks(control: Runs | None, beaten: Check | None, bootstrap: Bootstrap) -> Check:
-    """The control must have learned nothing, and the system must be above it."""
-    if control is None or beaten is None:
-        return checked(CheckName.CONTROL, None, "no run on shuffled labels was scored on these items")
+def _leak(control: Runs, bootstrap: Bootstrap) -> Check | None:
+    """Return a failed check where the control learned something; None: it did not."""
     chance = 1.0 / len({int(code) for code in control.golds})
     found = estimate(control, Metric.BALANCED_ACCURACY, bootstrap)
     if found.interval is not None and not found.interval.above(chance):
-        return beaten
+        return None
     sentence = (
         f"trained on shuffled labels the same method scores {found} balanced accuracy, above "
         f"chance ({chance:.3f}): labels leak, or something else is wrong"
