@@ -15,7 +15,7 @@ from answering import Quiet, answering
 from command_line import command
 from sentences import missing
 from tinsmith.cli import findings as doctor
-from tinsmith.cli.doctor import _print_json, _print_lines
+from tinsmith.cli.doctor import _print
 from tinsmith.cli.findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError
@@ -98,8 +98,8 @@ def test_what_a_server_calls_itself_does_not_act_on_the_terminal(
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     monkeypatch.setattr(_Answers, "version", "9\x1b]0;title\x07")
-    _print_lines(server(url))
-    _print_json(server(url))
+    for as_json in (False, True):
+        _print(server(url), as_json=as_json)
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert said.count("9\\u001b]0;title\\u0007") >= 3

@@ -25,19 +25,19 @@ def doctor(
         from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, server, versions
     with ticking("checking the arithmetic of the built-in models"):
         found = examine([machine, versions, arithmetic, gpu, certificates, disk]) + server(base_url)
-    todo = [one for one in found if one.todo is not None]
-    wrong = any(one.must for one in todo)
-    if as_json:
-        own = ("topic", "text", "todo", "must")
-        findings = [{**{name: getattr(one, name) for name in own}, **one.facts} for one in found]
-        print_json({"ok": not wrong, "findings": findings, "todo": [one.todo for one in todo]})
-    else:
-        _print_lines(found, todo)
-    if wrong:
+    _print(found, as_json=as_json)
+    if any(one.must for one in found if one.todo is not None):
         raise typer.Exit(code=1)
 
 
-def _print_lines(found: list[Finding], todo: list[Finding]) -> None:
+def _print(found: list[Finding], *, as_json: bool) -> None:
+    todo = [one for one in found if one.todo is not None]
+    if as_json:
+        own = ("topic", "text", "todo", "must")
+        findings = [{**{name: getattr(one, name) for name in own}, **one.facts} for one in found]
+        ok = not any(one.must for one in todo)
+        print_json({"ok": ok, "findings": findings, "todo": [one.todo for one in todo]})
+        return
     width = max(len(one.topic) for one in found)
     for one in found:
         mark = " " if one.todo is None else "!" if one.must else "?"
