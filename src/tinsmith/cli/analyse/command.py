@@ -101,7 +101,7 @@ def consistency(
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
     from tinsmith.cli.analyse.inputs import check_only, read_table, table_of_options
     from tinsmith.cli.analyse.results import print_recovery, print_seeds, recovery_value, seeds_value
-    from tinsmith.stats.consistency.solving import LARGEST_N, recover
+    from tinsmith.stats.consistency import LARGEST_N, recover
 
     given = {
         "label_match": label_match,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinsmith.data.labels import Disruption
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.stats.consistency.reported import ReportedTable
+from tinsmith.stats.consistency import ReportedTable
 from tinsmith.stats.incentives import Posteriors
 from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import ConfigError, DataError

@@ -13,8 +13,7 @@ from tinsmith.cli.analyse.inputs import LABELS, STATED_N, seed_exp5, seed_ladder
 from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
 from tinsmith.pages.console import VisibleConsole
-from tinsmith.stats.consistency.reported import CountRange, Recovery, ReportedTable, Solution
-from tinsmith.stats.consistency.solving import recover
+from tinsmith.stats.consistency import CountRange, Recovery, ReportedTable, Solution, recover
 from tinsmith.stats.incentives import (
     Optimum,
     Policy,

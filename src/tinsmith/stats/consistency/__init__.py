@@ -1,1 +1,0 @@
-"""Which whole numbers can stand behind published rates."""
