@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import cast
+from typing import TypedDict, cast
 
 import tinker
 from tinker import types
@@ -22,17 +21,7 @@ from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.renderers.renderer import Message, Renderer, Role
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralText:
-    """A question and its answer."""
-
-    name: str
-    prompt: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralChange:
+class GeneralChange(TypedDict):
     """How a text is foreseen: the mean log-probability of its answer's tokens, in nats."""
 
     name: str
@@ -42,18 +31,18 @@ class GeneralChange:
 
 
 @cache
-def general_texts() -> tuple[GeneralText, ...]:
-    """Return all texts, in their fixed order."""
+def general_texts() -> Sequence[Mapping[str, str]]:
+    """Return all texts in their fixed order: `name`, `prompt` and `answer`."""
     text = (resources.files("tinsmith.lab") / "general_texts.json").read_text("utf-8")
-    return tuple(GeneralText(**one) for one in cast(list[dict[str, str]], json.loads(text)))
+    return cast(list[dict[str, str]], json.loads(text))
 
 
 def general_changes(
     base: tinker.SamplingClient, trained: tinker.SamplingClient, renderer: Renderer
-) -> tuple[GeneralChange, ...]:
+) -> list[GeneralChange]:
     """Have both models read every text; all are asked before any is waited for."""
     texts = general_texts()
-    read = [_tokens(renderer, one) for one in texts]
+    read = [_tokens(renderer, one["prompt"], one["answer"]) for one in texts]
     futures = [
         [client.compute_logprobs(types.ModelInput.from_ints(list(tokens))) for tokens, _ in read]
         for client in (base, trained)
@@ -65,26 +54,25 @@ def general_changes(
         ]
         for asked in futures
     ]
-    return tuple(
-        GeneralChange(name=one.name, tokens=len(tokens) - start, before=before, after=after)
+    return [
+        GeneralChange(name=one["name"], tokens=len(tokens) - start, before=before, after=after)
         for one, (tokens, start), before, after in zip(texts, read, *found, strict=True)
-    )
+    ]
 
 
 def general_metrics(changes: Sequence[GeneralChange]) -> Mapping[str, float]:
     """Return the mean over texts of what is foreseen after, and of the change."""
     count = len(changes)
     return {
-        "eval/general/logprob": math.fsum(one.after for one in changes) / count,
-        "eval/general/change": math.fsum(one.after - one.before for one in changes) / count,
+        "eval/general/logprob": math.fsum(one["after"] for one in changes) / count,
+        "eval/general/change": math.fsum(one["after"] - one["before"] for one in changes) / count,
     }
 
 
-def _tokens(renderer: Renderer, text: GeneralText) -> tuple[tuple[int, ...], int]:
+def _tokens(renderer: Renderer, prompt: str, answer: str) -> tuple[tuple[int, ...], int]:
     """Return a text's tokens, and how many are the prompt's."""
-    tokens, weights = renderer.build_supervised_example(
-        (Message(role=Role.USER, content=text.prompt), Message(role=Role.ASSISTANT, content=text.answer))
-    )
+    messages = (Message(role=Role.USER, content=prompt), Message(role=Role.ASSISTANT, content=answer))
+    tokens, weights = renderer.build_supervised_example(messages)
     return tokens, sum(weight == 0.0 for weight in weights)
 
 

@@ -9,7 +9,7 @@ easy papers and wrong on the hard ones matches more often than that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -26,79 +26,29 @@ STATED: Mapping[str, float] = MappingProxyType({"low": 0.2, "medium": 0.5, "high
 """The probability of being right that each word is read as."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """The items with one stated confidence: how many, and how many of them right."""
+def calibration(confidences: Sequence[str | None], right: Sequence[bool]) -> Mapping[str, float]:
+    """Return the errors of n stated words (None: no valid answer) against n answers that were right or not.
 
-    word: str
-    stated: float
-    items: int
-    right: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Stated confidence against correctness, c in {0, 1}, p the stated probability.
-
-    All three errors are NaN where no item states a confidence.
+    With c in {0, 1} and p the stated probability: `ece`, the expected calibration error, sum over words of
+    n_w / n |accuracy_w - p_w|; `brier`, the mean (p - c)^2; `nll`, the mean -c log p - (1 - c) log(1 - p), in nats. All
+    are NaN where no item states a confidence. Sources: Naeini, Cooper, Hauskrecht, AAAI 2015, the bins being the words;
+    Brier, Monthly Weather Review 78 (1950), on being right.
     """
-
-    levels: tuple[Level, ...]
-    left_out: int
-
-    @classmethod
-    def of(cls, confidences: Sequence[str | None], right: Sequence[bool]) -> Calibration:
-        """Count n stated words (None: no valid answer) against n answers that were right or not."""
-        if len(confidences) != len(right):
-            raise DataError("every item needs a confidence and an answer", field="confidences")
-        unknown = sorted({word for word in confidences if word is not None} - set(STATED))
-        if unknown:
-            what = "this is not a stated confidence"
-            raise DataError(what, field="confidence", value=unknown[0], allowed=", ".join(STATED))
-        levels = tuple(
-            Level(
-                word,
-                stated,
-                sum(w == word for w in confidences),
-                sum(w == word and bool(c) for w, c in zip(confidences, right, strict=True)),
-            )
-            for word, stated in STATED.items()
-        )
-        return cls(levels, sum(w is None for w in confidences))
-
-    @property
-    def num_items(self) -> int:
-        """Items that state a confidence."""
-        return sum(level.items for level in self.levels)
-
-    @property
-    def ece(self) -> float:
-        """Expected calibration error: sum over words of n_w / n |accuracy_w - p_w|.
-
-        Source: Naeini, Cooper, Hauskrecht, AAAI 2015, the bins being the words.
-        """
-        return self._mean(lambda level: abs(level.right - level.items * level.stated))
-
-    @property
-    def brier(self) -> float:
-        """Mean (p - c)^2. Source: Brier, Monthly Weather Review 78 (1950), on being right."""
-        return self._mean(
-            lambda level: (
-                level.right * (1.0 - level.stated) * (1.0 - level.stated)
-                + (level.items - level.right) * level.stated * level.stated
-            )
-        )
-
-    @property
-    def nll(self) -> float:
-        """Mean -c log p - (1 - c) log(1 - p), in nats."""
-        return self._mean(
-            lambda level: -level.right * _log(level.stated) - (level.items - level.right) * _log(1.0 - level.stated)
-        )
-
-    def _mean(self, total: Callable[[Level], float]) -> float:
-        n = self.num_items
-        return math.fsum(total(level) for level in self.levels) / n if n else math.nan
+    if len(confidences) != len(right):
+        raise DataError("every item needs a confidence and an answer", field="confidences")
+    unknown = sorted({word for word in confidences if word is not None} - set(STATED))
+    if unknown:
+        what = "this is not a stated confidence"
+        raise DataError(what, field="confidence", value=unknown[0], allowed=", ".join(STATED))
+    sums: dict[str, list[float]] = {"ece": [], "brier": [], "nll": []}
+    for word, p in STATED.items():
+        answers = [bool(c) for w, c in zip(confidences, right, strict=True) if w == word]
+        hits, misses = sum(answers), len(answers) - sum(answers)
+        sums["ece"].append(abs(hits - len(answers) * p))
+        sums["brier"].append(hits * (1.0 - p) * (1.0 - p) + misses * p * p)
+        sums["nll"].append(-hits * _log(p) - misses * _log(1.0 - p))
+    n = sum(word is not None for word in confidences)
+    return {name: math.fsum(values) / n if n else math.nan for name, values in sums.items()}
 
 
 def _log(p: float) -> float:
@@ -166,17 +116,6 @@ class Evaluation:
         """Return the confusion matrix of the strict answers."""
         return self._confusion([answer.predicted for answer in self.answers])
 
-    def lenient_confusion(self) -> Confusion:
-        """Return the confusion matrix when the form of the answer is forgiven."""
-        return self._confusion([answer.lenient for answer in self.answers])
-
-    def calibration(self) -> Calibration:
-        """Return stated confidence against correctness, over valid answers."""
-        return Calibration.of(
-            [a.confidence if a.predicted is not None else None for a in self.answers],
-            [answer.predicted == answer.gold for answer in self.answers],
-        )
-
     def runs(self, name: str) -> Runs:
         """Return the strict answers as a system of one seed, for intervals, tests and claims."""
         return combine(name, [self])
@@ -189,7 +128,8 @@ class Evaluation:
         `ece brier nll` where confidences are stated, and `lenient_label_match lenient_invalid_rate
         lenient_macro_f1` beside the strict ones.
         """
-        strict, lenient, stated = self.confusion(), self.lenient_confusion(), self.calibration()
+        strict, lenient = self.confusion(), self._confusion([answer.lenient for answer in self.answers])
+        stated = [answer.confidence if answer.predicted is not None else None for answer in self.answers]
         found = {metric.value: strict.score(metric) for metric in _ROW}
         for kind in ClassMetric:
             for label, value in strict.class_score(kind).items():
@@ -198,7 +138,7 @@ class Evaluation:
         found["format_strict_ok"] = self._share(self._valid())
         for metric in (Metric.LABEL_MATCH, Metric.INVALID_RATE, Metric.MACRO_F1):
             found[f"lenient_{metric.value}"] = lenient.score(metric)
-        found |= {"ece": stated.ece, "brier": stated.brier, "nll": stated.nll}
+        found |= calibration(stated, [answer.predicted == answer.gold for answer in self.answers])
         return {f"{prefix}/{name}": value for name, value in sorted(found.items()) if not math.isnan(value)}
 
     def estimates(self, bootstrap: Bootstrap) -> Mapping[str, Estimate]:

@@ -240,7 +240,7 @@ class TaskData:
 
         def general(policy: Examinee) -> Mapping[str, float]:
             changes = general_changes(policy.base(), policy.client, renderer)
-            folder.write_json(GENERAL, {"texts": [asdict(one) for one in changes]})
+            folder.write_json(GENERAL, {"texts": changes})
             return general_metrics(changes)
 
         model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
