@@ -54,25 +54,40 @@ class Stillness:
 
 
 class Said:
-    """Lines of a server on its standard error: what it is doing, and what went wrong."""
+    """Lines that a server prints: where it answers, what it is doing, and what went wrong."""
 
-    def __init__(self, lines: IO[str]) -> None:
-        """Read to the end, in a thread."""
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        """Read both to the end, each in a thread."""
+        self.base_url = ""
         self.doing = "the server"
         self.wrong: list[str] = []
-        """The last lines that are no progress."""
+        """The last lines on its standard error that are no progress."""
         self.count = 0
-        """Lines so far."""
-        self._lines = lines
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        """Lines there so far."""
+        self.settled = threading.Event()
+        """Set once it answers, or has ended."""
+        assert process.stdout is not None, "both are pipes"
+        assert process.stderr is not None, "both are pipes"
+        sources = ((self._read_output, process.stdout), (self._read_errors, process.stderr))
+        self._readers = [threading.Thread(target=read, args=(lines,), daemon=True) for read, lines in sources]
+        for reader in self._readers:
+            reader.start()
 
     def join(self) -> None:
         """Wait until everything was read."""
-        self._reader.join()
+        for reader in self._readers:
+            reader.join()
 
-    def _read(self) -> None:
-        with self._lines as lines:
+    def _read_output(self, lines: IO[str]) -> None:
+        with lines:
+            for line in lines:
+                if line.startswith(READY):
+                    self.base_url = line.removeprefix(READY).split()[0]
+                    self.settled.set()
+        self.settled.set()
+
+    def _read_errors(self, lines: IO[str]) -> None:
+        with lines:
             for line in lines:
                 self.count += 1
                 if line.startswith(STARTING):
@@ -83,23 +98,22 @@ class Said:
 
 
 def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None = None) -> str:
-    """Return the address that a server answers at; `say` gets lines on a start that lasts."""
-    assert process.stdout is not None
-    ready = threading.Event()
-    gave_up = threading.Event()
-    watch = threading.Thread(target=_watch, args=(process, said, ready, gave_up), daemon=True)
-    watch.start()
-    try:
-        with ticking(lambda: f"{STARTING}{said.doing}", say):
-            for line in process.stdout:
-                if line.startswith(READY):
-                    return line.removeprefix(READY).split()[0]
-            process.wait()
-    finally:
-        ready.set()
-        watch.join()
+    """Return the address that a server answers at; `say` gets lines on a start that lasts.
+
+    A server that has been still for too long is ended.
+    """
+    stillness, gave_up = Stillness(time.monotonic()), False
+    with ticking(lambda: f"{STARTING}{said.doing}", say):
+        while not gave_up and not said.settled.wait(_LOOK_SECONDS):
+            still = stillness.seconds(time.monotonic(), (said.count, _cpu_ticks(process.pid)))
+            gave_up = still > STILL_SECONDS
+    if said.base_url:
+        return said.base_url
+    if gave_up:
+        process.kill()
+    process.wait()
     said.join()
-    if gave_up.is_set():
+    if gave_up:
         what = f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped"
         fix = "check the disk, the memory and the load of this machine"
         raise BackendError(what, field="last line", value=said.doing, fix=fix)
@@ -109,17 +123,6 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None
         raise LostError(what, field="last line", value=said.doing, fix=fix)
     last = "\n".join(said.wrong[-5:]) or f"exit code {process.returncode}"
     raise BackendError(f"the embedded server did not start: {last}")
-
-
-def _watch(process: subprocess.Popen[str], said: Said, ready: threading.Event, gave_up: threading.Event) -> None:
-    """End a server that has been still for too long."""
-    stillness = Stillness(time.monotonic())
-    while not ready.wait(_LOOK_SECONDS):
-        state = (said.count, _cpu_ticks(process.pid))
-        if stillness.seconds(time.monotonic(), state) > STILL_SECONDS:
-            gave_up.set()
-            process.kill()
-            return
 
 
 def _cpu_ticks(pid: int) -> int:
@@ -231,8 +234,7 @@ class EmbeddedServer:
             env={**os.environ, **around},
             start_new_session=True,
         )
-        assert self._process.stderr is not None
-        self._said = Said(self._process.stderr)
+        self._said = Said(self._process)
         try:
             self.base_url = wait_until_ready(self._process, self._said, say)
         except BaseException:
@@ -240,8 +242,6 @@ class EmbeddedServer:
             raise
         self._closing = False
         self._tombstone: Tombstone | None = None
-        self._discarding = threading.Thread(target=self._discard, daemon=True)
-        self._discarding.start()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
         atexit.register(self.close)
@@ -260,9 +260,7 @@ class EmbeddedServer:
         """Stop it; harmless when it is gone already."""
         self._closing = True
         atexit.unregister(self.close)
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
+        self._close_input()
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:
@@ -270,7 +268,6 @@ class EmbeddedServer:
             self._process.wait()
         self._watcher.join()
         self._said.join()
-        self._discarding.join()
         if self._tombstone is not None:
             self._tombstone.close()
             self._tombstone = None
@@ -286,16 +283,12 @@ class EmbeddedServer:
         self._process.kill()
         self._process.wait()
         self._said.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        self._close_input()
 
-    def _discard(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for _ in lines:
-                pass
+    def _close_input(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
 
     def _watch(self) -> None:
         code = self._process.wait()
