@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 MAX_NESTING: Final = 16
-"""Deeper text is not read: Python's reader would fail there, sooner or later with the caller's stack."""
+"""Deeper text is not read: what reads it on would fail there, sooner or later with the caller's stack."""
 
 
 class NotJsonError(ValueError):
@@ -47,57 +47,36 @@ def read_json(text: str) -> JsonValue:
     >>> read_json('{"a": 1, "a": [true]}').keys
     ('a', 'a')
     """
-    if _nesting(text) > MAX_NESTING:
-        raise NotJsonError("nested too deeply")
     try:
         value: JsonValue = json.loads(
-            text, object_pairs_hook=_object, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_refuse
+            text,
+            object_pairs_hook=lambda pairs: JsonObject(tuple(pairs)),
+            parse_int=JsonNumber,
+            parse_float=JsonNumber,
+            parse_constant=_refuse,
         )
+    except RecursionError:
+        raise NotJsonError("nested too deeply") from None
     except ValueError as error:
         raise NotJsonError(str(error)) from None
-    if not _is_text(value):
-        raise NotJsonError("a lone surrogate is no character")
+    _check(value, MAX_NESTING)
     return value
-
-
-def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
-    return JsonObject(tuple(pairs))
 
 
 def _refuse(constant: str) -> NoReturn:
     raise NotJsonError(f"{constant} is not JSON")
 
 
-def _nesting(text: str) -> int:
-    """Return the deepest nesting, exact up to the place where the text ceases to be JSON."""
-    if text.count("[") + text.count("{") <= MAX_NESTING:
-        return 0
-    depth = deepest = 0
-    in_string = escaped = False
-    for character in text:
-        if escaped:
-            escaped = False
-        elif in_string:
-            in_string = character != '"'
-            escaped = character == "\\"
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
-
-
-def _is_text(value: JsonValue) -> bool:
-    """Whether UTF-8 can hold every string in it."""
+def _check(value: JsonValue, levels: int) -> None:
+    """Require that at most so many levels lie below, and that UTF-8 can hold every string."""
     match value:
         case str():
-            return not any("\ud800" <= character <= "\udfff" for character in value)
-        case JsonObject():
-            return all(_is_text(key) and _is_text(one) for key, one in value.pairs)
-        case list():
-            return all(map(_is_text, value))
+            if any("\ud800" <= character <= "\udfff" for character in value):
+                raise NotJsonError("a lone surrogate is no character")
+        case JsonObject() | list():
+            if levels == 0:
+                raise NotJsonError("nested too deeply")
+            for one in value if isinstance(value, list) else (part for pair in value.pairs for part in pair):
+                _check(one, levels - 1)
         case _:
-            return True
+            return
