@@ -140,36 +140,28 @@ _TIE = 1e-12
 _SETTLED = 1e-7
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rest:
-    """End point of an ascent.
-
-    `gap` is what the best rule would earn above this policy at the rewards `matrix` it now gets,
-    per answer, divided by the spread of those rewards: 0 where nothing is left to gain.
-    """
-
-    policy: Policy
-    matrix: FloatArray
-    gap: float
+def _paid_best(posteriors: Posteriors, matrix: FloatArray) -> NDArray[np.bool_]:
+    """Return which answers no other is paid more than, (N, K)."""
+    rho = posteriors.expected(matrix)
+    return rho >= rho.max(axis=1, keepdims=True) - _TIE * max(float(np.abs(matrix).max()), 1.0)
 
 
 def best_rule(posteriors: Posteriors, matrix: FloatArray) -> NDArray[np.intp]:
     """Return argmax_k rho_k(x) for every kind, (N,); of labels that pay the same, the first."""
-    rho = posteriors.expected(matrix)
-    return (rho >= rho.max(axis=1, keepdims=True) - _tie(matrix)).argmax(axis=1)
+    return _paid_best(posteriors, matrix).argmax(axis=1)
 
 
-def tied_share(posteriors: Posteriors, matrix: FloatArray) -> float:
-    """Return the share of papers for which two labels pay the same best."""
-    rho = posteriors.expected(matrix)
-    best = (rho >= rho.max(axis=1, keepdims=True) - _tie(matrix)).sum(axis=1)
-    return float(posteriors.weights[best > 1].sum())
+_Rest = tuple[Policy, FloatArray, float]
 
 
-def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, steps: int = STEPS) -> Rest:
+def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, steps: int = STEPS) -> _Rest:
     """Follow the reward from the policy `start` (N, K) for `steps` steps, or until it rests.
 
     Its distance from the fixed point falls like 1 / steps: with 4000, shares are right to about 0.001.
+
+    Returns:
+        The policy, the rewards that it now gets, and what the best rule would earn above it at these, per answer,
+        divided by their spread: 0 where nothing is left to gain.
     """
     policy, shares = start.copy(), posteriors.shares(start)
     kinds = np.arange(posteriors.num_kinds)
@@ -185,7 +177,7 @@ def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, st
         shares = shares + step * (target - shares)
         matrix = functional(shares)
     target = posteriors.rule_shares(best_rule(posteriors, matrix))
-    return Rest(Policy.of(posteriors, policy), matrix, _gap(matrix, shares, target))
+    return Policy.of(posteriors, policy), matrix, _gap(matrix, shares, target)
 
 
 def rests_at(posteriors: Posteriors, functional: Functional, label: int) -> bool:
@@ -199,17 +191,12 @@ def rests_at(posteriors: Posteriors, functional: Functional, label: int) -> bool
         before, matrix = matrix, functional(shares)
         if np.array_equal(before, matrix):
             break
-    rho = posteriors.expected(matrix)
-    return bool((rho[:, label] >= rho.max(axis=1) - _tie(matrix)).all())
+    return bool(_paid_best(posteriors, matrix)[:, label].all())
 
 
 def _gap(matrix: FloatArray, shares: FloatArray, target: FloatArray) -> float:
     spread = float(matrix.max() - matrix.min())
     return float((matrix * (target - shares)).sum()) / spread if spread > 0.0 else 0.0
-
-
-def _tie(matrix: FloatArray) -> float:
-    return _TIE * max(float(np.abs(matrix).max()), 1.0)
 
 
 MOST_RULES = 200_000  # Deterministic rules that are tried one by one: three labels on eleven kinds of papers.
@@ -253,9 +240,8 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
         allowed = "label_match, balanced_accuracy, macro_f1, g_mean"
         raise ConfigError(what, field="metric", value=metric.value, allowed=allowed)
     beginnings = list(starts(posteriors))[: 1 if metric is Metric.G_MEAN else None]
-    tried = [ascend(posteriors, gradients[metric], start, STEPS // 4) for start in beginnings]
-    best = max(range(len(tried)), key=lambda i: tried[i].policy.score(metric))
-    return ascend(posteriors, gradients[metric], beginnings[best]).policy
+    tried = [ascend(posteriors, gradients[metric], start, STEPS // 4)[0].score(metric) for start in beginnings]
+    return ascend(posteriors, gradients[metric], beginnings[tried.index(max(tried))])[0]
 
 
 def starts(posteriors: Posteriors) -> Iterator[FloatArray]:
@@ -352,9 +338,9 @@ class Optimum:
 def table_optimum(posteriors: Posteriors, matrix: FloatArray) -> Optimum:
     """Return what a fixed table of rewards r (K, K), truth in rows, makes optimal. Exact."""
     r = checked_matrix(posteriors, matrix)
-    policy = Policy.of_rule(posteriors, best_rule(posteriors, r))
-    rest = Rest(policy, r, 0.0)
-    return _optimum(posteriors, lambda: lambda _: r, rest, reacts=False, others=())
+    rest = Policy.of_rule(posteriors, best_rule(posteriors, r)), r, 0.0
+    tied = float(posteriors.weights[_paid_best(posteriors, r).sum(axis=1) > 1].sum())
+    return _optimum(posteriors, lambda: lambda _: r, [rest], reacts=False, tied=tied)
 
 
 def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], steps: int = STEPS) -> Optimum:
@@ -373,11 +359,9 @@ def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], ste
     found = [ascend(posteriors, checked(), first, steps)]
     for start in beginnings:
         rest = ascend(posteriors, checked(), start, max(steps // 4, 1))
-        apart = [np.abs(_said(rest.policy) - _said(one.policy)).max() for one in found]
-        if min(apart) > _ANOTHER:
+        if min(np.abs(_said(rest[0]) - _said(policy)).max() for policy, _, _ in found) > _ANOTHER:
             found.append(rest)
-    others = tuple(rest.policy for rest in found[1:])
-    return _optimum(posteriors, checked, found[0], reacts=True, others=others)
+    return _optimum(posteriors, checked, found, reacts=True, tied=0.0)
 
 
 def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
@@ -391,19 +375,20 @@ def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
 
 
 def _optimum(
-    posteriors: Posteriors, make: Callable[[], Functional], rest: Rest, *, reacts: bool, others: tuple[Policy, ...]
+    posteriors: Posteriors, make: Callable[[], Functional], found: Sequence[_Rest], *, reacts: bool, tied: float
 ) -> Optimum:
+    (policy, matrix, gap), *others = found
     collapses = [label for i, label in enumerate(posteriors.labels) if rests_at(posteriors, make(), i)]
     return Optimum(
-        policy=rest.policy,
-        greedy=rest.policy.greedy(posteriors),
-        matrix=rest.matrix,
-        reward=float((rest.matrix * rest.policy.shares).sum()),
+        policy=policy,
+        greedy=policy.greedy(posteriors),
+        matrix=matrix,
+        reward=float((matrix * policy.shares).sum()),
         reacts=reacts,
-        gap=rest.gap,
-        tied=0.0 if reacts else tied_share(posteriors, rest.matrix),
+        gap=gap,
+        tied=tied,
         resting_collapses=tuple(collapses),
-        others=others,
+        others=tuple(other for other, _, _ in others),
     )
 
 
