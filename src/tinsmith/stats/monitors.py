@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -293,15 +294,25 @@ MAX_FAILED = 0.05  # Share of rollouts without a reward.
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[Alarm, ...] = ()
+
+
+class _KeptKinds(_Kept, frozen=True, kw_only=True):
     holding: tuple[AlarmKind, ...] = ()
-    steps: tuple[tuple[tuple[float, ...], ...], ...] = ()  # Rewards by step and group, where they are looked back on.
 
 
-@dataclass(slots=True)
-class _Monitor:
+class _KeptSteps(_Kept, frozen=True, kw_only=True):
+    steps: tuple[tuple[tuple[float, ...], ...], ...] = ()  # Rewards by step and group.
+    holding: bool = False
+
+
+KeptT = TypeVar("KeptT", bound=_Kept)
+
+
+class _Monitor(Generic[KeptT]):
     """Alarms that are raised when their condition begins; feed it in the order of the steps."""
 
-    _kept: _Kept = field(default_factory=_Kept)
+    def __init__(self, nothing: KeptT) -> None:
+        self._kept = nothing
 
     @property
     def alarms(self) -> Sequence[Alarm]:
@@ -314,18 +325,14 @@ class _Monitor:
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        self._kept = msgspec.convert(state, _Kept)
-
-    def _begin(self, holding: Sequence[Alarm], steps: tuple[tuple[tuple[float, ...], ...], ...] = ()) -> list[Alarm]:
-        """Take what holds now; return the alarms that begin with it."""
-        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
-        kinds = tuple(alarm.kind for alarm in holding)
-        self._kept = _Kept(alarms=(*self._kept.alarms, *begun), holding=kinds, steps=steps)
-        return begun
+        self._kept = msgspec.convert(state, type(self._kept))
 
 
-class ResponseMonitor(_Monitor):
+class ResponseMonitor(_Monitor[_KeptKinds]):
     """Watches free responses: one text that answers everything, and answers that came to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(_KeptKinds())
 
     def observe(
         self, step: int, texts: Sequence[tuple[str, str]], *, judge_failed: float = 0.0, failed: float = 0.0
@@ -348,7 +355,11 @@ class ResponseMonitor(_Monitor):
             (AlarmKind.ROLLOUTS_FAILED, failed, MAX_FAILED, lost),
         )
         failures = [Alarm(kind, None, share, most, step, text) for kind, share, most, text in shares if share > most]
-        return self._begin([*(_same_text(step, texts) if step > 0 else ()), *failures])
+        holding = [*(_same_text(step, texts) if step > 0 else ()), *failures]
+        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
+        kinds = tuple(alarm.kind for alarm in holding)
+        self._kept = _KeptKinds(alarms=(*self._kept.alarms, *begun), holding=kinds)
+        return begun
 
 
 def _same_text(step: int, texts: Sequence[tuple[str, str]]) -> list[Alarm]:
@@ -370,22 +381,27 @@ GROUPS = 30  # ... and the fewest groups in them to judge by.
 LEAST_EXPECTED = 0.2  # Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever.
 
 
-class DeterminismMonitor(_Monitor):
+class DeterminismMonitor(_Monitor[_KeptSteps]):
     """Watches groups for prompts that are always right or always wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(_KeptSteps())
 
     def observe(self, step: int, groups: Sequence[Sequence[float]]) -> list[Alarm]:
         """Take the rewards of a step's groups in; return the alarm that begins with it."""
         steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
         seen = group_census([group for each in steps for group in each])
-        index, holding = seen.determinism, list[Alarm]()
-        if seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM:
+        index, begun = seen.determinism, list[Alarm]()
+        holds = seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM
+        if holds and not self._kept.holding:
             message = (
                 f"{seen.observed:.1%} of {seen.groups} groups have rewards that differ, where chance would give "
                 f"{seen.expected:.1%}: prompts are always right or always wrong (index {index:.2f}, "
                 f"limit {MAX_DETERMINISM}), and more samples teach nothing"
             )
-            holding = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]
-        return self._begin(holding, steps)
+            begun = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]
+        self._kept = _KeptSteps(steps=steps, holding=holds, alarms=(*self._kept.alarms, *begun))
+        return begun
 
 
 MAX_IDLE = 0.25  # Share of all experts without a token in a step.
