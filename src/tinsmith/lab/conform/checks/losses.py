@@ -98,16 +98,8 @@ def gspo(p: Array, inputs: Inputs, config: Config) -> Loss:
 
 
 FORMULAS: Final[Mapping[str, Callable[[Array, Inputs, Config], Loss]]] = MappingProxyType(
-    {
-        "cross_entropy": cross_entropy,
-        "importance_sampling": importance_sampling,
-        "ppo": ppo,
-        "cispo": cispo,
-        "dro": dro,
-        "gspo": gspo,
-    }
+    {one.__name__: one for one in (cross_entropy, importance_sampling, ppo, cispo, dro, gspo)}
 )
-
 
 _SHIFTS: Final = (0.5, -0.5, 0.0)
 """Mean of p - q for each text: GSPO's ratio lies above, below and within its thresholds."""
@@ -115,7 +107,7 @@ _PROMPT_TOKENS: Final = 4  # The first predictions are a prompt as the cookbook 
 _RELATIVE: Final = 1e-4
 _CANCELLED: Final = 0.02  # Of a usual step, what rounding may leave where two gradients cancel.
 
-LOSSES: Final[Mapping[types.LossFnType, Mapping[str, float]]] = {
+LOSSES: Final[Mapping[types.LossFnType, Config]] = {
     "cross_entropy": {},
     "importance_sampling": {},
     "ppo": {},
