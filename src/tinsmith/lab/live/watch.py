@@ -109,18 +109,14 @@ class ResponseWatch(Watch[I, A]):
 PROMPTS: Final = 64  # Most prompts, and answers, that are scored against each other.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """Answers after prompts."""
-
-    scores: Floats  # (N, N): log-probability of answer i after prompt j, over its tokens.
-    lengths: tuple[int, ...]  # Tokens of each answer.
-
-
 def cross_scores(
     trainer: tinker.TrainingClient, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
-) -> Scored:
-    """Score every answer after every prompt, in tokens, under the trainer's weights of now; N x N forward passes."""
+) -> Floats:
+    """Score every answer after every prompt, in tokens, under the trainer's weights of now; N x N forward passes.
+
+    Returns:
+        (N, N): log-probability of answer i after prompt j, over its tokens.
+    """
     pending = [
         trainer.forward([answer_datum([*prompt, *answer], len(prompt), 1.0) for answer in answers], "cross_entropy")
         for prompt in prompts
@@ -130,7 +126,7 @@ def cross_scores(
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
         told = [one["logprobs"].tolist()[len(prompt) - 1 :] for one in outputs]
         columns.append([math.fsum(values) for values in told])
-    return Scored(scores=np.array(columns, np.float64).T, lengths=tuple(len(answer) for answer in answers))
+    return np.array(columns, np.float64).T
 
 
 def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequence[AnyRollout]]) -> dict[str, float]:
@@ -139,8 +135,8 @@ def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequenc
     first = [turn for turn in first if turn.tokens]
     if len(first) < 2:
         return {}
-    found = cross_scores(trainer, [turn.observation for turn in first], [turn.tokens for turn in first])
-    whole, token = information(found.scores), information(found.scores, found.lengths)
+    scores = cross_scores(trainer, [turn.observation for turn in first], [turn.tokens for turn in first])
+    whole, token = information(scores), information(scores, [len(turn.tokens) for turn in first])
     return {**_named("watch", whole), **_named("watch/token", token)}
 
 

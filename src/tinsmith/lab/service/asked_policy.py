@@ -29,10 +29,6 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     argmax: tuple[int | None, ...]
 
 
-class _Told(msgspec.Struct, frozen=True):
-    sequences: tuple[Spread, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
     """One text to be gone on with."""
@@ -88,7 +84,7 @@ class AskedPolicy:
                 what = "this server does not report whole distributions"
                 allowed = "a tinsmith server of this version"
                 raise BackendError(what, field="endpoint", value=f"POST /api/v1/{ENDPOINT}", allowed=allowed)
-            found += msgspec.convert(answer, _Told).sequences
+            found += msgspec.convert(answer["sequences"], list[Spread])
         return found
 
     def drawn(
