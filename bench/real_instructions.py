@@ -17,7 +17,7 @@ from statistics import mean
 import numpy as np
 
 from tinsmith.engine.engine import Engine
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Renderer, Role

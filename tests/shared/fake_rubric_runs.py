@@ -7,7 +7,7 @@ from pathlib import Path
 
 from run_files import write_files
 
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 
 NASTY = '</script><img src=x onerror=alert(1)> "quoted" & \u2028 <!-- <script>'
 WORDS = ("tin", "lead", "iron", "zinc", "gold", "silver", "copper", "nickel")

@@ -1,6 +1,7 @@
 """The everyday instructions: each can be obeyed, none by saying nothing, and the held-out ones are not trained on."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -11,17 +12,7 @@ from statistics import mean
 import pytest
 
 from tinsmith.lab.experiment.key_text import At
-from tinsmith.lab.judge.rules.text_rules import (
-    Affix,
-    Before,
-    Beginnings,
-    Contains,
-    Match,
-    Matches,
-    Names,
-    RuleJudge,
-    parse_rule,
-)
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset, split_tasks
@@ -61,13 +52,9 @@ def test_every_task_has_an_answer_that_passes_everything_and_is_short() -> None:
 
 
 def test_every_task_is_tied_to_its_topic() -> None:
-    ties = (Names, Affix, Before, Beginnings, Matches)
+    ties = re.compile(r"rule: (names|(starts|ends) with|word|has .* that start with|matches|.*contains? (word|exact)) ")
     for task in TASKS:
-        rules = [parse_rule(criterion) for criterion in task.criteria]
-        assert any(
-            isinstance(rule, ties) or (isinstance(rule, Contains) and rule.match in (Match.WORD, Match.EXACT))
-            for rule in rules
-        ), task.task_id
+        assert any(map(ties.match, task.criteria)), task.task_id
 
 
 def test_no_task_is_won_by_an_empty_or_repeated_text_or_by_its_own_prompt() -> None:
@@ -99,11 +86,11 @@ def test_a_topic_word_over_and_over_earns_little() -> None:
 
     def hacked(task: RubricTask) -> str:
         for criterion in task.criteria:
-            rule = parse_rule(criterion)
-            if isinstance(rule, Names):
-                return f"{rule.of[0]} " * 20
-            if isinstance(rule, Contains):
-                return f"{rule.wanted} " * 20
+            if (
+                found := re.match(r"rule: (?:names|contains|does not contain) [^']*'((?:[^']|'')+)'", criterion)
+            ) is not None:
+                wanted = found[1].replace("''", "'")
+                return f"{wanted} " * 20
         return "word " * 20
 
     assert mean(rate(task, hacked(task)) for task in TASKS) <= 0.36

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.quality.statistics import (
     BUILTIN,

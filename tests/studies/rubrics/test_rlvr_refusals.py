@@ -14,7 +14,7 @@ from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.files import Kind
 from tinsmith.studies.rubrics.dataset import read_dataset, split_tasks

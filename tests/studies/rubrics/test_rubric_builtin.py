@@ -5,7 +5,7 @@ from statistics import mean
 
 import pytest
 
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.quality.statistics import builtin_pairs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
 from tinsmith.studies.rubrics.dataset import read_dataset
 from tinsmith.studies.rubrics.rlvr import weight_lines

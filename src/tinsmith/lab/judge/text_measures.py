@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Literal
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _BULLET = re.compile(r"[ \t]{0,8}[-*+\u2022][ \t]+\S.*")
@@ -14,17 +14,8 @@ _HEADING = re.compile(r"#{1,6}[ \t]+\S.*")
 _STOP = re.compile(r"(?<![.!?])[.!?]++(?=[\s\"')\]]|$)")
 
 
-class Script(enum.StrEnum):
-    """What letters belong to; the value is how Unicode begins their names, in small letters."""
-
-    LATIN = "latin"
-    GREEK = "greek"
-    CYRILLIC = "cyrillic"
-    ARABIC = "arabic"
-    HEBREW = "hebrew"
-    DEVANAGARI = "devanagari"
-    HANGUL = "hangul"
-    CJK = "cjk"
+Script = Literal["latin", "greek", "cyrillic", "arabic", "hebrew", "devanagari", "hangul", "cjk"]
+"""Owner of letters: how Unicode begins their names, in small letters."""
 
 
 @lru_cache(maxsize=1 << 14)  # many rules read one text, and one rule's words are read for every text
@@ -61,12 +52,12 @@ def numbered_of(text: str) -> int | None:
 
 
 def has_heading(text: str) -> bool:
-    """Whether a line is a heading: one to six #, a space, a text."""
+    """Return true if a line is a heading: one to six #, a space, a text."""
     return any(map(_HEADING.fullmatch, lines_of(text)))
 
 
 def only_script(text: str, script: Script) -> bool:
-    """Whether there is a letter, and every letter is of the script."""
+    """Return true if there is a letter, and every letter is of the script."""
     letters = [character for character in text if character.isalpha()]
-    begins = script.value.upper()
+    begins = script.upper()
     return bool(letters) and all(unicodedata.name(one, "").startswith(begins) for one in letters)

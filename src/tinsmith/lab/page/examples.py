@@ -14,7 +14,7 @@ import msgspec
 
 from tinsmith.lab.judge.prompting import shown
 from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
 from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Verbatim, missing

@@ -20,7 +20,7 @@ from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
-from tinsmith.lab.judge.rules.text_rules import Judge, RuleJudge, RulesOnly
+from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.service.connect import Connection

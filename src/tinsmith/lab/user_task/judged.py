@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent
-from tinsmith.lab.judge.rules.text_rules import Judge, RulesOnly
+from tinsmith.lab.judge.rules import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 

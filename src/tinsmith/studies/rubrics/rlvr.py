@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
-from tinsmith.lab.judge.rules.text_rules import RuleJudge
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.user_task.judged import judged
 from tinsmith.lab.user_task.task import Base, Task, Value
 from tinsmith.pages.measures import counted

@@ -25,7 +25,7 @@ from tinsmith.lab.judge.prompting import (
     tokens_in,
 )
 from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent
-from tinsmith.lab.judge.rules.text_rules import RuleJudge, parse_rule
+from tinsmith.lab.judge.rules import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,

@@ -1,1 +1,0 @@
-"""Criteria that a program checks."""
