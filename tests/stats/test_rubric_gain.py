@@ -2,7 +2,8 @@
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,29 +23,44 @@ from tinsmith.stats.significance import (
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
     Finding,
-    JudgedPair,
+    Judged,
+    PairAnswer,
+    PreferencePair,
     compare,
+    complete_pairs,
     discrimination,
     rubric_quality,
 )
+from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError
 
 WITHOUT, OWN, OTHER = Condition.WITHOUT, Condition.OWN, Condition.OTHER
 
 
-def pairs(helped: int, hurt: int, both: int = 0, neither: int = 0) -> list[JudgedPair]:
+def judged(
+    name: str, prompt: str, right: Mapping[Condition, bool], *, turned: bool | None = None, chosen_first: bool = True
+) -> Mapping[Condition, PairAnswer]:
+    task = RubricTask(task_id=name, prompt=prompt, rubrics=())
+    pair = PreferencePair(pair_id=name, task=task, chosen="good", rejected="bad")
+    return {
+        one: PairAnswer(pair=pair, condition=one, right=right[one], turned=turned, chosen_first=chosen_first)
+        for one in right
+    }
+
+
+def pairs(helped: int, hurt: int, both: int = 0, neither: int = 0) -> Judged:
     """Own against without; the control is as without."""
     kinds = [(0, 1)] * helped + [(1, 0)] * hurt + [(1, 1)] * both + [(0, 0)] * neither
     return [
-        JudgedPair(pair_id=f"{i:03}", prompt=f"prompt {i}", right={WITHOUT: bool(a), OWN: bool(b), OTHER: bool(a)})
+        judged(f"{i:03}", f"prompt {i}", {WITHOUT: bool(a), OWN: bool(b), OTHER: bool(a)})
         for i, (a, b) in enumerate(kinds)
     ]
 
 
-def clustered(*nets: Sequence[int]) -> list[JudgedPair]:
+def clustered(*nets: Sequence[int]) -> Judged:
     """A prompt for each sequence, a pair for each of its changes."""
     return [
-        JudgedPair(pair_id=f"{prompt}-{i}", prompt=str(prompt), right={WITHOUT: change < 0, OWN: change > 0})
+        judged(f"{prompt}-{i}", str(prompt), {WITHOUT: change < 0, OWN: change > 0})
         for prompt, changes in enumerate(nets)
         for i, change in enumerate(changes)
     ]
@@ -182,22 +198,16 @@ def test_a_clustered_interval_holds_the_gain_and_shrinks_with_prompts() -> None:
 
 
 def test_the_order_of_the_pairs_decides_nothing() -> None:
-    judged = clustered([1, 1], [1], [-1, 1, 0], [1], [1, 0])
-    assert rubric_quality(judged, (), seed=0) == rubric_quality(judged[::-1], (), seed=0)
+    some = clustered([1, 1], [1], [-1, 1, 0], [1], [1, 0])
+    assert rubric_quality(some, (), seed=0) == rubric_quality(some[::-1], (), seed=0)
 
 
 def test_places_are_counted_from_both_orders() -> None:
-    def pair(name: str, chosen_first: bool, right: bool, turned: bool) -> JudgedPair:
-        conditions = (WITHOUT, OWN)
-        return JudgedPair(
-            pair_id=name,
-            prompt=name,
-            right=dict.fromkeys(conditions, right),
-            turned=dict.fromkeys(conditions, turned),
-            chosen_first=chosen_first,
-        )
+    def pair(name: str, chosen_first: bool, right: bool, turned: bool) -> Mapping[Condition, PairAnswer]:
+        both = dict.fromkeys((WITHOUT, OWN), right)
+        return judged(name, name, both, turned=turned, chosen_first=chosen_first)
 
-    judged = [
+    some = [
         pair("a", True, True, False),  # A both times
         pair("b", False, False, True),  # A both times
         pair("c", True, False, True),  # B both times
@@ -205,7 +215,7 @@ def test_places_are_counted_from_both_orders() -> None:
         pair("e", False, False, False),
         pair("f", False, True, True),
     ]
-    found = rubric_quality(judged, (), seed=0)["accuracies"][0]["positions"]
+    found = rubric_quality(some, (), seed=0)["accuracies"][0]["positions"]
     assert found is not None
     assert (found["always_first"], found["always_second"], found["same"], found["right_both"]) == (2, 1, 3, 2)
     assert found["first_share"] == (2 * 2 + 3) / 12
@@ -231,8 +241,12 @@ def test_criteria_are_counted_over_the_pairs_that_have_them() -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(DataError, match="no pair"):
         rubric_quality((), (), seed=0)
-    with pytest.raises(DataError, match="same conditions"):
-        rubric_quality([*pairs(1, 0), *clustered([1])], (), seed=0)
     with pytest.raises(DataError):
         paired_interval(3, 3, 5)
     assert compare(pairs(1, 0), OWN, WITHOUT, unit="pair", seed=0)["gain"] == 1.0
+
+
+def test_pairs_without_every_answer_are_left_out() -> None:
+    whole, other = pairs(2, 0)
+    (missing,) = [replace(one, right=None) for one in other.values() if one.condition is OWN]
+    assert complete_pairs([*whole.values(), *({**other, OWN: missing}).values()]) == [whole]

@@ -8,10 +8,9 @@ tree), and falls back on the surface only where that is equal.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinsmith.lab.judge.prompting import (
@@ -30,9 +29,10 @@ from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
     CriterionVerdicts,
-    JudgedPair,
+    Ground,
+    PairAnswer,
     PreferencePair,
-    Showing,
+    complete_pairs,
 )
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError, LostError
@@ -43,35 +43,12 @@ if TYPE_CHECKING:
 Reply = Answered[Preference] | JudgeFailure
 
 
-class Ground(enum.StrEnum):
-    """Ground of a choice between two responses; the place, where nothing else parts them: the first is taken."""
-
-    RUBRIC = "rubric"
-    SURFACE = "surface"
-    PLACE = "place"
-
-
 class RuleChoice(NamedTuple):
     """A choice between two responses: whether the first was preferred, why, and the rubric's score of each."""
 
     first: bool
     ground: Ground
     scores: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairAnswer:
-    """The judge's preference of one pair under one condition."""
-
-    showing: Showing
-    right: bool | None
-    """It preferred the chosen response, in the order that was drawn; None where an answer is missing."""
-    turned: bool | None = None  # The same in the other order, where the judge was asked in both.
-    ground: Ground | None = None
-    scores: tuple[float, float] | None = None
-    """The rubric's scores of the chosen and the rejected response, where rules gave them."""
-    rationales: tuple[str, ...] = ()
-    failures: tuple[JudgeFailure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,30 +62,8 @@ class Answers:
     """Cost of asking everything once, counted from the texts: the same whatever the cache held."""
     spent: Spent = field(default_factory=Spent)  # Cost of what was really sent.
     from_cache: int = 0
-    failures: tuple[tuple[FailureCause, int], ...] = ()
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
     left_out_fields: tuple[str, ...] = ()
-
-    @property
-    def judged(self) -> tuple[JudgedPair, ...]:
-        """The pairs that have every answer."""
-        by_pair: dict[str, list[PairAnswer]] = {}
-        for answer in self.answers:
-            by_pair.setdefault(answer.showing.pair.pair_id, []).append(answer)
-        found: list[JudgedPair] = []
-        for name, answers in by_pair.items():
-            right = {each.showing.condition: each.right for each in answers if each.right is not None}
-            turned = {each.showing.condition: each.turned for each in answers if each.turned is not None}
-            if len(right) == len(answers):
-                found.append(
-                    JudgedPair(
-                        pair_id=name,
-                        prompt=answers[0].showing.pair.prompt,
-                        right=right,
-                        turned=turned if len(turned) == len(answers) else None,
-                        chosen_first=answers[0].showing.chosen_first,
-                    )
-                )
-        return tuple(found)
 
 
 def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
@@ -144,23 +99,20 @@ def require_rules(pairs: Sequence[PreferencePair]) -> None:
             ) from None
 
 
-def answered_by_rules(shown: Sequence[Showing]) -> Answers:
+def answered_by_rules(shown: Sequence[PairAnswer]) -> Answers:
     """Put every showing to the judge that knows surfaces and rules."""
     answers: list[PairAnswer] = []
     for one in shown:
         prompt, (first, second) = one.pair.prompt, one.responses()
         rubric = None if one.rubric is None else one.rubric.task
         choice = rubric_choice(prompt, rubric, first, second) if rubric else surface_choice(prompt, first, second)
-        scores = choice.scores
-        if scores and not one.chosen_first:
-            scores = (scores[1], scores[0])
-        right = choice.first == one.chosen_first
-        answers.append(PairAnswer(showing=one, right=right, ground=choice.ground, scores=scores))
+        scores = choice.scores if one.chosen_first or not choice.scores else (choice.scores[1], choice.scores[0])
+        answers.append(replace(one, right=choice.first == one.chosen_first, ground=choice.ground, scores=scores))
     verdicts = tuple(each for pair in _pairs_of(shown) for each in _rule_verdicts(pair))
     return Answers(answers=tuple(answers), verdicts=verdicts)
 
 
-def questions_of(shown: Sequence[Showing]) -> tuple[Question[Preference], ...]:
+def questions_of(shown: Sequence[PairAnswer]) -> tuple[Question[Preference], ...]:
     """Return two calls for each showing: in the order that was drawn, then in the other."""
     return tuple(
         preference_question(
@@ -171,7 +123,7 @@ def questions_of(shown: Sequence[Showing]) -> tuple[Question[Preference], ...]:
     )
 
 
-def ratings_of(shown: Sequence[Showing]) -> tuple[JudgeRequest, ...]:
+def ratings_of(shown: Sequence[PairAnswer]) -> tuple[JudgeRequest, ...]:
     """Return two judgings for each pair whose rubric rules cannot judge: of its chosen and its rejected response."""
     return tuple(
         JudgeRequest(pair.prompt, response, pair.task.criteria)
@@ -181,7 +133,7 @@ def ratings_of(shown: Sequence[Showing]) -> tuple[JudgeRequest, ...]:
     )
 
 
-def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
+def answered_by_chat(shown: Sequence[PairAnswer], judge: BlockingJudge) -> Answers:
     """Put every showing to a judge behind an endpoint, in both orders; criteria in prose are rated by it as well."""
     questions = questions_of(shown)
     # A wrong key or model is told after two calls, not after thousands; one may be refused for what it says.
@@ -202,26 +154,26 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
             verdicts += _verdicts(pair, *([each.passed for each in one.value] for one in (chosen, rejected)))
         else:
             unrated += 1
+    asked: list[tuple[Question[Any], Answered[Any] | JudgeFailure]] = [
+        *zip(questions, found, strict=True),
+        *zip(map(rating_question, requests), rated, strict=True),
+    ]
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
-    for question, answer in zip(questions, found, strict=True):
-        once += _texts(question, answer.value) if isinstance(answer, Answered) else Spent()
-    for request, judged in zip(requests, rated, strict=True):
-        once += _texts(rating_question(request), judged.value) if isinstance(judged, Answered) else Spent()
-    everything = [*found, *rated]
-    causes = Counter(one.cause for one in everything if isinstance(one, JudgeFailure))
-    done = Answers(
-        answers=tuple(_by_chat(showing, *found[2 * i : 2 * i + 2]) for i, showing in enumerate(shown)),
+    for question, one in asked:
+        once += _texts(question, one.value) if isinstance(one, Answered) else Spent()
+    done = tuple(_by_chat(one, *found[2 * i : 2 * i + 2]) for i, one in enumerate(shown))
+    if not complete_pairs(done):
+        raise _lost(found)
+    return Answers(
+        answers=done,
         verdicts=tuple(verdicts),
         unrated=unrated,
         once=once,
-        spent=sum((one.spent for one in everything), Spent()),
-        from_cache=sum(not isinstance(one, JudgeFailure) and one.from_cache for one in everything),
-        failures=tuple(sorted(causes.items())),
+        spent=sum((one.spent for _, one in asked), Spent()),
+        from_cache=sum(isinstance(one, Answered) and one.from_cache for _, one in asked),
+        failures=dict(sorted(Counter(one.cause.value for _, one in asked if isinstance(one, JudgeFailure)).items())),
         left_out_fields=tuple(sorted(judge.left_out)),
     )
-    if not done.judged:
-        raise _lost(found)
-    return done
 
 
 def _lost(found: Sequence[Reply]) -> LostError:
@@ -231,12 +183,11 @@ def _lost(found: Sequence[Reply]) -> LostError:
     return LostError(what, field="judge_model", value=str(failure.cause), fix=fix)
 
 
-def _by_chat(showing: Showing, drawn: Reply, turned: Reply) -> PairAnswer:
+def _by_chat(showing: PairAnswer, drawn: Reply, turned: Reply) -> PairAnswer:
     if isinstance(drawn, JudgeFailure) or isinstance(turned, JudgeFailure):
-        failures = tuple(one for one in (drawn, turned) if isinstance(one, JudgeFailure))
-        return PairAnswer(showing=showing, right=None, failures=failures)
-    return PairAnswer(
-        showing=showing,
+        return replace(showing, failures=tuple(one for one in (drawn, turned) if isinstance(one, JudgeFailure)))
+    return replace(
+        showing,
         right=(drawn.value.preferred is Place.FIRST) == showing.chosen_first,
         turned=(turned.value.preferred is Place.FIRST) != showing.chosen_first,
         rationales=(drawn.value.rationale, turned.value.rationale),
@@ -248,7 +199,7 @@ def _texts(question: Question[Any], value: object) -> Spent:
     return Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=tokens_in(written))
 
 
-def _pairs_of(shown: Sequence[Showing]) -> Iterator[PreferencePair]:
+def _pairs_of(shown: Sequence[PairAnswer]) -> Iterator[PreferencePair]:
     """Return each pair once."""
     return (showing.pair for showing in shown if showing.condition is Condition.OWN)
 

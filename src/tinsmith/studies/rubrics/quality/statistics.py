@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+from tinsmith.lab.judge.records import JudgeFailure
 from tinsmith.stats.intervals import wilson
 from tinsmith.stats.significance import (
     ALPHA,
@@ -53,17 +54,41 @@ class PreferencePair:
         return self.task.prompt
 
 
+class Condition(enum.StrEnum):
+    """Rubric that the judge sees beside the two responses; another pair's is the negative control."""
+
+    WITHOUT = "without"
+    OWN = "own"
+    OTHER = "other"
+
+
+class Ground(enum.StrEnum):
+    """Ground of a choice between two responses; the place, where nothing else parts them: the first is taken."""
+
+    RUBRIC = "rubric"
+    SURFACE = "surface"
+    PLACE = "place"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """A pair under one condition: whose rubric is shown, and which response comes first."""
+class PairAnswer:
+    """A pair under one condition, and the judge's preference there, once it is asked."""
 
     pair: PreferencePair
     condition: Condition
-    rubric: PreferencePair | None
-    chosen_first: bool
+    rubric: PreferencePair | None = None  # The pair whose rubric is shown.
+    chosen_first: bool = True
+    right: bool | None = None
+    """It preferred the chosen response, in the order that was drawn; None where an answer is missing."""
+    turned: bool | None = None  # The same in the other order, where the judge was asked in both.
+    ground: Ground | None = None
+    scores: tuple[float, float] | None = None
+    """The rubric's scores of the chosen and the rejected response, where rules gave them."""
+    rationales: tuple[str, ...] = ()
+    failures: tuple[JudgeFailure, ...] = ()
 
     def responses(self, *, turned: bool = False) -> tuple[str, str]:
-        """The two responses in the order they are shown."""
+        """Return the two responses in the order they are shown."""
         both = (self.pair.chosen, self.pair.rejected)
         return both if self.chosen_first != turned else (both[1], both[0])
 
@@ -131,14 +156,14 @@ def foreign_rubrics(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[Pref
     return tuple(found[pair.pair_id] for pair in pairs)
 
 
-def showings(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[Showing, ...]:
+def showings(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[PairAnswer, ...]:
     """Return every pair under every condition; the order of the responses is the pair's, drawn by the seed.
 
     Where one pair has no other's rubric, the control is left out for all.
     """
     foreign = foreign_rubrics(pairs, seed=seed)
     return tuple(
-        Showing(
+        PairAnswer(
             pair=pair, condition=condition, rubric=rubric, chosen_first=derive(seed, "order", pair.pair_id) % 2 == 0
         )
         for pair, other in zip(pairs, foreign, strict=True)
@@ -159,14 +184,6 @@ CriterionVerdicts = tuple[str, bool, bool]
 """A criterion, and its verdicts on the chosen and on the rejected response of one pair."""
 
 
-class Condition(enum.StrEnum):
-    """Rubric that the judge sees beside the two responses; another pair's is the negative control."""
-
-    WITHOUT = "without"
-    OWN = "own"
-    OTHER = "other"
-
-
 class Finding(enum.StrEnum):
     """Finding of a paired comparison."""
 
@@ -175,26 +192,24 @@ class Finding(enum.StrEnum):
     CANNOT_TELL = "inconclusive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPair:
-    """A pair with an answer under every condition."""
-
-    pair_id: str
-    prompt: str
-    right: Mapping[Condition, bool]
-    turned: Mapping[Condition, bool] | None = None
-    """Right with the responses in the other order; None where the order cannot matter."""
-    chosen_first: bool = True  # The order of `right`.
+Judged = Sequence[Mapping[Condition, PairAnswer]]
+"""The answers to every pair, by condition; all are there."""
 
 
-def rubric_quality(judged: Sequence[JudgedPair], verdicts: Iterable[CriterionVerdicts], *, seed: int) -> Figures:
+def complete_pairs(answers: Iterable[PairAnswer]) -> Judged:
+    """Return the pairs that have every answer."""
+    by_pair: dict[str, dict[Condition, PairAnswer]] = {}
+    for one in answers:
+        by_pair.setdefault(one.pair.pair_id, {})[one.condition] = one
+    return [one for one in by_pair.values() if all(each.right is not None for each in one.values())]
+
+
+def rubric_quality(judged: Judged, verdicts: Iterable[CriterionVerdicts], *, seed: int) -> Figures:
     """Compute what a rubric adds: the gain, with its own rubric minus without, is named before any answer."""
     if not judged:
         raise DataError("no pair was judged under every condition", field="pairs", value=0)
-    conditions = [condition for condition in Condition if condition in judged[0].right]
-    if any(set(pair.right) != set(conditions) for pair in judged):
-        raise DataError("all pairs are judged under the same conditions", field="pairs")
-    prompts = len({pair.prompt for pair in judged})
+    conditions = list(judged[0])
+    prompts = len({pair[Condition.OWN].pair.prompt for pair in judged})
     unit = "pair" if prompts == len(judged) else "prompt"
     without, own, other = Condition
 
@@ -206,8 +221,8 @@ def rubric_quality(judged: Sequence[JudgedPair], verdicts: Iterable[CriterionVer
         "pairs": len(judged),
         "prompts": prompts,
         "unit": unit,
-        "accuracies": [_accuracy(judged, condition) for condition in conditions],
-        "gain": compare(judged, own, without, unit=unit, seed=seed),
+        "accuracies": [_accuracy([pair[condition] for pair in judged]) for condition in conditions],
+        "gain": contrast(own, without),
         "control": contrast(other, without),
         "beyond_control": contrast(own, other),
         "criteria": criteria,
@@ -215,7 +230,7 @@ def rubric_quality(judged: Sequence[JudgedPair], verdicts: Iterable[CriterionVer
     }
 
 
-def compare(judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: str, seed: int) -> Figures:
+def compare(judged: Judged, first: Condition, second: Condition, *, unit: str, seed: int) -> Figures:
     """Compare two conditions on the same pairs.
 
     Helped are pairs that only the first has right, hurt those that only the second has; moved are units that are not
@@ -225,7 +240,9 @@ def compare(judged: Sequence[JudgedPair], first: Condition, second: Condition, *
     alone = unit == "pair"
     changes: dict[str, list[int]] = {}
     for pair in judged:
-        changes.setdefault(pair.pair_id if alone else pair.prompt, []).append(pair.right[first] - pair.right[second])
+        one, other = pair[first], pair[second]
+        key = one.pair.pair_id if alone else one.pair.prompt
+        changes.setdefault(key, []).append(bool(one.right) - bool(other.right))
     groups = [found for _, found in sorted(changes.items())]
     every, net = [change for found in groups for change in found], [sum(found) for found in groups]
     helped, hurt = every.count(1), every.count(-1)
@@ -261,37 +278,33 @@ def discrimination(verdicts: Iterable[CriterionVerdicts]) -> list[Figures]:
     ]
 
 
-def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Figures:
-    right = sum(pair.right[condition] for pair in judged)
+def _accuracy(answers: Sequence[PairAnswer]) -> Figures:
+    """Return the share of pairs that are right under one condition."""
+    right = sum(one.right is True for one in answers)
     return {
-        "condition": condition,
-        "value": right / len(judged),
+        "condition": answers[0].condition,
+        "value": right / len(answers),
         "right": right,
-        "n": len(judged),
-        "interval": asdict(wilson(right, len(judged))),
-        "positions": _positions(judged, condition),
+        "n": len(answers),
+        "interval": asdict(wilson(right, len(answers))),
+        "positions": None if any(one.turned is None for one in answers) else _positions(answers),
     }
 
 
-def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Figures | None:
-    """Effect of the place of a response, where each pair was asked in both orders; p by McNemar's exact test."""
-    found = Counter[tuple[bool, bool]]()
-    for pair in judged:
-        if pair.turned is None:
-            return None
-        right, turned = pair.right[condition], pair.turned[condition]
-        # Right with the better one first and wrong with it second, or the reverse: the first was taken both times.
-        found[right == turned, right if right == turned else right == pair.chosen_first] += 1
-    first, second = found[False, True], found[False, False]
-    same = found[True, True] + found[True, False]
+def _positions(answers: Sequence[PairAnswer]) -> Figures:
+    """Return the effect of the place of a response, where each pair was asked in both orders; p by McNemar's test."""
+    # Right with the better one first and wrong with it second, or the reverse: the first was taken both times.
+    unlike = Counter(one.right == one.chosen_first for one in answers if one.right != one.turned)
+    first, second = unlike[True], unlike[False]
+    same = len(answers) - first - second
     return {
-        "pairs": len(judged),
+        "pairs": len(answers),
         "same": same,
         "always_first": first,
         "always_second": second,
-        "right_both": found[True, True],
+        "right_both": sum(one.right is one.turned is True for one in answers),
         "p_value": mcnemar(first, second).p_value,
-        "first_share": (same + 2 * first) / (2 * len(judged)),
+        "first_share": (same + 2 * first) / (2 * len(answers)),
     }
 
 

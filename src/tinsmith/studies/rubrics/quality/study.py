@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, cast
 from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
-from tinsmith.lab.judge.records import RULES, ChatSettings
+from tinsmith.lab.judge.records import RULES, ChatSettings, Spent
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
 from tinsmith.lab.study.files import write_json, write_text
 from tinsmith.lab.study.keys import Measure, at_least
@@ -31,7 +31,7 @@ from tinsmith.pages.document import drawn as drawn_or_missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, p_words, signed
-from tinsmith.pages.page import document_html, write
+from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, plain, text
 from tinsmith.pages.tables import measured as measured_cell
 from tinsmith.stats.significance import ALPHA
@@ -46,8 +46,9 @@ from tinsmith.studies.rubrics.quality.answers import (
 from tinsmith.studies.rubrics.quality.statistics import (
     Figures,
     Finding,
-    Showing,
+    PairAnswer,
     builtin_pairs,
+    complete_pairs,
     drawn_pairs,
     read_pairs,
     showings,
@@ -241,95 +242,64 @@ ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 class Drawn:
     """Pairs that are judged, and by whom; settings are all that decides the answers but for the judge's own mind."""
 
-    data: Mapping[str, object]
-    shown: tuple[Showing, ...]
-    settings: Mapping[str, object]
-    num_pairs: int
-    seed: int
+    data: Mapping[str, Any]
+    shown: tuple[PairAnswer, ...]
+    settings: Mapping[str, Any]
     chat: ChatSettings | None
     prices: PriceTable
 
-    @property
-    def judge(self) -> str:
-        """The judge's name."""
-        return RULES if self.chat is None else self.chat.judge_model
+    def dollars(self, spent: Spent) -> float | None:
+        """Return what calls cost."""
+        return self.prices.dollars(self.settings["judge_model"], spent)
 
     def forecast(self) -> tuple[str, ...]:
         """Return what it takes: nothing retried, nothing found in the cache."""
-        conditions = len(self.shown) // self.num_pairs
-        first = f"{self.num_pairs} pairs under {conditions} conditions, judge {self.judge}"
+        pairs = self.data["pairs"]
+        first = f"{pairs} pairs under {len(self.shown) // pairs} conditions, judge {self.settings['judge_model']}"
         if self.chat is None:
             return (f"{first}: no call, no key, no network",)
         spent = estimate_questions(questions_of(self.shown))
         spent += estimate_spent(ratings_of(self.shown), response_tokens=0)
         return (
             f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
-            f"{spent.completion_tokens:,} written, {dollars(self.prices.dollars(self.judge, spent))}",
+            f"{spent.completion_tokens:,} written, {dollars(self.dollars(spent))}",
             "what is in the cache is not asked again",
         )
 
+    def answers(self) -> Answers:
+        """Ask the judge."""
+        if self.chat is None:
+            return answered_by_rules(self.shown)
+        from tinsmith.lab.judge.chat_judge import BlockingJudge  # its HTTP client takes a tenth of a second to load
 
-def drawn(file: Path | None, limit: int | None, seed: int, chat: ChatSettings | None, prices: PriceTable) -> Drawn:
-    """Draw the pairs that are judged."""
-    every, without_rubrics = builtin_pairs() if file is None else read_pairs(file)
-    pairs = drawn_pairs(every, limit, seed=seed)
-    settings: dict[str, object] = {"judge_model": RULES, "seed": seed, "limit": limit}
-    if chat is None:
-        require_rules(pairs)
-    else:
-        settings |= {
-            "judge_model": chat.judge_model,
-            "judge_temperature": chat.judge_temperature,
-            "judge_max_tokens": chat.judge_max_tokens or None,
-            "judge_base_url": chat.judge_base_url or os.environ.get("OPENAI_BASE_URL"),
-        }
-    data = {
-        "source": BUILTIN_PAIRS if file is None else file.name,
-        "fingerprint": sha256_of(pairs),
-        "pairs": len(pairs),
-        "without_rubrics": without_rubrics,
-    }
-    return Drawn(
-        data=data,
-        shown=showings(pairs, seed=seed),
-        settings=settings,
-        num_pairs=len(pairs),
-        seed=seed,
-        chat=chat,
-        prices=prices,
-    )
+        with BlockingJudge(self.chat, cache=VerdictCache(home() / CACHE)) as judge:
+            return answered_by_chat(self.shown, judge)
 
 
 def measured(pairs: Drawn, folder: Path) -> tuple[str, ...]:
     """Ask the judge, write the folder, and return what may be said."""
-    if pairs.chat is None:
-        answers = answered_by_rules(pairs.shown)
-    else:
-        from tinsmith.lab.judge.chat_judge import BlockingJudge  # its HTTP client takes a tenth of a second to load
-
-        with BlockingJudge(pairs.chat, cache=VerdictCache(home() / CACHE)) as judge:
-            answers = answered_by_chat(pairs.shown, judge)
-    quality = figures_of(answers.judged, answers.verdicts, seed=pairs.seed)
+    answers = pairs.answers()
+    quality = figures_of(complete_pairs(answers.answers), answers.verdicts, seed=pairs.settings["seed"])
     found = {
         "schema": 1,
-        "judge": pairs.judge,
+        "judge": pairs.settings["judge_model"],
         **quality,
-        "drawn": pairs.num_pairs,
-        "left_out": pairs.num_pairs - quality["pairs"],
+        "drawn": pairs.data["pairs"],
+        "left_out": pairs.data["pairs"] - quality["pairs"],
         "unrated": answers.unrated,
-        "failures": {cause.value: count for cause, count in answers.failures},
+        "failures": answers.failures,
         "asking_once": asdict(answers.once),
     }
-    said = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
-    _write(folder, pairs, answers, {**found, **said})
-    return said["story"]
+    told = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
+    _write(folder, pairs, answers, {**found, **told})
+    return told["story"]
 
 
 def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None:
     """Write the folder; the manifest last, with the hashes of the others."""
     (folder / MANIFEST).unlink(missing_ok=True)
-    sha256 = pairs.data["fingerprint"]
-    identity = {"tinsmith": VERSION, "experiment": NAME, "settings": pairs.settings, "pairs_sha256": sha256}
+    data, settings = pairs.data, pairs.settings
+    identity = {"tinsmith": VERSION, "experiment": NAME, "settings": settings, "pairs_sha256": data["fingerprint"]}
     head: Mapping[str, object] = {
         "schema": 1,
         "name": NAME,
@@ -340,31 +310,31 @@ def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None
     spent = {
         "note": "what this run really sent; another run of the same may find answers in the cache",
         **asdict(answers.spent),
-        "dollars": pairs.prices.dollars(pairs.judge, answers.spent),
+        "dollars": pairs.dollars(answers.spent),
         "from_cache": answers.from_cache,
         "fields_left_out": answers.left_out_fields,
     }
     rows = [
         {
-            "pair_id": one.showing.pair.pair_id,
-            "condition": one.showing.condition.value,
-            "rubric_of": None if one.showing.rubric is None else one.showing.rubric.pair_id,
-            "chosen_first": one.showing.chosen_first,
+            "pair_id": one.pair.pair_id,
+            "condition": one.condition,
+            "rubric_of": one.rubric and one.rubric.pair_id,
+            "chosen_first": one.chosen_first,
             "right": one.right,
             "right_turned": one.turned,
-            "ground": None if one.ground is None else one.ground.value,
+            "ground": one.ground,
             "scores": one.scores,
             "rationales": one.rationales,
             "failures": [{"cause": each.cause, "detail": each.detail, "parse": each.parse} for each in one.failures],
         }
         for one in answers.answers
     ]
-    money = dollars(pairs.prices.dollars(pairs.judge, answers.once))
-    write_json({**head, "settings": pairs.settings, "data": pairs.data}, folder / CONFIG)
+    page = quality_page(found, data, settings["seed"], dollars(pairs.dollars(answers.once)))
+    write_json({**head, "settings": settings, "data": data}, folder / CONFIG)
     write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), folder / ANSWERS)
     write_json(found, folder / QUALITY)
     write_json(spent, folder / SPENT)
-    write(document_html(quality_page(found, pairs.data, pairs.seed, money)), folder / REPORT)
+    write_text(document_html(page), folder / REPORT)
     manifest = {
         **head,
         "status": Status.FINISHED,
@@ -413,13 +383,19 @@ def rubric_quality(
     """
     if limit is not None:
         at_least(1, limit=limit)
-    chat = None
+    chat, settings = None, dict[str, object](judge_model=judge_model, seed=seed, limit=limit)
     if judge_model != RULES:
         base_url = judge.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")
         # A name means one model at one address only: elsewhere the cache must not answer for it.
         identity = f"{judge_model} at {base_url}" if base_url else None
         own = cast("dict[str, Any]", judge)
         chat = ChatSettings(judge_model=judge_model, seed=seed, identity=identity, **own)
+        tokens = chat.judge_max_tokens or None
+        settings |= {
+            "judge_temperature": chat.judge_temperature,
+            "judge_max_tokens": tokens,
+            "judge_base_url": base_url,
+        }
     for key, value in ({} if chat else {**judge, **({} if prices is None else {"prices": prices})}).items():
         what = "judge_model=rules does not use this key"
         raise ConfigError(what, field=key, value=value, fix="name a judge with judge_model=NAME, or leave this key out")
@@ -429,12 +405,24 @@ def rubric_quality(
     folder = log_path or Path("runs") / folder_name(NAME, changes)
 
     def measure(say: Say) -> Path:
-        pairs = drawn(data_path, limit, seed, chat, load_prices(prices))
-        for line in pairs.forecast():
+        every, without_rubrics = builtin_pairs() if data_path is None else read_pairs(data_path)
+        pairs = drawn_pairs(every, limit, seed=seed)
+        if chat is None:
+            require_rules(pairs)
+        data = {
+            "source": BUILTIN_PAIRS if data_path is None else data_path.name,
+            "fingerprint": sha256_of(pairs),
+            "pairs": len(pairs),
+            "without_rubrics": without_rubrics,
+        }
+        drawn = Drawn(
+            data=data, shown=showings(pairs, seed=seed), settings=settings, chat=chat, prices=load_prices(prices)
+        )
+        for line in drawn.forecast():
             say(line)
         if not dry_run:
             _require_free(folder, delete=behavior_if_log_dir_exists is IfExists.DELETE)
-            for line in measured(pairs, folder):
+            for line in measured(drawn, folder):
                 say(line)
         return folder
 
