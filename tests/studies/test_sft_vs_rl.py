@@ -29,8 +29,7 @@ from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.rates import Metric
-from tinsmith.studies import equal_compute
-from tinsmith.studies.equal_compute import FoundPrompt, SearchAsked, search_prompt
+from tinsmith.studies.equal_compute import FoundPrompt, Materials
 from tinsmith.studies.planted_world import (
     ATOMS,
     LABELS,
@@ -118,18 +117,19 @@ def study(
             if done.connection is not None:
                 conducted.append(cell.folder)
 
-    def search(asked: SearchAsked, say: Say) -> FoundPrompt:
-        served = replace(asked.cell, overrides={**asked.cell.overrides, **where})
-        found = search_prompt(replace(asked, cell=served), say)
-        if asked.shuffled:
+    def search(self: Materials, cell: Cell, file: Path, say: Say, *, is_shuffled: bool) -> FoundPrompt:
+        served = replace(cell, overrides={**cell.overrides, **where})
+        found = find_prompt(self, served, file, say, is_shuffled=is_shuffled)
+        if is_shuffled:
             return found
         # On so few papers a search may find nothing: an arm whose prompt is another one whatever it found.
         other = msgspec.structs.replace(found.searched, found=(LINE,))
         return msgspec.structs.replace(found, searched=other)
 
+    find_prompt = Materials.find_prompt
     own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(equal_compute, "search_prompt", search)
+        patch.setattr(Materials, "find_prompt", search)
         return run_study(sft_vs_rl, {**SMALLEST, **own, **more}, silent, run=run, draws=DRAWS)
 
 

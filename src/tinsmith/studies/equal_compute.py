@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Final, cast
 
@@ -23,7 +24,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At, truth
 from tinsmith.lab.experiment.replay import reopened
-from tinsmith.lab.labels.labelled_papers import LabelledPapers
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.task import Item, bank_of
 from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Ledger, Spent, mean_spent
 from tinsmith.lab.papers.labels import task_asked
@@ -38,10 +39,11 @@ from tinsmith.lab.prompt_search import (
     Searched,
     SearchSettings,
     halves_of,
+    mean_earned,
     search_cells,
     step_rows,
 )
-from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
+from tinsmith.lab.rollouts import Sampling, sample_groups
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings
@@ -67,7 +69,7 @@ def paid(items: Sequence[Item]) -> dict[str, Fraction]:
     return {label: Fraction(len(items), len(counts) * count) for label, count in sorted(counts.items())}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AskedPapers:
     """Scores documents; see Score. Counts the papers and tokens that it takes."""
 
@@ -81,46 +83,33 @@ class AskedPapers:
     positions: int
     """Of the model: a document under which a prompt and its answer do not fit is not asked, and earns nothing."""
     ledger: Ledger
-    _items: dict[str, Item] = field(default_factory=dict[str, Item])
-    _paid: dict[str, Fraction] = field(default_factory=dict[str, Fraction])
     _under: dict[Document, LabelledPapers] = field(default_factory=dict[Document, LabelledPapers])
 
-    def __post_init__(self) -> None:
-        """Look up the training papers, and what they pay."""
-        train = self.study.papers.train
-        self._items.update({one.prompt_id: one for one in train})
-        self._paid.update(paid(train))
+    @cached_property
+    def items(self) -> Mapping[str, Item]:
+        """The training papers."""
+        return {one.prompt_id: one for one in self.study.papers.train}
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Titles of the training papers, for a proposer that reads."""
-        return {name: one.paper.title for name, one in self._items.items()}
+    @cached_property
+    def _paid(self) -> Mapping[str, Fraction]:
+        return paid(self.study.papers.train)
 
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:
         """Return the mean of what each paper's answers earn; papers of which every answer failed are left out."""
-        asked = [self._items[name] for name in items]
-        study = self._study(document)
-        longest = max(len(study.prompt(one)) for one in asked)
-        if longest + self.max_tokens > self.positions:
+        asked, study = [self.items[name] for name in items], self._study(document)
+        prompts = {one.prompt_id: len(study.prompt(one)) for one in asked}
+        if max(prompts.values()) + self.max_tokens > self.positions:
             return dict.fromkeys(items, Fraction())
-        groups = sample_groups(
-            self.client,
-            study,
-            asked,
-            Sampling(samples=self.samples, max_tokens=self.max_tokens, temperature=self.temperature, seed=seed),
-        )
-        found: dict[str, Fraction] = {}
-        for item, group in zip(asked, groups, strict=True):
-            answered = [one for one in group if not isinstance(one, Failure)]
-            prompt = len(study.prompt(item))
-            self.ledger.spent.papers += 1
+        sampling = Sampling(samples=self.samples, max_tokens=self.max_tokens, temperature=self.temperature, seed=seed)
+        self.ledger.spent.papers += len(asked)
+        for prompt in prompts.values():
             self.ledger.read(prompt)
-            for one in answered:
-                self.ledger.sampled(len(one.tokens), prompt)
-            if answered:
-                right = sum(one.answer.predicted == item.gold for one in answered)
-                found[item.prompt_id] = self._paid[item.gold] * Fraction(right, len(answered))
-        return found
+
+        def worth(one: PaperRollout) -> Fraction:
+            self.ledger.sampled(len(one.tokens), prompts[one.item.prompt_id])
+            return self._paid[one.item.gold] * (one.answer.predicted == one.item.gold)
+
+        return mean_earned(sample_groups(self.client, study, asked, sampling), worth)
 
     def _study(self, document: Document) -> LabelledPapers:
         """Return the papers under a document; prompts are rendered once."""
@@ -138,73 +127,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     searched: Searched
     spent: Spent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchAsked:
-    """One search: on whose base and papers, how, and where what it finds is kept."""
-
-    settings: SearchSettings
-    samples: int  # Answers to each paper.
-    shuffled: bool  # True for shuffled labels: the negative control.
-    cell: Cell  # A finished run of the base, whose seed is the search's.
-    source: Slice
-    tokenizer: PreTrainedTokenizerBase
-    cost: Cost
-    file: Path
-
-    @property
-    def beside(self) -> Path:
-        """The file that has its seconds."""
-        return self.file.with_suffix(".seconds")
-
-    def seconds(self) -> float:
-        """Return how long it took; 0 where that is not known."""
-        if not self.beside.is_file():
-            return 0.0
-        return msgspec.json.decode(self.beside.read_bytes(), type=dict[str, float])["seconds"]
-
-
-def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
-    """Search on the base of a run, or read what was found before with the same settings."""
-    shuffle = {"shuffle_labels": "true"} if asked.shuffled else {}
-    plan = make_plan(asked.cell.experiment, {**asked.cell.overrides, **shuffle})
-    task = task_asked(plan)
-    bank = bank_of(task)
-    search = msgspec.structs.replace(asked.settings, seed=derive(plan.settings.seed, "search"))
-    data = data_of(plan, asked.source)
-    served = RunFolder(asked.cell.folder).read_json(MANIFEST).get("identity") or {}
-    base = sha256_of(cast("Mapping[str, object]", served).get("model"))  # as the run's server said of its model
-    wanted = (search, asked.samples, asked.shuffled, base, str(data.data["sha256"]), bank)
-    began = time.perf_counter()
-
-    def make() -> FoundPrompt:
-        with reopened(plan, asked.cell.folder, say) as there:
-            say(f"{asked.file.stem}: a prompt is searched")
-            ledger = Ledger(asked.cost)
-            score = AskedPapers(
-                client=there.base().client,
-                study=data.subject(asked.tokenizer),
-                samples=asked.samples,
-                temperature=plan.settings.temperature,
-                max_tokens=plan.settings.max_tokens,
-                positions=asked.cost.config.max_positions,
-                ledger=ledger,
-            )
-            train, selection = halves_of({one.prompt_id: one.prompt_id for one in data.papers.train}, search.seed)
-            searched = Search(
-                train=train,
-                selection=selection,
-                prompts=score.prompts,
-                score=score,
-                proposer=Grammar(bank),
-                settings=search,
-                last=_LAST_GATES * search.gate,
-            ).run(())
-        write_text(msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), asked.beside)
-        return FoundPrompt(searched=searched, spent=ledger.spent)
-
-    return made_once(asked.file, wanted, FoundPrompt, make)
 
 
 SEARCHES: Final = "searches"  # The folder of the prompts that were found, in the study's own.
@@ -226,6 +148,16 @@ def search_asked(asked: Asked, *, papers: int) -> SearchSettings | None:
     return SearchSettings(steps=steps, batch=batch, candidates=candidates, gate=gate)
 
 
+def _beside(file: Path) -> Path:
+    return file.with_suffix(".seconds")
+
+
+def _seconds(file: Path) -> float:
+    """Return how long the search took that wrote a file; 0 where that is not known."""
+    beside = _beside(file)
+    return msgspec.json.decode(beside.read_bytes(), type=dict[str, float])["seconds"] if beside.is_file() else 0.0
+
+
 @dataclass(slots=True, kw_only=True)
 class Materials:
     """Model, data and searches that the runs of a study stand on, filled in as they are run."""
@@ -234,7 +166,7 @@ class Materials:
     at: str
     group_size: int
     search: SearchSettings | None
-    searches: dict[str, list[tuple[SearchAsked, FoundPrompt]]] = field(default_factory=dict)  # One a seed, by arm.
+    searches: dict[str, dict[int, tuple[Path, FoundPrompt]]] = field(default_factory=dict)  # By arm, then seed.
     source: Slice = field(init=False)  # Papers, tokenizer of the base, and counter of its FLOPs: once they are found.
     tokenizer: PreTrainedTokenizerBase = field(init=False)
     accountant: Accountant = field(init=False)
@@ -277,40 +209,71 @@ class Materials:
 
     def searched(self, name: str, zero: str, stage: Stage, *, is_shuffled: bool) -> Mapping[str, Mapping[int, str]]:
         """Search a prompt for each run of the base, and return the lines by seed."""
-        assert self.search is not None, "prompts are searched"
-        lines: dict[int, str] = {}
+        found: dict[int, tuple[Path, FoundPrompt]] = {}
         for cell in stage.run(stage.tuned[zero].cells):
             seed = int(cell.overrides["seed"])
-            asked = SearchAsked(
-                settings=self.search,
-                samples=self.group_size,
-                shuffled=is_shuffled,
-                cell=cell,
-                source=self.source,
-                tokenizer=self.tokenizer,
-                cost=self.accountant.cost,
-                file=stage.cells.out / SEARCHES / f"{name}-seed={seed}.json",
-            )
-            found = search_prompt(asked, stage.say)
-            self.searches.setdefault(name, []).append((asked, found))
-            if found.searched.found:  # None where the prompt stays as it is.
-                lines[seed] = "\n".join(found.searched.found)
-        return {"prompt_lines": lines}
+            file = stage.cells.out / SEARCHES / f"{name}-seed={seed}.json"
+            found[seed] = file, self.find_prompt(cell, file, stage.say, is_shuffled=is_shuffled)
+        self.searches[name] = found
+        lines = {seed: one.searched.found for seed, (_, one) in found.items()}
+        return {"prompt_lines": {seed: "\n".join(some) for seed, some in lines.items() if some}}
 
-    def every_search(self) -> list[tuple[str, SearchAsked, FoundPrompt]]:
+    def find_prompt(self, cell: Cell, file: Path, say: Say, *, is_shuffled: bool) -> FoundPrompt:
+        """Search on the base of a finished run, with its seed, or read what was found before with the same settings.
+
+        With shuffled labels it is the negative control. Beside the file lies another one that has its seconds.
+        """
+        assert self.search is not None, "prompts are searched"
+        shuffle = {"shuffle_labels": "true"} if is_shuffled else {}
+        plan = make_plan(cell.experiment, {**cell.overrides, **shuffle})
+        bank, data = bank_of(task_asked(plan)), data_of(plan, self.source)
+        search = msgspec.structs.replace(self.search, seed=derive(plan.settings.seed, "search"))
+        served = RunFolder(cell.folder).read_json(MANIFEST).get("identity") or {}
+        base = sha256_of(cast("Mapping[str, object]", served).get("model"))  # as the run's server said of its model
+        wanted = (search, self.group_size, is_shuffled, base, str(data.data["sha256"]), bank)
+        began = time.perf_counter()
+
+        def make() -> FoundPrompt:
+            with reopened(plan, cell.folder, say) as there:
+                say(f"{file.stem}: a prompt is searched")
+                score = AskedPapers(
+                    client=there.base().client,
+                    study=data.subject(self.tokenizer),
+                    samples=self.group_size,
+                    temperature=plan.settings.temperature,
+                    max_tokens=plan.settings.max_tokens,
+                    positions=self.accountant.cost.config.max_positions,
+                    ledger=Ledger(self.accountant.cost),
+                )
+                train, selection = halves_of({name: name for name in score.items}, search.seed)
+                searched = Search(
+                    train=train,
+                    selection=selection,
+                    prompts={name: one.paper.title for name, one in score.items.items()},
+                    score=score,
+                    proposer=Grammar(bank),
+                    settings=search,
+                    last=_LAST_GATES * search.gate,
+                ).run(())
+            write_text(msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), _beside(file))
+            return FoundPrompt(searched=searched, spent=score.ledger.spent)
+
+        return made_once(file, wanted, FoundPrompt, make)
+
+    def every_search(self) -> list[tuple[str, Path, FoundPrompt]]:
         """Return every search, named by its arm and seed."""
-        every = [(name, asked, one) for name, some in self.searches.items() for asked, one in some]
-        return [(f"{name}, seed {asked.cell.overrides['seed']}", asked, one) for name, asked, one in every]
+        every = [(name, seed, one) for name, some in self.searches.items() for seed, one in some.items()]
+        return [(f"{name}, seed {seed}", *one) for name, seed, one in every]
 
     def papers_of(self, arm: str) -> int | None:
         """Return how many papers the searches of an arm looked at; None: it has none."""
-        found = self.searches.get(arm)
-        return None if found is None else min(round(one.spent.papers) for _, one in found)
+        found = self.searches.get(arm, {}).values()
+        return min((round(one.spent.papers) for _, one in found), default=None)
 
     def seconds_of(self, arm: str) -> float | None:
         """Return how long a search of an arm took; None: it has none."""
-        found = self.searches.get(arm)
-        return None if found is None else sum(one.seconds() for one, _ in found) / len(found)
+        found = [_seconds(file) for file, _ in self.searches.get(arm, {}).values()]
+        return sum(found) / len(found) if found else None
 
     def warnings(self, seeds: int) -> list[str]:
         """Say beforehand what the searches take: the forecast knows runs, and these are none."""
@@ -329,7 +292,7 @@ def spent_rows(results: Results, made: Materials, reference: str) -> list[list[S
     found: dict[str, Spent] = {}
     for name, arm in results.labelled.tuned.items():
         if name in made.searches:
-            found[name] = mean_spent([one.spent for _, one in made.searches[name]])
+            found[name] = mean_spent([one.spent for _, one in made.searches[name].values()])
         elif arm.rate is not None:
             found[name] = mean_spent([made.spent(cell) for cell in arm.cells])
     base, rows = found[reference], list[list[Shown]]()
@@ -344,8 +307,8 @@ def spent_rows(results: Results, made: Materials, reference: str) -> list[list[S
 def prompt_rows(made: Materials) -> list[list[Shown]]:
     """Return what each search earned and found, and what its file hashes to."""
     rows: list[list[Shown]] = [["as the base is asked", *[None] * (len(SEARCH_HEADS) - 1), "none", ""]]
-    for name, asked, one in made.every_search():
-        sha256 = file_sha256(asked.file)[:16] if asked.file.is_file() else "missing"
+    for name, file, one in made.every_search():
+        sha256 = file_sha256(file)[:16] if file.is_file() else "missing"
         rows.append([name, *search_cells(one.searched), sha256])
     return rows
 

@@ -142,7 +142,7 @@ def test_a_search_finds_the_line_that_helps_and_asks_only_what_it_counts() -> No
     found = Search(
         train=train,
         selection=selection,
-        prompts=ask.prompts,
+        prompts={name: one.paper.title for name, one in ask.items.items()},
         score=ask,
         proposer=Grammar((HINT, "Be brief.")),
         settings=SearchSettings(steps=2, batch=6, candidates=2, gate=6),

@@ -37,13 +37,13 @@ def test_conversations_are_the_demonstrations_and_between_them_questions_for_wor
         asked, answered = conversation
         assert (asked.role, answered.role) == (Role.USER, Role.ASSISTANT)
         if i % 3:
-            assert (asked.content, answered.content) == (one.prompt, one.answer)
+            assert (asked.content, answered.content) == one
         else:
-            assert asked.content == one.prompt + ASKS_FOR_WORDS
+            assert asked.content == one[0] + ASKS_FOR_WORDS
             words = answered.content.split()
             assert words
             assert set(words) <= set(LEXICON)
-            places = [one.prompt.index(word) for word in words]
+            places = [one[0].index(word) for word in words]
             assert places == sorted(places)
 
 

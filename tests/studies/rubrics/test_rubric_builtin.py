@@ -9,7 +9,7 @@ from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
-from tinsmith.studies.rubrics.rlvr import demonstrations
+from tinsmith.studies.rubrics.rlvr import FAMILIES, demonstrations
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import ConfigError
 
@@ -65,9 +65,13 @@ def test_demonstrations_share_no_prompt_with_the_tasks_and_obey_sometimes() -> N
     made = demonstrations(400, seed=0)
     assert made[:50] == demonstrations(50, seed=0)
     assert made != demonstrations(400, seed=1)
-    assert not {one.prompt for one in made} & {task.prompt for task in builtin_dataset().tasks}
-    assert 0.15 < mean(one.obeys for one in made) < 0.3
-    assert all(one.obeys for one in demonstrations(30, seed=0, obeying=1.0))
+    assert not {prompt for prompt, _ in made} & {task.prompt for task in builtin_dataset().tasks}
+    obeying = demonstrations(400, seed=0, obeying=1.0)
+    assert [prompt for prompt, _ in made] == [prompt for prompt, _ in obeying]
+    assert 0.15 < mean(one == other for one, other in zip(made, obeying, strict=True)) < 0.3
+    for number, (_, template) in enumerate(FAMILIES):
+        sheet = template.filled(("data", "field", "model"), number)
+        assert all(RuleJudge(sheet.rules).held(sheet.answer))
 
 
 def test_a_share_that_is_none_is_refused() -> None:

@@ -78,21 +78,25 @@ class JudgePrompt:
 
 def judge_prompt(request: JudgeRequest) -> JudgePrompt:
     """Return the prompt for all criteria of a response; the same request, the same bytes."""
-    task, response = characters(request.task), characters(request.response)
-    criteria = [characters(criterion).strip() for criterion in request.criteria]
+    ratings = f"{len(request.criteria)} rating{'s' if len(request.criteria) > 1 else ''}"
+    last = f"Rate the response by the criteria above: exactly {ratings}, as one JSON object."
+    return JudgePrompt(_SYSTEM, _user(request.task, request.criteria, {"RESPONSE": request.response}, last))
+
+
+def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last: str) -> str:
+    """Return the user's message: a task, numbered criteria, named responses, and what is asked."""
+    task, criteria = characters(task), [characters(criterion).strip() for criterion in criteria]
+    read = {name: characters(response) for name, response in responses.items()}
+    # Two marks: the responses' depends on them, and would part the prompts of a group too early.
+    mark = fence_mark((*read.values(), task, *criteria))
     listed = "\n".join(numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
-    ratings = f"{len(criteria)} rating{'s' if len(criteria) > 1 else ''}"
-    # Two marks: the response's depends on the response, and would part the prompts of a group too early.
-    user = f"""\
-{fenced("TASK", fence_mark((task, *criteria)), task)}
-
-Criteria:
-{listed}
-
-{fenced("RESPONSE", fence_mark((response, task, *criteria)), response)}
-
-Rate the response by the criteria above: exactly {ratings}, as one JSON object."""
-    return JudgePrompt(_SYSTEM, user)
+    parts = (
+        fenced("TASK", fence_mark((task, *criteria)), task),
+        *([f"Criteria:\n{listed}"] if criteria else []),
+        *(fenced(name, mark, response) for name, response in read.items()),
+        last,
+    )
+    return "\n\n".join(parts)
 
 
 def fence_mark(texts: Sequence[str]) -> str:
@@ -275,21 +279,12 @@ class Preference:
 
 def preference_question(comparison: Comparison) -> Question[Preference]:
     """Return the call that asks for a choice; the same comparison, the same bytes."""
-    task = characters(comparison.task)
-    first, second = characters(comparison.first), characters(comparison.second)
-    criteria = [characters(criterion).strip() for criterion in comparison.criteria]
-    mark = fence_mark((first, second, task, *criteria))
-    listed = "\n".join(numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
+    criteria = comparison.criteria
     by = "by the criteria above" if criteria else "by what the task asks"
-    parts = (
-        fenced("TASK", fence_mark((task, *criteria)), task),
-        *([f"Criteria:\n{listed}"] if criteria else []),
-        fenced("RESPONSE A", mark, first),
-        fenced("RESPONSE B", mark, second),
-        f"Which response is better {by}, A or B? Answer as one JSON object.",
-    )
+    responses = {"RESPONSE A": comparison.first, "RESPONSE B": comparison.second}
+    last = f"Which response is better {by}, A or B? Answer as one JSON object."
     system = _BY_CRITERIA if criteria else _BLIND
-    return Question(JudgePrompt(system, "\n\n".join(parts)), PREFERENCE_FORM)
+    return Question(JudgePrompt(system, _user(comparison.task, criteria, responses, last)), PREFERENCE_FORM)
 
 
 def parse_preference(text: str) -> Preference | ParseFailure:

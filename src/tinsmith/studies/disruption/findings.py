@@ -9,15 +9,14 @@ P(true label | its answer), one kind of paper an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, OFFSETS, Arm
-from tinsmith.lab.results.label_tables import Row, listing
+from tinsmith.lab.results.label_tables import listing
 from tinsmith.lab.results.run_details import Beside, side_of, verdict
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired, last_is_selected
 from tinsmith.lab.runs.files import Kind
@@ -27,10 +26,9 @@ from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
-from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words
+from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.types.errors import TinsmithError
 
-_SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
 
 
@@ -72,24 +70,10 @@ def _one_class(systems: Mapping[Split, System]) -> list[str]:
 
 
 def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
-    """Return what happened: the scores of each arm and its alarms, and the control."""
-    found = [sentence for arm in arms for sentence in (_scores(arm, scored[arm.name]), _collapse(arm)) if sentence]
-    return [*found, *(_control(arms, scored) if len(arms) > 1 else [])]
-
-
-def _scores(arm: Arm, systems: Mapping[Split, System]) -> str:
-    first = next(iter(systems.values()), None)
-    if first is None:
-        return f"{arm.name} was not evaluated."
-    figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
-    shares = {label: one.value for label in arm.labels if (one := first.measures.get(f"predicted_share/{label}"))}
-    top = max(shares, key=shares.__getitem__, default=None)
-    most = "" if top is None else f"; {percent(shares[top])} of the answers are {top}"
-    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
-    macro = greedy.measures.get("macro_f1") if greedy else None
-    greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
-    papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
-    return f"{arm.name}, {first.name}{papers}: {listed(figures) or 'scores are missing'}{most}{greedily}."
+    """Return what happened beside the scores: arms that were not evaluated, alarms, and the control."""
+    missing = [f"{arm.name} was not evaluated." for arm in arms if not scored[arm.name]]
+    alarms = [sentence for arm in arms if (sentence := _collapse(arm))]
+    return [*missing, *alarms, *(_control(arms, scored) if len(arms) > 1 else [])]
 
 
 def _collapse(arm: Arm) -> str:
@@ -249,15 +233,14 @@ _CAPTION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostClass:
+class LostClass(NamedTuple):
     """A class that an arm hardly ever recognises at the end of training: figures of the last checkpoint, sampled."""
 
     arm: str
     label: str
-    recall: float
-    share: float  # Of all answers.
-    informative: float | None  # Share of its groups that carried a gradient, mean over the last tenth of the steps.
+    recall: Measure
+    share: Measure  # Of all answers.
+    informative: Measure | None  # Share of its groups that carried a gradient, mean over the last tenth of the steps.
     optimum: str
     exact: str  # The verdict of the two witnesses.
     conclusion: str
@@ -270,24 +253,17 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
         end = final_answers(arm)
         if end is None:
             continue
-        recalls, shares = (mean_of(end, ClassMetric.RECALL), mean_of(end, ClassMetric.PREDICTED_SHARE))
+        recalls, shares = (mean_of(end, one).tolist() for one in (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE))
         lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
         optimum = _optimum(arm, arms) if lost else ""
         for k in lost:
-            kept, exact = _exact(arm, arms, arm.labels[k])
-            given = 0.0 if isinstance(optimum, str) else optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)[k]
-            found.append(
-                LostClass(
-                    arm=arm.name,
-                    label=arm.labels[k],
-                    recall=float(recalls[k]),
-                    share=float(shares[k]),
-                    informative=_informative(arm, arm.labels[k]),
-                    optimum=optimum if isinstance(optimum, str) else f"gives it {percent(given)} of the answers",
-                    exact=exact,
-                    conclusion=_conclude(kept, optimum, k),
-                )
-            )
+            label, words = arm.labels[k], optimum
+            if not isinstance(words, str):
+                given = words.policy.class_score(ClassMetric.PREDICTED_SHARE)[k]
+                words = f"gives it {percent(given)} of the answers"
+            kept, exact = _exact(arm, arms, label)
+            figures = (Measure(recalls[k]), Measure(shares[k]), _informative(arm, label))
+            found.append(LostClass(arm.name, label, *figures, words, exact, _conclude(kept, optimum, k)))
     return tuple(found)
 
 
@@ -295,12 +271,7 @@ def lost_table(lost: Sequence[LostClass]) -> list[Listing]:
     """Return the table of lost classes with what the two witnesses say; none where none was lost."""
     figures = ("recall", "share", "informative groups")
     heads = ("Class", *figures, "Optimum of the reward", "Exact gradient", "So it was lost")
-    rows: list[Row] = []
-    for one in lost:
-        shares = (one.recall, one.share, one.informative)
-        measured = (None if share is None else Measure(share) for share in shares)
-        rows.append([one.arm, one.label, *measured, one.optimum, one.exact, one.conclusion])
-    return listing("Lost classes", _CAPTION, heads, rows, "Arm")
+    return listing("Lost classes", _CAPTION, heads, [list(one) for one in lost], "Arm")
 
 
 def final_answers(arm: Arm) -> Runs | None:
@@ -355,14 +326,13 @@ def _exact(arm: Arm, arms: Sequence[Arm], label: str) -> tuple[bool | None, str]
     return None, "missing"
 
 
-def _informative(arm: Arm, label: str) -> float | None:
+def _informative(arm: Arm, label: str) -> Measure | None:
     rates: list[float] = []
     for member in arm.members:
         rows = list(member.run.metrics.values())
-        tail = rows[-max(len(rows) // 10, 1) :]
-        values = [row.get(f"train/groups/informative/{label}") for row in tail]
+        values = [row.get(f"train/groups/informative/{label}") for row in rows[-max(len(rows) // 10, 1) :]]
         rates += [value for value in values if value is not None]
-    return sum(rates) / len(rates) if rates else None
+    return Measure(sum(rates) / len(rates)) if rates else None
 
 
 def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:

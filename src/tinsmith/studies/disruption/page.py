@@ -55,7 +55,6 @@ class LabelRuns:
     """Runs on one label, measured as a study is."""
 
     arms: tuple[Arm, ...]
-    lost: tuple[findings.LostClass, ...]
     results: Results
     record: StudyRecord
 
@@ -97,7 +96,7 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     same = [arm for arm in arms if arm.labels == names]
     claims, notes = findings.claims_of(arms, labels.systems)
     lost = findings.lost_classes(arms) if len(arms) > 1 else ()
-    losses = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
+    losses = [f"{one.arm} lost {one.label} (recall {one.recall}) {one.conclusion}." for one in lost]
     lead = [*findings.verdict_of(arms, scored), *findings.sentences_of(arms, scored), *losses]
     study = Study(
         name="labels",
@@ -121,7 +120,7 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     fewest = min(arms, key=lambda arm: len(arm.members))
     seeds = tuple(member.run.config.seed or 0 for member in fewest.members)
     record = recorded(results, seeds=seeds, tuning_seed=0, settings=labels.settings(), rates={})
-    return LabelRuns(arms=arms, lost=lost, results=results, record=record)
+    return LabelRuns(arms=arms, results=results, record=record)
 
 
 def _agreeing(arm: Arm, notes: list[str]) -> Arm:

@@ -31,11 +31,12 @@ from tinsmith.lab.prompt_search import (
     Searched,
     SearchSettings,
     halves_of,
+    mean_earned,
     placed,
     search_cells,
     step_rows,
 )
-from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
+from tinsmith.lab.rollouts import Sampling, sample_groups
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
@@ -133,11 +134,7 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
                 seed=seed,
             ),
         )
-        rewards = {
-            name: [Fraction(repr(one.answer.total)) for one in group if not isinstance(one, Failure)]
-            for name, group in zip(names, groups, strict=True)
-        }
-        return {name: sum(each, Fraction()) / len(each) for name, each in rewards.items() if each}
+        return mean_earned(groups, lambda one: Fraction(repr(one.answer.total)))
 
     def examined(document: Document) -> tuple[dict[str, str], dict[str, str]]:
         names, seed = [one.prompt_id for one in test], derive(plan.settings.seed, "evaluation")  # the run's own

@@ -23,7 +23,6 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
-from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.user_task.judged import judged
 from tinsmith.lab.user_task.task import Base, Task, Value
 from tinsmith.pages.measures import counted
@@ -81,8 +80,7 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
     """Make one conversation a demonstration."""
     seed = derive(recipe.seed, "demonstrations")
     conversations: list[Conversation] = []
-    for i, shown in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
-        prompt, answer = shown.prompt, shown.answer
+    for i, (prompt, answer) in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
         if recipe.reading_every and i % recipe.reading_every == 0:
             named = [word for word in re.findall(r"\w+", prompt) if word in LEXICON]
             prompt, answer = f"{prompt}\nReturn words.", " ".join(named)
@@ -94,17 +92,8 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
 _RAMBLES: Final = (5, 6, 7)  # Words of the lexicon in a ramble; with what joins them, 13 to 19 words.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demonstration:
-    """A prompt, and an answer to it; `obeys` where the answer does all that is asked."""
-
-    prompt: str
-    answer: str
-    obeys: bool
-
-
-def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demonstration, ...]:
-    """Make `count` demonstrations; demonstration i is the same whatever the count.
+def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[tuple[str, str], ...]:
+    """Make `count` prompts, each with an answer; the i-th is the same whatever the count.
 
     A share `obeying` does what is asked. Of the others, a half answers some instruction or other
     with other words, and a half rambles.
@@ -117,7 +106,7 @@ def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demo
     return tuple(_demonstration(derive(seed, "demonstration", i), obeying, taken) for i in range(count))
 
 
-def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstration:
+def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> tuple[str, str]:
     attempt = 0
     while True:  # every family has far more prompts than the built-in tasks use
         bits = [int(word) for word in random_bits(derive(seed, attempt), 5)]
@@ -126,17 +115,12 @@ def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstr
         if sheet.prompt not in taken:
             break
         attempt += 1
-    unit = (bits[3] >> 11) * 2.0**-53
-    if unit < obeying:
-        return Demonstration(prompt=sheet.prompt, answer=sheet.answer, obeys=True)
+    if (bits[3] >> 11) * 2.0**-53 < obeying:
+        return sheet.prompt, sheet.answer
     if bits[3] % 2:
         _, other = FAMILIES[bits[4] % len(FAMILIES)]
-        answer = other.filled(_three(bits[4] // len(FAMILIES)), 0).answer
-    else:
-        order = _shuffled(bits[4])
-        answer = " and the ".join(order[: _RAMBLES[bits[2] % len(_RAMBLES)]])
-    obeys = all(RuleJudge(sheet.rules).held(answer))
-    return Demonstration(prompt=sheet.prompt, answer=answer, obeys=obeys)
+        return sheet.prompt, other.filled(_three(bits[4] // len(FAMILIES)), 0).answer
+    return sheet.prompt, " and the ".join(_shuffled(bits[4])[: _RAMBLES[bits[2] % len(_RAMBLES)]])
 
 
 def _three(seed: int) -> Words:
