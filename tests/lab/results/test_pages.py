@@ -13,6 +13,7 @@ from pages_of import compared, page_of, report_of, undrawn
 from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.pages.page import document_html
+from tinsmith.studies.disruption.findings import lost_classes
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError
 
@@ -149,7 +150,7 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
         "control/shuffled_labels@1",
         "sft/lora@1",
     ]
-    assert {one.label for one in found.lost if one.arm == "ladder/exp5@1"} >= {"consolidating"}
+    assert {one.label for one in lost_classes(found.arms) if one.arm == "ladder/exp5@1"} >= {"consolidating"}
     assert missing(page.text, "Comparison of 8 runs", "to the estimate from samples", "not above chance") == []
     for arm in found.arms:
         for one in found.results.labelled.scored[arm.name].values():

@@ -69,15 +69,7 @@ DRAWS = 1000  # Resamples behind the interval of balanced accuracy; the test spl
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     monitor: MonitorState
-    rewards: tuple[float, ...]
-
-
-@dataclass(slots=True)
-class _OneWatch:
-    """Collapse in what is answered about one subject."""
-
-    monitor: CollapseMonitor
-    rewards: list[float] = field(default_factory=list[float])  # Since the last evaluation.
+    rewards: tuple[float, ...]  # Since the last evaluation.
 
 
 @dataclass(slots=True)
@@ -86,26 +78,28 @@ class LabelWatch(Watch[Item, Answer]):
 
     study: LabelledPapers
     select_by: Selection
-    _watches: tuple[_OneWatch, ...] = field(init=False)
+    _monitors: dict[Subject, CollapseMonitor] = field(init=False)
+    _rewards: dict[Subject, list[float]] = field(init=False)  # Since the last evaluation.
 
     def __post_init__(self) -> None:
-        self._watches = tuple(_OneWatch(CollapseMonitor(one.labels)) for one in self.study.task.subjects)
+        self._monitors = {one: CollapseMonitor(one.labels) for one in self.study.task.subjects}
+        self._rewards = {one: [] for one in self.study.task.subjects}
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
         """As of a Watch."""
         begun: list[Alarm] = []
-        for place, (subject, watch) in enumerate(self._by_subject()):
+        for place, (subject, monitor) in enumerate(self._monitors.items()):
             seen: defaultdict[str, LabelGroups] = defaultdict(LabelGroups)
             read: list[bool] = []
             for group in groups:
                 gold = group.item.golds[place]
-                said = [one.rollout.answer.alone(place).predicted for one in group.scored]
+                predicted = [one.rollout.answer.alone(place).predicted for one in group.scored]
                 paid = [paid_alone(one.terms, subject) for one in group.scored]
-                seen[gold] += LabelGroups.of(paid, [label == gold for label in said])
-                read += [label is not None for label in said]
-                watch.rewards += paid
-            begun += self._named(subject, watch.monitor.observe_answers(step, sum(read), len(read)))
-            begun += self._named(subject, watch.monitor.observe_groups(step, seen))
+                seen[gold] += LabelGroups.of(paid, [label == gold for label in predicted])
+                read += [label is not None for label in predicted]
+                self._rewards[subject] += paid
+            begun += self._named(subject, monitor.observe_answers(step, sum(read), len(read)))
+            begun += self._named(subject, monitor.observe_groups(step, seen))
         return begun
 
     def judge(
@@ -114,49 +108,49 @@ class LabelWatch(Watch[Item, Answer]):
         """As of a Watch; the labels' probabilities are looked at too."""
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
-        told = information(policy.trainer, self.study, [group[0].item for group in groups])
+        found = information(policy.trainer, self.study, [group[0].item for group in groups])
         begun: list[Alarm] = []
-        for name, watch in self._by_subject():
-            alone = evaluation.tasks[name]
+        for subject, monitor in self._monitors.items():
+            alone, rewards = evaluation.tasks[subject], self._rewards[subject]
             signals = Signals(
                 step=policy.step,
                 confusion=alone.confusion(),
                 balanced_accuracy=alone.estimates(Bootstrap(draws=DRAWS))[Metric.BALANCED_ACCURACY.value].interval,
-                label_information=told[name],
-                train_reward=sum(watch.rewards) / len(watch.rewards) if watch.rewards else None,
+                label_information=found[subject],
+                train_reward=sum(rewards) / len(rewards) if rewards else None,
             )
-            watch.rewards = []
-            begun += self._named(name, watch.monitor.observe_evaluation(signals))
+            rewards.clear()
+            begun += self._named(subject, monitor.observe_evaluation(signals))
         return Judged(
             score=score(evaluation, policy.step, self.select_by),
             alarms=begun,
-            metrics={f"{task.under('eval', subject)}/label_mi": told[subject] for subject in task.subjects},
+            metrics={f"{task.under('eval', subject)}/label_mi": found[subject] for subject in task.subjects},
         )
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """As of a Watch."""
-        found = [alarm for subject, watch in self._by_subject() for alarm in self._named(subject, watch.monitor.alarms)]
+        found = [alarm for subject, one in self._monitors.items() for alarm in self._named(subject, one.alarms)]
         return tuple(sorted(found, key=lambda alarm: alarm.step))
 
     def state(self) -> object:
         """As of a Watch."""
-        states = [_State(monitor=one.monitor.state(), rewards=tuple(one.rewards)) for one in self._watches]
+        states = [
+            _State(monitor=monitor.state(), rewards=tuple(self._rewards[subject]))
+            for subject, monitor in self._monitors.items()
+        ]
         return self.study.task.by_subject([msgspec.to_builtins(one) for one in states])
 
     def restore(self, state: object) -> None:
         """As of a Watch."""
-        for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
-            found = msgspec.convert(kept, _State)
-            watch.monitor.restore(found.monitor)
-            watch.rewards = list(found.rewards)
-
-    def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
-        return list(zip(self.study.task.subjects, self._watches, strict=True))
+        for (subject, monitor), saved in zip(self._monitors.items(), self.study.task.one_a_subject(state), strict=True):
+            found = msgspec.convert(saved, _State)
+            monitor.restore(found.monitor)
+            self._rewards[subject] = list(found.rewards)
 
     def _named(self, subject: Subject, alarms: Sequence[Alarm]) -> list[Alarm]:
         """Say which subject alarms are of, where there are several."""
-        alone = len(self.study.task.subjects) == 1
+        alone = len(self._monitors) == 1
         return [alarm if alone else alarm.of_task(subject.value) for alarm in alarms]
 
 

@@ -26,9 +26,10 @@ from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
-from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
+from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words
 from tinsmith.types.errors import TinsmithError
 
+_SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
 
 
@@ -70,10 +71,24 @@ def _one_class(systems: Mapping[Split, System]) -> list[str]:
 
 
 def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
-    """Return what happened beside the scores: arms that were not evaluated, alarms, and the control."""
-    missing = [f"{arm.name} was not evaluated." for arm in arms if not scored[arm.name]]
-    alarms = [sentence for arm in arms if (sentence := _collapse(arm))]
-    return [*missing, *alarms, *(_control(arms, scored) if len(arms) > 1 else [])]
+    """Return what happened: the scores of each arm and its alarms, and the control."""
+    found = [sentence for arm in arms for sentence in (_scores(arm, scored[arm.name]), _collapse(arm)) if sentence]
+    return [*found, *(_control(arms, scored) if len(arms) > 1 else [])]
+
+
+def _scores(arm: Arm, systems: Mapping[Split, System]) -> str:
+    first = next(iter(systems.values()), None)
+    if first is None:
+        return f"{arm.name} was not evaluated."
+    figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
+    shares = {label: one.value for label in arm.labels if (one := first.measures.get(f"predicted_share/{label}"))}
+    top = max(shares, key=shares.__getitem__, default=None)
+    most = "" if top is None else f"; {percent(shares[top])} of the answers are {top}"
+    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
+    macro = greedy.measures.get("macro_f1") if greedy else None
+    greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
+    papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
+    return f"{arm.name}, {first.name}{papers}: {listed(figures) or 'scores are missing'}{most}{greedily}."
 
 
 def _collapse(arm: Arm) -> str:

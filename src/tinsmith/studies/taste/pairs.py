@@ -172,25 +172,21 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> tuple
             frame["date"].dt.day().fill_null(0).to_numpy(),
         ]
     ).astype(np.float64)
-    found: list[RatedPaper] = []
-    for row, one in enumerate(frame.iter_rows(named=True)):
-        place = one["date"] if match is Match.MONTH else one["field"]
-        if one["year"] > last_year or place is None or not (one["title"] or "").strip():
-            continue
-        if text is Text.ABSTRACT and not (one["abstract"] or "").strip():
-            continue
-        found.append(
-            RatedPaper(
-                id=one["id"],
-                year=one["year"],
-                month=None if one["date"] is None else one["date"].month,
-                field=one["field"],
-                title=one["title"],
-                abstract=one["abstract"],
-                citations=int(citations[row]),
-                known=tuple(known[row].tolist()),
-            )
+    key, texts = "date" if match is Match.MONTH else "field", ("title", "abstract")[: 1 + (text is Text.ABSTRACT)]
+    found = [
+        RatedPaper(
+            id=one["id"],
+            year=one["year"],
+            month=one["date"] and one["date"].month,
+            field=one["field"],
+            title=one["title"],
+            abstract=one["abstract"],
+            citations=int(citations[row]),
+            known=tuple(known[row].tolist()),
         )
+        for row, one in enumerate(frame.iter_rows(named=True))
+        if one["year"] <= last_year and one[key] is not None and all((one[name] or "").strip() for name in texts)
+    ]
     if not found:
         what = "no paper's window of citations is closed in this corpus"
         allowed = f"less than the years that the corpus spans, which end with {last_year + window}"

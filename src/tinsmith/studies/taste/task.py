@@ -30,7 +30,6 @@ from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
 
@@ -63,48 +62,34 @@ class Fitted:
     def __init__(self, train: Callable[[], Sequence[Pair]], text: Text) -> None:
         self._train_of = train
         self._text = text
+        self._scorers: dict[Baseline, Callable[[Sequence[Pair]], Floats]] = {}
 
     def scores(self, baseline: Baseline, pairs: Sequence[Pair]) -> Floats:
         """Return (pairs,) scores: above 0 where a is taken to be cited more; the other order gives the negative."""
-        match baseline:
-            case Baseline.LONGER:
-                first, second = (np.array([len(one) for one in texts], np.float64) for texts in self._texts(pairs))
-                return first - second
-            case Baseline.METADATA:
-                model, scale = self._metadata_model
-                return _known(pairs) / scale @ model.coef_[0]
-            case Baseline.TFIDF:
-                if self._tfidf_model is None:
-                    return np.zeros(len(pairs))
-                vectorizer, model = self._tfidf_model
-                return self._difference(vectorizer, pairs) @ model.coef_[0]
+        if baseline not in self._scorers:
+            self._scorers[baseline] = self._scorer(baseline)
+        return self._scorers[baseline](pairs)
 
     def right(self, baseline: Baseline, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
         """Return (pairs,) whether it names the right paper; in both orders it names the same."""
         gold = np.array([pair.a_right for pair in pairs], np.bool_)
         return favours_a(pairs, self.scores(baseline, pairs)) == gold
 
-    @cached_property
-    def _train(self) -> Sequence[Pair]:
-        return self._train_of()
-
-    def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-        return [pair.a.shown(self._text) for pair in pairs], [pair.b.shown(self._text) for pair in pairs]
-
-    @cached_property
-    def _metadata_model(self) -> tuple[LogisticRegression, Floats]:
-        difference = _known(self._train)
-        scale = np.sqrt((difference**2).mean(axis=0))
-        scale[scale == 0] = 1.0
-        return fit_difference(difference / scale, self._train), scale
-
-    @cached_property
-    def _tfidf_model(self) -> tuple[TfidfVectorizer, LogisticRegression] | None:
-        """The words and their weights; None where the texts have no words in common."""
+    def _scorer(self, baseline: Baseline) -> Callable[[Sequence[Pair]], Floats]:
+        if baseline is Baseline.LONGER:
+            return lambda pairs: np.subtract(*([float(len(one)) for one in texts] for texts in self._texts(pairs)))
+        train = self._train_of()
+        if baseline is Baseline.METADATA:
+            difference = _known(train)
+            scale = np.sqrt((difference**2).mean(axis=0))
+            scale[scale == 0] = 1.0
+            weights = fit_difference(difference / scale, train).coef_[0]
+            return lambda pairs: _known(pairs) / scale @ weights
+        import scipy.sparse as sp
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        texts = sum(self._texts(self._train), list[str]())
-        vectorizer = TfidfVectorizer(
+        texts = sum(self._texts(train), list[str]())
+        words = TfidfVectorizer(
             sublinear_tf=True,
             ngram_range=(1, 2),
             min_df=2 if len(texts) >= _FEW else 1,
@@ -112,16 +97,19 @@ class Fitted:
             dtype=np.float64,
         )
         try:
-            vectorizer.fit(texts)
+            words.fit(texts)
         except ValueError:  # no word of two letters, or none that two texts have
-            return None
-        return vectorizer, fit_difference(self._difference(vectorizer, self._train), self._train)
+            return lambda pairs: np.zeros(len(pairs))
 
-    def _difference(self, vectorizer: TfidfVectorizer, pairs: Sequence[Pair]) -> Floats:
-        import scipy.sparse as sp
+        def difference_of(pairs: Sequence[Pair]) -> Floats:
+            first, second = (sp.csr_matrix(words.transform(texts)) for texts in self._texts(pairs))
+            return first - second
 
-        first, second = (sp.csr_matrix(vectorizer.transform(texts)) for texts in self._texts(pairs))
-        return first - second
+        weights = fit_difference(difference_of(train), train).coef_[0]
+        return lambda pairs: difference_of(pairs) @ weights
+
+    def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        return [pair.a.shown(self._text) for pair in pairs], [pair.b.shown(self._text) for pair in pairs]
 
 
 def fit_difference(difference: Floats, pairs: Sequence[Pair], strength: float = 1.0) -> LogisticRegression:
@@ -142,9 +130,13 @@ def _known(pairs: Sequence[Pair]) -> Floats:
 
 
 JSON_KEY: Final = "more_cited"
+_PAIR: Final = rf'"{JSON_KEY}"\s*:\s*"([AB])"'
 _ASKED: Final = "Which of these two papers is cited more?"
-_LETTER: Final = re.compile(r"[\s\"'(*]*([AB])\b")
-_IN_JSON: Final = re.compile(rf'"{JSON_KEY}"\s*:\s*"([AB])"')
+_READ: Final = {
+    Answers.LETTER: (re.compile("([AB])"), re.compile(r"\A[\s\"'(*]*([AB])\b")),
+    Answers.JSON: tuple(map(re.compile, (rf"\{{\s*{_PAIR}\s*\}}", _PAIR))),
+}
+"""A reply that is all in its form, and one with more around it."""
 
 Item = Mapping[str, Any]
 
@@ -188,21 +180,10 @@ def written(letter: str, answers: Answers) -> str:
 
 def read_reply(text: str, answers: Answers) -> Reply | None:
     """Read a reply, in its form or with more around it; None: it names neither paper."""
-    bare = text.strip()
-    if answers is Answers.LETTER:
-        if bare in LETTERS:
-            return Reply(bare, in_form=True)
-        found = _LETTER.match(text)
-        return None if found is None else Reply(found[1], in_form=False)
-    try:
-        whole: object = json.loads(bare)
-    except ValueError:
-        whole = None
-    if isinstance(whole, dict):
-        said = cast(dict[str, object], whole)
-        if list(said) == [JSON_KEY] and said[JSON_KEY] in LETTERS:
-            return Reply(str(said[JSON_KEY]), in_form=True)
-    found = _IN_JSON.search(text)
+    whole, inside = _READ[answers]
+    if (found := whole.fullmatch(text.strip())) is not None:
+        return Reply(found[1], in_form=True)
+    found = inside.search(text)
     return None if found is None else Reply(found[1], in_form=False)
 
 
