@@ -28,7 +28,7 @@ from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Way
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
-    CONTROL_SHUFFLED_LABELS,
+    CONTROL,
     CONTROL_ZERO_SHOT,
     REMEDY_EXP6,
     REMEDY_SFT_THEN_RL,
@@ -162,7 +162,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     more = looks(round(1.1 * steps * group))
     shuffled = {"shuffle_labels": True}
-    taught, offset, unlearned = {**looks(steps), **by_example}, SFT_LORA_OFFSET, CONTROL_SHUFFLED_LABELS
+    taught, offset, unlearned = {**looks(steps), **by_example}, SFT_LORA_OFFSET, CONTROL
     by_others = ", shuffled labels"
     arms = [
         ts.Arm(ZERO, "zero-shot", experiment=CONTROL_ZERO_SHOT),

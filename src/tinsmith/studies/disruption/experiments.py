@@ -26,118 +26,78 @@ JOINT: Final = replace(
 """Both labels in one answer; its runs are compared with those on one of them."""
 
 _NONE: Final[Values] = MappingProxyType({})
+EXPERIMENTS: Final[dict[str, Experiment]] = {}
+"""Every experiment by its name."""
 
 
-def _root(name: str, question: str, subject: UserTaskEntry, delta: Values) -> Experiment:
-    return Experiment(name=name, question=question, subject=subject, parent=None, delta=delta)
+def _root(name: str, question: str, subject: UserTaskEntry, delta: Values) -> None:
+    EXPERIMENTS[name] = Experiment(name=name, question=question, subject=subject, parent=None, delta=delta)
 
 
 def _of(
-    parent: Experiment, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
-) -> Experiment:
-    """Return an experiment that changes something in its parent."""
-    sizes = {At.SMALL: at_small, At.SEED: at_seed}
-    return replace(parent, name=name, question=question, parent=parent, delta=delta, sizes=sizes)
+    parent: str, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
+) -> None:
+    """Add an experiment that changes something in its parent."""
+    one, sizes = EXPERIMENTS[parent], {At.SMALL: at_small, At.SEED: at_seed}
+    EXPERIMENTS[name] = replace(one, name=name, question=question, parent=one, delta=delta, sizes=sizes)
 
 
 # fmt: off
-LADDER_BASELINE: Final = _root(
-    "ladder/baseline", "Is the default contract and task usable at all?", LABELS,
-    {"kind": "rl", "task": "disruption", "prompt": "plain", "contract": "four_key", "reward": "soft"},
-)
-LADDER_EXP1: Final = _of(
-    LADDER_BASELINE, "ladder/exp1", "Does the model need to be told what the labels mean?", {"prompt": "ontology"},
-)
-LADDER_EXP2: Final = _of(
-    LADDER_EXP1, "ladder/exp2",
-    "Is it the pressure to be right, and not the words of the prompt, that is missing?", {"reward": "strong"},
-)
-LADDER_EXP3: Final = _of(
-    LADDER_EXP2, "ladder/exp3",
+_root("ladder/baseline", "Is the default contract and task usable at all?",
+    LABELS, {"kind": "rl", "task": "disruption", "prompt": "plain", "contract": "four_key", "reward": "soft"})
+_of("ladder/baseline", "ladder/exp1", "Does the model need to be told what the labels mean?", {"prompt": "ontology"})
+_of("ladder/exp1", "ladder/exp2", "Is it the pressure to be right, and not the words of the prompt, that is missing?",
+    {"reward": "strong"})
+_of("ladder/exp2", "ladder/exp3",
     "Does a checklist with small examples sharpen the boundary of disruptive and consolidating?",
-    {"prompt": "checklist"},
-)
-LADDER_EXP4: Final = _of(
-    LADDER_EXP3, "ladder/exp4", "Does a simpler contract win reliability back?",
-    {"contract": "two_key", "max_tokens": 64},
-)
-LADDER_EXP5: Final = _of(
-    LADDER_EXP4, "ladder/exp5",
-    "Does paying three times as much for disruptive keep the class from dying out?", {"reward": "exp5"},
-)
-REMEDY_EXP6: Final = _of(
-    LADDER_EXP4, "remedy/exp6", "Does paying for macro-F1 itself keep all classes alive?", {"reward": "macro_f1"},
-)
-REMEDY_EXP7: Final = _of(
-    LADDER_EXP4, "remedy/exp7", "Is it enough to hold the labels to their known shares?",
-    {"reward": "prior_matching"},
-)
-REMEDY_EXP8: Final = _of(
-    LADDER_EXP4, "remedy/exp8",
-    "Does a constraint on the smallest recall do it, with a price for each class?", {"reward": "dual"},
-)
-REMEDY_EXP10: Final = _of(
-    LADDER_EXP4, "remedy/exp10",
-    "Does paying for the product of the recalls protect the weakest class most?", {"reward": "g_mean"},
-)
-REMEDY_SFT_THEN_RL: Final = _of(
-    REMEDY_EXP6, "remedy/sft_then_rl",
+    {"prompt": "checklist"})
+_of("ladder/exp3", "ladder/exp4", "Does a simpler contract win reliability back?",
+    {"contract": "two_key", "max_tokens": 64})
+_of("ladder/exp4", "ladder/exp5", "Does paying three times as much for disruptive keep the class from dying out?",
+    {"reward": "exp5"})
+_of("ladder/exp4", "remedy/exp6", "Does paying for macro-F1 itself keep all classes alive?", {"reward": "macro_f1"})
+_of("ladder/exp4", "remedy/exp7", "Is it enough to hold the labels to their known shares?",
+    {"reward": "prior_matching"})
+_of("ladder/exp4", "remedy/exp8", "Does a constraint on the smallest recall do it, with a price for each class?",
+    {"reward": "dual"})
+_of("ladder/exp4", "remedy/exp10", "Does paying for the product of the recalls protect the weakest class most?",
+    {"reward": "g_mean"})
+_of("remedy/exp6", "remedy/sft_then_rl",
     "Does RL go further from where supervised training has come, in as many steps?",
     {"sft_steps": 50, "sft_learning_rate": 2e-3, "sft_batch_size": 16},
     at_small={"sft_steps": 15, "sft_learning_rate": 3e-4, "sft_batch_size": 16},
-    at_seed={"sft_steps": 156, "sft_learning_rate": 1e-4, "sft_batch_size": 16},
-)
-CONTROL_SHUFFLED_LABELS: Final = _of(
-    REMEDY_EXP6, "control/shuffled_labels",
-    "What does Exp6 seem to learn where there is nothing to learn?", {"shuffle_labels": True},
-)
-CONTROL_EXACT_GRADIENT: Final = _of(
-    LADDER_EXP4, "control/exact_gradient",
-    "Is a lost class the objective's fault, or the sampled estimator's?", {"gradient": "exact"},
-)
-SFT_LORA: Final = _root(
-    "sft/lora", "What do the same labels teach without any RL?", LABELS,
-    {"kind": "sft", "task": "disruption", "prompt": "checklist", "contract": "two_key", "max_tokens": 64},
-)
-SFT_DORA: Final = _of(
-    SFT_LORA, "sft/dora", "What does a trained magnitude beside the low-rank direction add?", {"adapter": "dora"},
-    at_seed=NOTEBOOK,
-)
-SFT_QLORA: Final = _of(
-    SFT_LORA, "sft/qlora", "What does a base held in four bits cost?", {"adapter": "qlora"}, at_seed=NOTEBOOK,
-)
-SFT_QDORA: Final = _of(
-    SFT_LORA, "sft/qdora",
+    at_seed={"sft_steps": 156, "sft_learning_rate": 1e-4, "sft_batch_size": 16})
+_of("remedy/exp6", "control/shuffled_labels", "What does Exp6 seem to learn where there is nothing to learn?",
+    {"shuffle_labels": True})
+_of("ladder/exp4", "control/exact_gradient", "Is a lost class the objective's fault, or the sampled estimator's?",
+    {"gradient": "exact"})
+_root("sft/lora", "What do the same labels teach without any RL?",
+    LABELS, {"kind": "sft", "task": "disruption", "prompt": "checklist", "contract": "two_key", "max_tokens": 64})
+_of("sft/lora", "sft/dora", "What does a trained magnitude beside the low-rank direction add?",
+    {"adapter": "dora"}, at_seed=NOTEBOOK)
+_of("sft/lora", "sft/qlora", "What does a base held in four bits cost?", {"adapter": "qlora"}, at_seed=NOTEBOOK)
+_of("sft/lora", "sft/qdora",
     "How far does the source notes' baseline get: magnitude and direction over a base in four bits?",
-    {"adapter": "qdora"}, at_seed=NOTEBOOK,
-)
-SFT_LORA_OFFSET: Final = _of(
-    SFT_LORA, "sft/lora_offset",
-    "How much of a balanced classifier is just one offset per label, chosen afterwards?", {"logit_offset": True},
-)
-CONTROL_ZERO_SHOT: Final = _of(
-    SFT_LORA, "control/zero_shot", "What does the base say before it is taught anything?", {"steps": 0},
-)
-JOINT_DISRUPTION_NOVELTY: Final = _root(
-    "joint/disruption_novelty",
-    "Can one answer carry both labels, each paid for by the macro-F1 of its own task?", JOINT,
-    {"kind": "joint", "prompt": "plain", "contract": "three_key", "reward": "macro_f1", "max_tokens": 96},
-)
-JOINT_SHUFFLED_LABELS: Final = _of(
-    JOINT_DISRUPTION_NOVELTY, "joint/shuffled_labels",
-    "What does the joint objective seem to learn where there is nothing to learn?", {"shuffle_labels": True},
-)
-
-LABEL_EXPERIMENTS: Final = (
-    LADDER_BASELINE, LADDER_EXP1, LADDER_EXP2, LADDER_EXP3, LADDER_EXP4, LADDER_EXP5,
-    REMEDY_EXP6, REMEDY_EXP7, REMEDY_EXP8, REMEDY_EXP10, REMEDY_SFT_THEN_RL,
-    CONTROL_SHUFFLED_LABELS, CONTROL_EXACT_GRADIENT,
-    SFT_LORA, SFT_DORA, SFT_QLORA, SFT_QDORA, SFT_LORA_OFFSET, CONTROL_ZERO_SHOT,
-)
+    {"adapter": "qdora"}, at_seed=NOTEBOOK)
+_of("sft/lora", "sft/lora_offset", "How much of a balanced classifier is just one offset per label, chosen afterwards?",
+    {"logit_offset": True})
+_of("sft/lora", "control/zero_shot", "What does the base say before it is taught anything?", {"steps": 0})
+_root("joint/disruption_novelty", "Can one answer carry both labels, each paid for by the macro-F1 of its own task?",
+    JOINT, {"kind": "joint", "prompt": "plain", "contract": "three_key", "reward": "macro_f1", "max_tokens": 96})
+_of("joint/disruption_novelty", "joint/shuffled_labels",
+    "What does the joint objective seem to learn where there is nothing to learn?", {"shuffle_labels": True})
 # fmt: on
-JOINT_EXPERIMENTS: Final = (JOINT_DISRUPTION_NOVELTY, JOINT_SHUFFLED_LABELS)
+
+LABEL_EXPERIMENTS: Final = tuple(one for one in EXPERIMENTS.values() if one.subject is LABELS)
+JOINT_EXPERIMENTS: Final = tuple(one for one in EXPERIMENTS.values() if one.subject is JOINT)
+LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6, REMEDY_SFT_THEN_RL = (
+    EXPERIMENTS[name] for name in ("ladder/exp4", "ladder/exp5", "remedy/exp6", "remedy/sft_then_rl")
+)
+SFT_LORA, SFT_DORA, SFT_QLORA, SFT_QDORA, SFT_LORA_OFFSET = (
+    EXPERIMENTS[f"sft/{name}"] for name in ("lora", "dora", "qlora", "qdora", "lora_offset")
+)
+CONTROL_ZERO_SHOT: Final = EXPERIMENTS["control/zero_shot"]
+CONTROL: Final = EXPERIMENTS["control/shuffled_labels"]  # Without it the claim gate refuses every claim.
 
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
-
-CONTROL: Final = CONTROL_SHUFFLED_LABELS  # Without it the claim gate refuses every claim.
