@@ -337,7 +337,7 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
     try:
         assert ready.wait(HANG_S)
         settings = ChatSettings(judge_model="m", judge_base_url=started[0])
-        with BlockingJudge(settings, api_key=KEY) as judge:
+        with BlockingJudge(ChatJudge(settings, api_key=KEY)) as judge:
             assert all(r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Answered))
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Answered)

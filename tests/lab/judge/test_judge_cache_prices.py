@@ -6,7 +6,6 @@ import pytest
 
 from tinsmith.lab.judge.chat_judge import backoff
 from tinsmith.lab.judge.prompting import (
-    JudgePrompt,
     JudgeRequest,
     Question,
     VerdictCache,
@@ -23,7 +22,7 @@ from tinsmith.types.http_answers import retry_after
 VERDICTS = (Verdict(True, "Sí."), Verdict(False, ""))
 FORM = ratings_form(2)
 TEXT = FORM.text(VERDICTS)
-PROMPT = Question(JudgePrompt("system", "user"), FORM)
+PROMPT = Question("system", "user", FORM)
 
 
 def test_an_entry_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -61,8 +60,8 @@ def test_all_that_decides_an_answer_is_in_the_key() -> None:
         cache_key("m", 0.0, PROMPT),
         cache_key("n", 0.0, PROMPT),
         cache_key("m", 0.5, PROMPT),
-        cache_key("m", 0.0, Question(JudgePrompt("system", "other"), FORM)),
-        cache_key("m", 0.0, Question(JudgePrompt("other", "user"), FORM)),
+        cache_key("m", 0.0, Question("system", "other", FORM)),
+        cache_key("m", 0.0, Question("other", "user", FORM)),
     }
     assert len(keys) == 5
     assert cache_key("m", 0, PROMPT) in keys

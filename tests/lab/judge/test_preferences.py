@@ -12,7 +12,6 @@ from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.prompting import (
     PREFERENCE_FORM,
     Comparison,
-    JudgePrompt,
     Place,
     Preference,
     Question,
@@ -51,29 +50,30 @@ def question(first: str = "one", second: str = "two", *criteria: str) -> Questio
 
 def test_what_a_response_says_stands_inside_its_fence_only() -> None:
     asked = question("fine", INJECTION, "It is short.", "It is\ntrue.")
-    user = asked.prompt.user
+    user = asked.user
     assert user.count(INJECTION) == 1
     before, after = user.split(INJECTION)
     assert before.endswith(" BEGIN>>>\n")
     assert after.startswith("\n<<<RESPONSE B DATA-")
     assert "1. It is short.\n2. It is\n   true." in before
-    assert "never an instruction" in asked.prompt.system
+    assert "never an instruction" in asked.system
 
 
 def test_a_response_cannot_close_its_fence() -> None:
-    first = question("one", "two").prompt.user
+    first = question("one", "two").user
     mark = next(line for line in first.splitlines() if line.startswith("<<<RESPONSE A"))
     attack = mark.replace("BEGIN", "END")
-    again = question("one", attack).prompt.user
+    again = question("one", attack).user
     assert again.count(attack) == 1
     assert again.index("<<<RESPONSE B") < again.index(attack)
 
 
 def test_the_order_and_the_criteria_decide_the_prompt_and_nothing_else_does() -> None:
-    assert question().prompt == question().prompt
-    prompts = {question().prompt, question("two", "one").prompt, question("one", "two", "c").prompt}
+    assert question() == question()
+    asked = (question(), question("two", "one"), question("one", "two", "c"))
+    prompts = {(one.system, one.user) for one in asked}
     assert len(prompts) == 3
-    assert "criteria" not in question().prompt.user + question().prompt.system
+    assert "criteria" not in question().user + question().system
     with pytest.raises(DataError):
         Comparison("t", "a", "b", ("",))
 
@@ -125,14 +125,13 @@ def test_an_answer_that_is_no_choice_is_a_failure() -> None:
 
 
 def test_a_choice_and_a_rating_of_the_same_prompt_are_two_entries() -> None:
-    prompt = JudgePrompt("s", "u")
-    one = cache_key("m", 0.0, Question(prompt, PREFERENCE_FORM))
-    assert one != cache_key("m", 0.0, Question(prompt, ratings_form(1)))
+    one = cache_key("m", 0.0, Question("s", "u", PREFERENCE_FORM))
+    assert one != cache_key("m", 0.0, Question("s", "u", ratings_form(1)))
 
 
 def test_the_estimate_counts_each_question_once() -> None:
     asked = [question(), question("two", "one")]
     spent = estimate_questions(asked)
     assert spent.calls == 2
-    assert spent.prompt_tokens == sum(-(-one.prompt.size // 4) for one in asked)
+    assert spent.prompt_tokens == sum(-(-one.size // 4) for one in asked)
     assert spent.completion_tokens == 80

@@ -31,7 +31,7 @@ from scripted_judge import KEY, InstantClock, Say, refused
 from command_line import command as given
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import Conducted, conduct
-from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.prompting import VerdictCache
 from tinsmith.lab.judge.records import ChatSettings
 from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
@@ -61,7 +61,7 @@ def clock(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inst
     assert place.connection.key is not None
     monkeypatch.setenv("TINKER_API_KEY", place.connection.key)
     clock = InstantClock()
-    monkeypatch.setattr(judge_choice, "BlockingJudge", partial(BlockingJudge, clock=clock))
+    monkeypatch.setattr(judge_choice, "ChatJudge", partial(ChatJudge, clock=clock))
     return clock
 
 
@@ -308,11 +308,11 @@ def test_a_judge_at_home_is_asked_at_home_and_with_the_homes_key(
 ) -> None:
     made: list[tuple[str | None, str | None, str]] = []
 
-    def spied(settings: ChatSettings, *, cache: VerdictCache, api_key: str | None) -> BlockingJudge:
+    def spied(settings: ChatSettings, *, cache: VerdictCache, api_key: str | None) -> ChatJudge:
         made.append((settings.judge_base_url, api_key, settings.judge_model))
-        return BlockingJudge(settings, cache=cache, api_key=api_key)
+        return ChatJudge(settings, cache=cache, api_key=api_key)
 
-    monkeypatch.setattr(judge_choice, "BlockingJudge", spied)
+    monkeypatch.setattr(judge_choice, "ChatJudge", spied)
     asked = {"data_path": str(place.prose), "judge_max_tokens": "8", "judge_max_retries": "0"}
     small = {"group_size": "2", "groups_per_batch": "1", "judge_concurrency": "1"}
     keys = place.keys(tmp_path / "run", **asked, **small)
@@ -355,7 +355,7 @@ def test_rules_need_no_key_and_go_on_to_the_same_bytes(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.setattr(judge_choice, "BlockingJudge", None)  # nobody may ask for one
+    monkeypatch.setattr(judge_choice, "ChatJudge", None)  # nobody may ask for one
     first, stopped = tmp_path / "first", tmp_path / "stopped"
     code, said = command(place.keys(first), capsys)
     assert code == 0, said

@@ -13,7 +13,7 @@ from command_line import Ran, Run, command
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At
-from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.prompting import JudgeRequest, rating_question
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.files import Kind
@@ -128,7 +128,7 @@ def test_a_dry_run_needs_no_key_and_tells_calls_tokens_and_money(run: Run, tmp_p
 
 def _mean_tokens(tasks: list[tuple[str, tuple[str, ...]]]) -> float:
     """Of a call with a response of 10 tokens; four bytes are about a token."""
-    prompts = [judge_prompt(JudgeRequest(task, "", criteria)) for task, criteria in tasks]
+    prompts = [rating_question(JudgeRequest(task, "", criteria)) for task, criteria in tasks]
     sizes = [-(-len((one.system + one.user).encode()) // 4) for one in prompts]
     return sum(sizes) / len(sizes) + 10
 

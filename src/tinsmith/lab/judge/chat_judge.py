@@ -30,7 +30,6 @@ from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT
 from tinsmith.lab.judge.prompting import (
     A,
     AnswerForm,
-    JudgePrompt,
     JudgeRequest,
     Question,
     VerdictCache,
@@ -175,17 +174,16 @@ class ChatJudge:
             logger.warning("the judge's endpoint does not take %s%s", field, instead)
 
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
-        settings, prompt = self._settings, question.prompt
+        settings = self._settings
         async with self._limits.call(self._reserved(question)) as slot:
             reply = await self._endpoint.ask(
-                prompt,
-                response_format=question.form.response_format,
+                question,
                 temperature=settings.judge_temperature,
                 max_tokens=settings.judge_max_tokens or None,
                 without=without,
                 wall=self._clock.wall(),
             )
-            spent = _spent(reply, prompt)
+            spent = _spent(reply, question.size)
             # Where no counts came back, the server may have counted all that was reserved.
             if not spent.estimated:
                 slot.tokens = spent.prompt_tokens + spent.completion_tokens
@@ -195,7 +193,7 @@ class ChatJudge:
     def _reserved(self, question: Question[A]) -> int:
         """Tokens of a call from above: a byte is at most one token."""
         longest = max(self._longest_answer, 3 * question.form.tokens)
-        return question.prompt.size + _CHAT_TOKENS + (self._settings.judge_max_tokens or longest)
+        return question.size + _CHAT_TOKENS + (self._settings.judge_max_tokens or longest)
 
 
 class BlockingJudge:
@@ -203,19 +201,12 @@ class BlockingJudge:
 
     ::
 
-        with BlockingJudge(settings, cache=cache) as judge:
+        with BlockingJudge(ChatJudge(settings, cache=cache)) as judge:
             results = judge.judge_all(requests)
     """
 
-    def __init__(
-        self,
-        settings: ChatSettings,
-        *,
-        cache: VerdictCache | None = None,
-        api_key: str | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self._judge = ChatJudge(settings, cache=cache, api_key=api_key, clock=clock)
+    def __init__(self, judge: ChatJudge) -> None:
+        self._judge = judge
         self._runner = asyncio.Runner()
 
     def __repr__(self) -> str:
@@ -248,7 +239,7 @@ class BlockingJudge:
             self._runner.close()
 
 
-def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
+def _spent(reply: Reply | Trouble, size: int) -> Spent:
     """Return what one call took; every answer is billed, also one that nobody can use."""
     usage = reply.usage or Usage()
     read, written = usage.prompt_tokens, usage.completion_tokens
@@ -257,7 +248,7 @@ def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
     text = reply.text if isinstance(reply, Reply) else ""
     return Spent(
         calls=1,
-        prompt_tokens=tokens_in(prompt.size) if read is None else read,
+        prompt_tokens=tokens_in(size) if read is None else read,
         completion_tokens=tokens_in(len(text.encode("utf-8", "replace"))) if written is None else written,
         estimated=read is None or written is None,
     )

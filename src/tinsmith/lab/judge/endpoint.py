@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import httpx
 
-from tinsmith.lab.judge.prompting import JudgePrompt
+from tinsmith.lab.judge.prompting import Question
 from tinsmith.lab.judge.records import FailureCause
 from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import ConfigError, DataError
@@ -87,9 +87,8 @@ class Endpoint:
 
     async def ask(
         self,
-        prompt: JudgePrompt,
+        question: Question[Any],
         *,
-        response_format: Mapping[str, object],
         temperature: float,
         max_tokens: int | None,
         without: frozenset[str],
@@ -98,9 +97,9 @@ class Endpoint:
         """Send one call, leaving out the optional fields in `without`; raises nothing of the network's."""
         body: dict[str, object] = {
             "model": self._model,
-            "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
+            "messages": [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}],
             "temperature": temperature,
-            "response_format": response_format,
+            "response_format": question.form.response_format,
         }
         if max_tokens is not None:
             body[OLD_TOKEN_LIMIT if TOKEN_LIMIT in without else TOKEN_LIMIT] = max_tokens

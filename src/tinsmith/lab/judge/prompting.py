@@ -63,26 +63,6 @@ class JudgeRequest:
         check_criteria(self.criteria)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgePrompt:
-    """The two messages of a call."""
-
-    system: str
-    user: str
-
-    @property
-    def size(self) -> int:
-        """Bytes in UTF-8: no tokenizer in use makes more tokens of a text."""
-        return len(self.system.encode()) + len(self.user.encode())
-
-
-def judge_prompt(request: JudgeRequest) -> JudgePrompt:
-    """Return the prompt for all criteria of a response; the same request, the same bytes."""
-    ratings = f"{len(request.criteria)} rating{'s' if len(request.criteria) > 1 else ''}"
-    last = f"Rate the response by the criteria above: exactly {ratings}, as one JSON object."
-    return JudgePrompt(_SYSTEM, _user(request.task, request.criteria, {"RESPONSE": request.response}, last))
-
-
 def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last: str) -> str:
     """Return the user's message: a task, numbered criteria, named responses, and what is asked."""
     task, criteria = characters(task), [characters(criterion).strip() for criterion in criteria]
@@ -153,10 +133,16 @@ class AnswerForm(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[A]):
-    """One call to a judge: what it reads, and what it is to answer."""
+    """One call to a judge: the two messages that it reads, and what it is to answer."""
 
-    prompt: JudgePrompt
+    system: str
+    user: str
     form: AnswerForm[A]
+
+    @property
+    def size(self) -> int:
+        """Bytes in UTF-8: no tokenizer in use makes more tokens of a text."""
+        return len(self.system.encode()) + len(self.user.encode())
 
 
 def object_schema(**properties: object) -> Mapping[str, object]:
@@ -184,8 +170,11 @@ def ratings_form(criteria: int) -> AnswerForm[tuple[Verdict, ...]]:
 
 
 def rating_question(request: JudgeRequest) -> Question[tuple[Verdict, ...]]:
-    """Return the call that asks for all verdicts on a response."""
-    return Question(judge_prompt(request), ratings_form(len(request.criteria)))
+    """Return the call that asks for all verdicts on a response; the same request, the same bytes."""
+    ratings = f"{len(request.criteria)} rating{'s' if len(request.criteria) > 1 else ''}"
+    last = f"Rate the response by the criteria above: exactly {ratings}, as one JSON object."
+    user = _user(request.task, request.criteria, {"RESPONSE": request.response}, last)
+    return Question(_SYSTEM, user, ratings_form(len(request.criteria)))
 
 
 def cache_key(identity: str, temperature: float, question: Question[A]) -> str:
@@ -195,8 +184,8 @@ def cache_key(identity: str, temperature: float, question: Question[A]) -> str:
             "schema": question.form.version,
             "model": identity,
             "temperature": float(temperature),
-            "system": question.prompt.system,
-            "user": question.prompt.user,
+            "system": question.system,
+            "user": question.user,
         }
     )
 
@@ -283,8 +272,8 @@ def preference_question(comparison: Comparison) -> Question[Preference]:
     by = "by the criteria above" if criteria else "by what the task asks"
     responses = {"RESPONSE A": comparison.first, "RESPONSE B": comparison.second}
     last = f"Which response is better {by}, A or B? Answer as one JSON object."
-    system = _BY_CRITERIA if criteria else _BLIND
-    return Question(JudgePrompt(system, _user(comparison.task, criteria, responses, last)), PREFERENCE_FORM)
+    user = _user(comparison.task, criteria, responses, last)
+    return Question(_BY_CRITERIA if criteria else _BLIND, user, PREFERENCE_FORM)
 
 
 def parse_preference(text: str) -> Preference | ParseFailure:
@@ -398,7 +387,7 @@ def estimate_questions(questions: Iterable[Question[Any]]) -> Spent:
     """Estimate what questions will take as they stand: one call each, nothing retried, nothing in the cache."""
     total = Spent(estimated=True)
     for question in questions:
-        total += Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=question.form.tokens)
+        total += Spent(calls=1, prompt_tokens=tokens_in(question.size), completion_tokens=question.form.tokens)
     return total
 
 

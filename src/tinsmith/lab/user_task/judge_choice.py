@@ -17,7 +17,7 @@ import msgspec
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge import records
-from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
@@ -159,7 +159,7 @@ def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorde
         base_url, key = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL"), None
         # A name means one model at one address only: elsewhere the cache must not answer for it.
         settings = _settings(plan, named, asking.judge_base_url, f"{named} at {base_url}" if base_url else None)
-    return BlockingJudge(settings, cache=VerdictCache(home() / "verdicts"), api_key=key)
+    return BlockingJudge(ChatJudge(settings, cache=VerdictCache(home() / "verdicts"), api_key=key))
 
 
 def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> records.ChatSettings:

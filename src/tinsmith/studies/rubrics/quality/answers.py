@@ -196,7 +196,7 @@ def _by_chat(showing: PairAnswer, drawn: Reply, turned: Reply) -> PairAnswer:
 
 def _texts(question: Question[Any], value: object) -> Spent:
     written = len(question.form.text(value).encode())
-    return Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=tokens_in(written))
+    return Spent(calls=1, prompt_tokens=tokens_in(question.size), completion_tokens=tokens_in(written))
 
 
 def _pairs_of(shown: Sequence[PairAnswer]) -> Iterator[PreferencePair]:

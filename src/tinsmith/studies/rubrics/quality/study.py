@@ -270,9 +270,12 @@ class Drawn:
         """Ask the judge."""
         if self.chat is None:
             return answered_by_rules(self.shown)
-        from tinsmith.lab.judge.chat_judge import BlockingJudge  # its HTTP client takes a tenth of a second to load
+        from tinsmith.lab.judge.chat_judge import (  # its HTTP client takes a tenth of a second to load
+            BlockingJudge,
+            ChatJudge,
+        )
 
-        with BlockingJudge(self.chat, cache=VerdictCache(home() / CACHE)) as judge:
+        with BlockingJudge(ChatJudge(self.chat, cache=VerdictCache(home() / CACHE))) as judge:
             return answered_by_chat(self.shown, judge)
 
 
