@@ -77,14 +77,16 @@ class Fitted:
 
     def _scorer(self, baseline: Baseline) -> Callable[[Sequence[Pair]], Floats]:
         if baseline is Baseline.LONGER:
-            return lambda pairs: np.subtract(*([float(len(one)) for one in texts] for texts in self._texts(pairs)))
+            return lambda pairs: np.array(
+                [float(len(one) - len(other)) for one, other in zip(*self._texts(pairs), strict=True)], np.float64
+            )
         train = self._train_of()
         if baseline is Baseline.METADATA:
             difference = _known(train)
             scale = np.sqrt((difference**2).mean(axis=0))
             scale[scale == 0] = 1.0
-            weights = fit_difference(difference / scale, train).coef_[0]
-            return lambda pairs: _known(pairs) / scale @ weights
+            linear: Floats = fit_difference(difference / scale, train).coef_[0]
+            return lambda pairs: _known(pairs) / scale @ linear
         import scipy.sparse as sp
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -105,7 +107,7 @@ class Fitted:
             first, second = (sp.csr_matrix(words.transform(texts)) for texts in self._texts(pairs))
             return first - second
 
-        weights = fit_difference(difference_of(train), train).coef_[0]
+        weights: Floats = fit_difference(difference_of(train), train).coef_[0]
         return lambda pairs: difference_of(pairs) @ weights
 
     def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
