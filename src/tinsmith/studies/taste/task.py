@@ -85,8 +85,12 @@ class Fitted:
             difference = _known(train)
             scale = np.sqrt((difference**2).mean(axis=0))
             scale[scale == 0] = 1.0
-            linear: Floats = fit_difference(difference / scale, train).coef_[0]
-            return lambda pairs: _known(pairs) / scale @ linear
+            linear = fit_difference(difference / scale, train).coef_[0]
+
+            def by_metadata(pairs: Sequence[Pair]) -> Floats:
+                return _known(pairs) / scale @ linear
+
+            return by_metadata
         import scipy.sparse as sp
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -107,8 +111,12 @@ class Fitted:
             first, second = (sp.csr_matrix(words.transform(texts)) for texts in self._texts(pairs))
             return first - second
 
-        weights: Floats = fit_difference(difference_of(train), train).coef_[0]
-        return lambda pairs: difference_of(pairs) @ weights
+        weights = fit_difference(difference_of(train), train).coef_[0]
+
+        def by_words(pairs: Sequence[Pair]) -> Floats:
+            return difference_of(pairs) @ weights
+
+        return by_words
 
     def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
         return [pair.a.shown(self._text) for pair in pairs], [pair.b.shown(self._text) for pair in pairs]
