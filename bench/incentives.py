@@ -34,9 +34,10 @@ from tinsmith.lab.experiment.materials import with_model
 from tinsmith.lab.labels.labelled_papers import label_probabilities
 from tinsmith.lab.labels.rewards import make_reward, reward_optimum
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.run_data import PaperData
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base, items_identity
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, items_identity, paper_conversations
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.incentives import Optimum, Policy, best_policy
@@ -150,7 +151,7 @@ class Bench:
         self.threads = threads
         self.out = out
         self.base = folder / "base"
-        build_paper_base(RECIPE, (_plan(ARMS[0], {}).task,), world.papers.train, self.base)
+        build_base(RECIPE, paper_conversations(RECIPE, _plan(ARMS[0], {}).task, world.papers.train), self.base)
 
     def directions(self, arm: Arm, seeds: int) -> None:
         """Train an arm with every seed, and compare where it went with where the analyser says."""

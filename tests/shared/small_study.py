@@ -12,8 +12,9 @@ from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.rewards import make_label_reward
 from tinsmith.lab.labels.task import Item, Paper, Task, make_task
 from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.papers.run_data import label_course
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, paper_conversations
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Finished, Run
@@ -90,7 +91,7 @@ PAPERS = Papers(
 
 def build(folder: Path) -> Path:
     """Build the base these tests run on."""
-    build_paper_base(RECIPE, (TASK,), PAPERS.train, folder)
+    build_base(RECIPE, paper_conversations(RECIPE, TASK, PAPERS.train), folder)
     return folder
 
 

@@ -38,13 +38,14 @@ def build(
     with loading():
         from tinsmith.lab.experiment.key_text import At
         from tinsmith.lab.labels.task import make_task
+        from tinsmith.lab.nano_base import build_base
         from tinsmith.lab.papers.labels import LABEL_KINDS
         from tinsmith.lab.papers.worlds import (
             PaperBaseRecipe,
             WorldRecipe,
-            build_paper_base,
             nano_base,
             open_slice,
+            paper_conversations,
             papers_of,
             world_slice,
         )
@@ -59,7 +60,7 @@ def build(
     else:
         folder = out
         with ticking(f"building {out}"):
-            build_paper_base(recipe, (asked,), papers.train, out)
+            build_base(recipe, paper_conversations(recipe, asked, papers.train), out)
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
 
 

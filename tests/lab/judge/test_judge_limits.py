@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+import math
 
 import pytest
 
@@ -47,8 +48,8 @@ def drive(
     count: int,
     *,
     concurrency: int = 100,
-    rpm: int | None = None,
-    tpm: int | None = None,
+    rpm: float = math.inf,
+    tpm: float = math.inf,
     reserve: int = 100,
     latency: float | None = None,
     pause: float = 0.0,

@@ -80,7 +80,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     task = make_joint_task(prompt="brief")
     items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
-    base = cached_base(BASE, paper_conversations(BASE, (task,), brief), print)
+    base = cached_base(BASE, paper_conversations(BASE, task, brief), print)
     settings = EmbeddedSettings(models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5)
     connection = open_connection(None, settings)
     patch.setenv("TINKER_API_KEY", str(connection.key))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections import deque
@@ -74,8 +75,8 @@ class ChatJudge:
         self._limits = CallLimits(
             self._clock,
             concurrency=settings.judge_concurrency,
-            rpm=settings.judge_rpm or None,
-            tpm=settings.judge_tpm or None,
+            rpm=settings.judge_rpm or math.inf,
+            tpm=settings.judge_tpm or math.inf,
         )
         self._without: frozenset[str] = frozenset()
         self._longest_answer = 0
@@ -141,16 +142,17 @@ class ChatJudge:
             without = self._without
             reply, cost = await self._one_call(question, without)
             spent += cost
-            if isinstance(reply, Reply):
-                value = question.form.read(reply.text)
+            trouble, parse = reply, None
+            if isinstance(trouble, Reply):
+                value = question.form.read(trouble.text)
                 if not isinstance(value, ParseFailure):
                     return Answered(value=value, spent=spent, from_cache=False)
-                trouble, parse = _unreadable(value, question.form, reply), value
-            else:
-                trouble, parse = reply, None
+                trouble, parse = _unreadable(value, question.form, trouble), value
             if trouble.drop - without:
                 # Not an attempt: the same call without what this endpoint does not know.
-                self._say_left_out(trouble.drop - self._without)
+                for field in sorted(trouble.drop - self._without):
+                    instead = f"{OLD_TOKEN_LIMIT} is sent instead" if field == TOKEN_LIMIT else "it is no longer sent"
+                    logger.warning("the judge's endpoint does not take %s; %s", field, instead)
                 self._without |= trouble.drop
                 continue
             failure = JudgeFailure(cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse)
@@ -159,19 +161,10 @@ class ChatJudge:
                 return failure
             if asked is not None and asked > LONGEST_ASKED_WAIT_S:
                 return replace(failure, detail=f"{trouble.detail}: asks for {asked:.0f} s of waiting")
-            if asked is None:
-                wait = backoff(settings.seed, key, attempt)
-            else:
-                # It holds for every call, not only for this one.
-                self._limits.pause(asked)
-                wait = after_asked(asked, settings.seed, key, attempt)
-            await self._clock.sleep(wait)
+            if asked is not None:
+                self._limits.pause(asked)  # It holds for every call, not only for this one.
+            await self._clock.sleep(backoff(settings.seed, key, attempt, asked))
             attempt += 1
-
-    def _say_left_out(self, fields: frozenset[str]) -> None:
-        for field in sorted(fields):
-            instead = f"; {OLD_TOKEN_LIMIT} is sent instead" if field == TOKEN_LIMIT else ", which is no longer sent"
-            logger.warning("the judge's endpoint does not take %s%s", field, instead)
 
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
         settings = self._settings
@@ -289,23 +282,16 @@ class Clock:
         await asyncio.sleep(seconds)
 
 
-def backoff(seed: int, key: str, attempt: int) -> float:
+def backoff(seed: int, key: str, attempt: int, asked: float | None = None) -> float:
     """Return the seconds before attempt `attempt + 1`: doubling, capped, and spread from half to whole.
 
-    The spread is drawn from (seed, key, attempt), so that calls that failed together do not come
-    back together, and the same run waits the same again.
+    Where the server asked for some: never fewer, and spread a little. The spread is drawn from (seed, key, attempt), so
+    that calls that failed together do not come back together, and the same run waits the same again.
     """
-    whole = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt, 32))
-    return whole * (0.5 + 0.5 * _unit(seed, key, attempt))
-
-
-def after_asked(asked: float, seed: int, key: str, attempt: int) -> float:
-    """Return the seconds to wait where the server asked for some: never fewer, and spread a little."""
-    return asked + 0.5 * FIRST_WAIT_S * _unit(seed, key, attempt)
-
-
-def _unit(seed: int, key: str, attempt: int) -> float:
-    return (derive(seed, "judge", "backoff", key, attempt) >> 11) * 2.0**-53
+    unit = (derive(seed, "judge", "backoff", key, attempt) >> 11) * 2.0**-53
+    if asked is not None:
+        return asked + 0.5 * FIRST_WAIT_S * unit
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt, 32)) * (0.5 + 0.5 * unit)
 
 
 WINDOW_S: Final = 60.0
@@ -321,9 +307,9 @@ class Slot:
 
 
 class CallLimits:
-    """Lets calls through, first come first served; `None` is no limit."""
+    """Lets calls through, first come first served."""
 
-    def __init__(self, clock: Clock, *, concurrency: int, rpm: int | None = None, tpm: int | None = None) -> None:
+    def __init__(self, clock: Clock, *, concurrency: int, rpm: float = math.inf, tpm: float = math.inf) -> None:
         self._clock = clock
         self._rpm = rpm
         self._tpm = tpm
@@ -362,7 +348,7 @@ class CallLimits:
             self._ended.clear()
             await self._ended.wait()
         slot = Slot(tokens)
-        if self._rpm is not None or self._tpm is not None:
+        if min(self._rpm, self._tpm) < math.inf:
             self._slots.append(slot)
         return slot
 
@@ -372,14 +358,8 @@ class CallLimits:
         if now < self._not_before:
             return self._not_before - now
         self._slots = deque(s for s in self._slots if s.ended is None or now < s.ended + WINDOW_S)
-        if self._fits(tokens):
+        taken = sum(slot.tokens for slot in self._slots)
+        if not self._slots or (len(self._slots) < self._rpm and taken + tokens <= self._tpm):
             return 0.0
         ended = [slot.ended for slot in self._slots if slot.ended is not None]
         return min(ended) + WINDOW_S - now if ended else None
-
-    def _fits(self, tokens: int) -> bool:
-        if not self._slots:
-            return True
-        if self._rpm is not None and len(self._slots) >= self._rpm:
-            return False
-        return self._tpm is None or sum(s.tokens for s in self._slots) + tokens <= self._tpm

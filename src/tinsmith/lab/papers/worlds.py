@@ -29,12 +29,12 @@ from tinsmith.data.slices.settings import Caps, SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
-from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress, reading
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, reading
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Item, Paper, items_of, paper_of, prompt_messages, scores_of
 from tinsmith.lab.labels.task import Task as LabTask
-from tinsmith.lab.nano_base import build_base, cached_base
+from tinsmith.lab.nano_base import cached_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.card_figures import baselines_figure
 from tinsmith.pages.cards import slice_page
@@ -62,25 +62,17 @@ class PaperBaseRecipe(BaseRecipe):
     reading_every: int = 2  # Every so many-th demonstration asks for words of the abstract instead of a label; 0: none.
 
 
-def build_paper_base(
-    recipe: PaperBaseRecipe, tasks: Sequence[LabTask], items: Sequence[Item], out: Path, *, say: Progress | None = None
-) -> None:
-    """Build the base from these papers and write it to `out`; see `build_base`."""
-    build_base(recipe, paper_conversations(recipe, tasks, items), out, say=say)
-
-
-def paper_conversations(recipe: PaperBaseRecipe, tasks: Sequence[LabTask], items: Sequence[Item]) -> list[Conversation]:
+def paper_conversations(recipe: PaperBaseRecipe, task: LabTask, items: Sequence[Item]) -> list[Conversation]:
     """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its labels.
 
     The answer has random labels and a random confidence, or words of the abstract.
     """
     # A draw for each label, one for the confidence, one for breaking the contract.
-    width = max(len(task.subjects) for task in tasks) + 2
+    width = len(task.subjects) + 2
     bits = random_bits(derive(recipe.seed, "answers"), width * len(items))
     unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     conversations: list[Conversation] = []
     for i, item in enumerate(items):
-        task = tasks[i % len(tasks)]
         *drawn, sure, broken = unit[width * i : width * (i + 1)].tolist()
         said = tuple(
             subject.labels[int(each * len(subject.labels))] for subject, each in zip(task.subjects, drawn, strict=True)
@@ -174,7 +166,7 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
 
 def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
     """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
-    return cached_base(recipe, paper_conversations(recipe, (task,), papers.train), say)
+    return cached_base(recipe, paper_conversations(recipe, task, papers.train), say)
 
 
 def slice_identity(source: Slice) -> dict[str, object]:
