@@ -27,6 +27,8 @@ _POOL: Final = 2
 """Connections of one client: httpx looks at all of a client's connections for each call, several times over."""
 _LONGEST_DETAIL: Final = 200
 _LARGEST_ANSWER: Final = 8 << 20  # Bytes of an answer's body, decompressed.
+_PASSING: Final = {408: FailureCause.TIMED_OUT, 429: FailureCause.RATE_LIMITED}
+"""Causes of statuses below 500 that another attempt may change."""
 _KEY_STATUS: Final = frozenset({401, 403})
 _ANSWERED_IN_BODY: Final = frozenset({400, 422})
 """Statuses whose body may name a field that the endpoint does not take."""
@@ -145,19 +147,17 @@ class Endpoint:
     ) -> Trouble:
         error = read_error(content)
         told = f"status {status}" + (f": {self._clean(error.message)}" if error.message else "")
-        passing = _passing(status)
-        if passing is not None:
+        if status in _PASSING or status >= 500:
             asked = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
-            return Trouble(passing, told, True, asked, unbilled=True)
+            return Trouble(_PASSING.get(status, FailureCause.SERVER_ERROR), told, True, asked, unbilled=True)
+        drop = frozenset[str]()
         if status in _KEY_STATUS:
-            # Endpoints repeat parts of the key in this answer.
-            detail = f"status {status}: the endpoint does not take the key"
-            return Trouble(FailureCause.REFUSED, detail, again=False, unbilled=True)
+            told = (
+                f"status {status}: the endpoint does not take the key"  # Endpoints repeat parts of it in this answer.
+            )
         if 300 <= status < 400:
             target = self._clean(response.headers.get("location", ""))
-            detail = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
-            return Trouble(FailureCause.REFUSED, detail, again=False, unbilled=True)
-        drop = frozenset[str]()
+            told = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
         if status in _ANSWERED_IN_BODY:
             # By the refusal's own mark, or by its message where there is none.
             named = error.fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", error.message)}
@@ -167,15 +167,6 @@ class Endpoint:
     def _clean(self, message: str) -> str:
         safe = message.replace(self._key, "***") if self._key else message
         return " ".join(safe.split())[:_LONGEST_DETAIL]
-
-
-def _passing(status: int) -> FailureCause | None:
-    """The cause of a status that another attempt may change."""
-    if status == 429:
-        return FailureCause.RATE_LIMITED
-    if status == 408:
-        return FailureCause.TIMED_OUT
-    return FailureCause.SERVER_ERROR if status >= 500 else None
 
 
 def checked_url(base_url: str) -> httpx.URL:
@@ -242,14 +233,14 @@ def read_completion(content: bytes) -> Reply | Trouble:
     """Read the body of a 200 answer; one without a text is billed all the same."""
     body = _object(_json(content))
     usage = _usage(_object(body.get("usage")))
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices:
+    choices = _list(body.get("choices"))
+    if not choices:
         error = _object(body.get("error"))
         code = error.get("code")
         message = read_error(content).message if "error" in body else "the answer has no choices"
         status = code if isinstance(code, int) and 400 <= code < 600 else None
         return Trouble(FailureCause.NO_CONTENT, message, again=True, usage=usage, status=status)
-    choice = _object(cast("list[object]", choices)[0])
+    choice = _object(choices[0])
     finish = choice.get("finish_reason")
     ending = _ENDINGS.get(finish) if isinstance(finish, str) else None
     message = _object(choice.get("message"))
@@ -288,13 +279,11 @@ def _messages(value: object, fields: set[str], depth: int) -> list[str]:
     if depth > _DEEPEST:
         return []
     if isinstance(value, list):
-        entries = cast("list[object]", value)[:_MOST_ENTRIES]
-        return [text for one in entries for text in _messages(one, fields, depth + 1)]
+        return [text for one in _list(value)[:_MOST_ENTRIES] for text in _messages(one, fields, depth + 1)]
     parts = _object(value)
-    param, loc = parts.get("param"), parts.get("loc")
-    if isinstance(param, str):
+    if isinstance(param := parts.get("param"), str):
         fields.add(re.split(r"[.\[]", param, maxsplit=1)[0])
-    place = [one for one in cast("list[object]", loc) if isinstance(one, str)] if isinstance(loc, list) else []
+    place = [one for one in _list(parts.get("loc")) if isinstance(one, str)]
     fields.update(place)
     texts = next((found for key in _MESSAGE_KEYS if (found := _messages(parts.get(key), fields, depth + 1))), [])
     return [f"{'.'.join(place)}: {text}" for text in texts] if place else texts
@@ -304,18 +293,14 @@ def _text(content: object) -> str | None:
     """Return a message's text, joined where it comes in parts; None where there is none."""
     if isinstance(content, str):
         return content
-    texts = [part.get("text") for part in _parts(content) if part.get("type", "text") in ("text", "output_text")]
-    found = [text for text in texts if isinstance(text, str)]
+    parts = [one for one in map(_object, _list(content)) if one.get("type", "text") in ("text", "output_text")]
+    found = [text for part in parts if isinstance(text := part.get("text"), str)]
     return "".join(found) if found else None
 
 
 def _refusal(content: object) -> str | None:
-    texts = [part.get("refusal") for part in _parts(content)]
+    texts = [part.get("refusal") for part in map(_object, _list(content))]
     return next((text for text in texts if isinstance(text, str) and text.strip()), None)
-
-
-def _parts(content: object) -> list[Mapping[str, object]]:
-    return [_object(part) for part in cast("list[object]", content)] if isinstance(content, list) else []
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:
@@ -341,6 +326,10 @@ def _json(content: bytes) -> object:
 
 def _object(value: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _one_line(text: str) -> str:
