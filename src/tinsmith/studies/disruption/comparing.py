@@ -27,6 +27,7 @@ from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, diff
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer
+from tinsmith.studies.disruption.findings import mean_of
 from tinsmith.types.errors import ConfigError
 
 
@@ -197,19 +198,16 @@ def compare(
 
 
 def _row(system: Runs, bootstrap: Bootstrap, gap: Difference | None, p_value: float | None) -> Row:
-    shares = {label: 0.0 for label in system.labels}
-    for confusion in system.confusions():
-        for label, share in confusion.class_score(ClassMetric.PREDICTED_SHARE).items():
-            shares[label] += share / system.num_seeds
-    top = max(shares, key=shares.__getitem__)
+    shares = mean_of(system, ClassMetric.PREDICTED_SHARE)
+    top = int(shares.argmax())
     return Row(
         name=system.name,
         seeds=system.num_seeds,
         accuracy=system.score(Metric.LABEL_MATCH),
         macro_f1=estimate(system, Metric.MACRO_F1, bootstrap),
         min_class_recall=system.score(Metric.MIN_CLASS_RECALL),
-        most_said=top,
-        share=shares[top],
+        most_said=system.labels[top],
+        share=float(shares[top]),
         difference=gap,
         p_holm=p_value,
     )
