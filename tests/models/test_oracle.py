@@ -1,20 +1,27 @@
-"""The decoder against transformers: log-probabilities of the whole vocabulary, all gradients."""
+"""The decoder against transformers: log-probabilities of the whole vocabulary, routes, all gradients."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from families import FAMILIES, make_hf_model
+from families import FAMILIES, MIXTURES, make_hf_model
+from peft_cases import decoder_of
 from transformers import AutoModelForCausalLM
 
 from oracles import (
     LLAMA,
+    OLMOE,
     QWEN2,
     QWEN3,
+    QWEN3_MOE,
     cross_entropy,
+    experts_together,
     full_logprobs,
     gradients,
+    held_weights,
     hf_model,
     make_datums,
     random_weights,
@@ -30,10 +37,12 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, LinearScaling
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folders.folder import read_weights
-from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
+from tinsmith.models.routes import RouteRecord
+from tinsmith.models.steps import TrainSteps
+from tinsmith.ops.forest import Forest
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.routing import Routes
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import LossName
 
@@ -59,17 +68,15 @@ ODD_SHAPES = {
     "linear_rope_scaling": replace(LLAMA, rope_scaling=LinearScaling(factor=4.0)),
 }
 
+EACH_MIXTURE = pytest.mark.parametrize("config", [QWEN3_MOE, replace(OLMOE, num_layers=1)], ids=["qwen3_moe", "olmoe"])
 BOTH_HEADS = pytest.mark.parametrize("tied", [False, True], ids=["free", "tied"])
 
 
 def _hf(folder: Path, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
     """The folder's own numbers, computed with in `dtype`."""
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
-
-
-def _ours(folder: Path) -> Decoder:
-    config = read_config(folder)
-    return build_decoder(config, read_weights(folder, config), NativeKernels())
+    return AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager"
+    ).eval()
 
 
 def _largest_difference(decoder: Decoder, model: torch.nn.Module, lengths: tuple[int, ...]) -> float:
@@ -85,21 +92,21 @@ def _largest_difference(decoder: Decoder, model: torch.nn.Module, lengths: tuple
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logprobs_are_those_of_transformers(family: str, tied: bool, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path, 7, tied=tied)
-    decoder = _ours(tmp_path)
+    decoder = decoder_of(tmp_path)
     assert decoder.config.tied is tied
     assert _largest_difference(decoder, _hf(tmp_path), LENGTHS) <= MAX_LOGPROB_DIFFERENCE
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3_moe", "olmoe"])
 def test_weights_stored_as_bf16_are_computed_with_in_fp32(family: str, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path, 8, dtype="bfloat16")
-    assert _largest_difference(_ours(tmp_path), _hf(tmp_path), LENGTHS) <= MAX_LOGPROB_DIFFERENCE
+    assert _largest_difference(decoder_of(tmp_path), _hf(tmp_path), LENGTHS) <= MAX_LOGPROB_DIFFERENCE
 
 
 @pytest.mark.parametrize("family", ["llama", "llama3_rope"])
 def test_the_last_position_of_the_context_is_still_right(family: str, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path, 9)
-    decoder = _ours(tmp_path)
+    decoder = decoder_of(tmp_path)
     lengths = (decoder.config.max_positions, 3)
     assert _largest_difference(decoder, _hf(tmp_path), lengths) <= MAX_LOGPROB_DIFFERENCE
 
@@ -126,11 +133,12 @@ def test_a_sequence_has_the_same_bits_alone_and_in_any_company(config: DecoderCo
         assert torch.equal(prefix, alone[: len(prefix)])
 
 
-@BOTH_HEADS
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_gradient_is_that_of_autograd(family: str, tied: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "tied"), [*product(FAMILIES, (False, True)), *((family, None) for family in MIXTURES)]
+)
+def test_every_gradient_is_that_of_autograd(family: str, tied: bool | None, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path, 10, tied=tied)
-    decoder = _ours(tmp_path)
+    decoder = decoder_of(tmp_path)
     datums = make_datums(decoder.config, (48, 1, 17, 3), 5)
     adapter = create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL))
     session = TrainingSession(adapter, micro_batches=MicroBatches(units=3))
@@ -138,8 +146,8 @@ def test_every_gradient_is_that_of_autograd(family: str, tied: bool, tmp_path: P
     reference = reference_gradients(_hf(tmp_path, torch.float64), datums, cross_entropy)
     ours = gradients(session)
     assert set(ours) == set(expected_tensors(decoder.config))
-    assert all(float(gradient.norm()) > 0 for gradient in ours.values())
-    assert relative_error(ours, reference) <= MAX_GRADIENT_ERROR
+    assert family in MIXTURES or all(float(gradient.norm()) > 0 for gradient in ours.values())
+    assert relative_error(experts_together(ours, decoder.config), reference) <= MAX_GRADIENT_ERROR
 
 
 @pytest.mark.parametrize("config", ODD_SHAPES.values(), ids=list(ODD_SHAPES))
@@ -154,3 +162,83 @@ def test_odd_shapes_are_computed_like_any_other(config: DecoderConfig) -> None:
     session.forward_backward(datums, LossName.CROSS_ENTROPY)
     reference = reference_gradients(model, datums, cross_entropy)
     assert relative_error(gradients(session), reference) <= MAX_GRADIENT_ERROR
+
+
+# Mixtures
+
+NEAR_TIE = 1e-5
+"""Router probabilities nearer than this may be ordered otherwise by another rounding."""
+
+
+class Routed(RouteRecord):
+    """The routes of a batch, layer by layer."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
+        self.experts: dict[int, torch.Tensor] = {}
+        self.gaps: dict[int, torch.Tensor] = {}
+        """How much likelier the last expert taken is than the first that is not."""
+
+    def see(self, layer: int, logits: torch.Tensor, routes: Routes) -> None:
+        self.experts[layer] = routes.experts
+        active = routes.experts.shape[1]
+        ordered = torch.softmax(logits.double(), 1).sort(1, descending=True).values
+        self.gaps[layer] = ordered[:, active - 1] - ordered[:, active]
+
+
+def _routes(decoder: Decoder, tokens: torch.Tensor) -> Routed:
+    routed = Routed()
+    steps = TrainSteps(decoder.kernels, Forest.whole([len(tokens)]), routed=routed)
+    with torch.no_grad():
+        decoder.hidden(steps, tokens)
+    return routed
+
+
+@pytest.mark.parametrize("family", MIXTURES)
+def test_logprobs_and_routes_are_those_of_transformers(family: str, tmp_path: Path) -> None:
+    make_hf_model(family, tmp_path, 7)
+    decoder, model = decoder_of(tmp_path), _hf(tmp_path)
+    tokens = sequences((70, 1, 33, 2, 40, 41, 42, 43), decoder.config, 11)
+    compared = 0
+    for ours, ids in zip(full_logprobs(decoder, {}, tokens), tokens, strict=True):
+        routed = _routes(decoder, torch.from_numpy(ids.astype("int64")))
+        near = torch.stack(list(routed.gaps.values())).amin(0) <= NEAR_TIE
+        # Whatever comes after a token that may be routed otherwise reads of it.
+        sure = int(near.int().argmax()) if bool(near.any()) else len(ids)
+        compared += sure
+        with torch.no_grad():
+            theirs = reference_logprobs(model, ids)
+            told = model(torch.from_numpy(ids.astype("int64"))[None], output_router_logits=True).router_logits
+        if sure:
+            assert float((ours - theirs)[:sure].abs().max()) <= MAX_LOGPROB_DIFFERENCE
+        for logits, experts in zip(told, routed.experts.values(), strict=True):
+            theirs_chosen = torch.topk(logits, experts.shape[1], dim=-1).indices.sort(1).values
+            assert torch.equal(experts[:sure], theirs_chosen[:sure])
+    assert compared >= 100
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("config", [QWEN3_MOE, OLMOE], ids=["qwen3_moe", "olmoe"])
+def test_weights_are_normalised_where_the_config_says_so(config: DecoderConfig, normalised: bool) -> None:
+    assert config.mixture is not None
+    config = replace(config, mixture=replace(config.mixture, normalised=normalised))
+    weights = random_weights(config, 6)
+    decoder, model = build_decoder(config, weights, NativeKernels()), hf_model(config, weights, torch.float64)
+    assert _largest_difference(decoder, model, (60, 1, 31)) <= MAX_LOGPROB_DIFFERENCE
+
+
+@EACH_MIXTURE
+def test_a_quantised_base_computes_with_what_it_holds(config: DecoderConfig) -> None:
+    model = hf_model(config, held_weights(config, quantised=True), torch.float64)
+    decoder = small_decoder(config, quantised=True)
+    assert _largest_difference(decoder, model, (40, 1, 17)) <= MAX_LOGPROB_DIFFERENCE
+
+
+@EACH_MIXTURE
+def test_the_model_with_its_experts_apart_is_the_same_model(config: DecoderConfig) -> None:
+    weights, (tokens,) = held_weights(config, quantised=False), sequences((40,), config, 3)
+    with torch.no_grad():
+        together, apart = (
+            reference_logprobs(hf_model(config, weights, torch.float64, apart=apart), tokens) for apart in (False, True)
+        )
+    assert float((together - apart).abs().max()) <= 5e-6  # transformers' shares are fp32 at most

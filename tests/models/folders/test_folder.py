@@ -1,11 +1,13 @@
 import json
 import stat
+import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from families import FAMILIES, make_hf_model
+from families import FAMILIES, MIXTURES, make_hf_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -16,6 +18,7 @@ from tinsmith.models.in_turn import RowsInTurn, held_as_published
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
+from tinsmith.models.tensor_file import read_fp32
 from tinsmith.ops.packed import Packed
 from tinsmith.types.errors import CheckpointError, ConfigError
 
@@ -25,7 +28,9 @@ TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
 
 
 def _logits(folder: Path) -> torch.Tensor:
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    model, info = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
     with torch.no_grad():
         return model(TOKENS).logits
 
@@ -90,9 +95,10 @@ def test_weights_are_those_of_transformers(family: str, tied: bool, tmp_path: Pa
     assert all(torch.equal(weights[name], theirs[name]) for name in theirs)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_written_folder_is_the_same_model_to_transformers(family: str, tied: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "tied"), [*product(FAMILIES, (False, True)), *((family, None) for family in MIXTURES)]
+)
+def test_a_written_folder_is_the_same_model_to_transformers(family: str, tied: bool | None, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path / "from", 2, tied=tied)
     config = read_config(tmp_path / "from")
     write_folder(tmp_path / "to", config, read_weights(tmp_path / "from", config))
@@ -120,16 +126,12 @@ def test_shards_of_transformers_are_read(tmp_path: Path) -> None:
     assert weights_fingerprint(shards) == weights_fingerprint(whole)
 
 
-def test_a_name_on_a_hub_is_not_a_folder() -> None:
-    with pytest.raises(ConfigError, match="local folder"):
-        read_config(Path("meta-llama/Llama-3.2-1B"))
-    with pytest.raises(ConfigError, match="local folder"):
-        read_weights(Path("meta-llama/Llama-3.2-1B"), PRESETS["nano"])
-
-
-def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_config_and_a_name_on_a_hub_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.json"):
         read_config(tmp_path)
+    for read in (read_config, lambda folder: read_weights(folder, PRESETS["nano"])):
+        with pytest.raises(ConfigError, match="local folder"):
+            read(Path("meta-llama/Llama-3.2-1B"))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"'])
@@ -156,30 +158,22 @@ def test_a_folder_without_weights_is_refused(copy: Path) -> None:
         read_weights(copy, read_config(copy))
 
 
-def test_a_missing_tensor_is_named(copy: Path) -> None:
-    _rewrite(copy, **{"model.layers.1.mlp.up_proj.weight": None})
+@pytest.mark.parametrize(
+    ("name", "tensor", "value", "allowed"),
+    [
+        ("model.layers.1.mlp.up_proj.weight", None, "missing", "shape (96, 64)"),
+        ("model.layers.0.self_attn.q_proj.bias", torch.zeros(64), (64,), "absent"),
+        ("model.norm.weight", torch.zeros(65), (65,), "(64,)"),
+        ("model.norm.weight", torch.zeros(64, dtype=torch.float64), "F64", "F32, BF16, F16"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named(
+    copy: Path, name: str, tensor: torch.Tensor | None, value: object, allowed: str
+) -> None:
+    _rewrite(copy, **{name: tensor})
     error = _refused(copy)
-    assert (error.field, error.value) == ("model.layers.1.mlp.up_proj.weight", "missing")
-    assert error.allowed == "shape (96, 64)"
-
-
-def test_an_unexpected_tensor_is_named(copy: Path) -> None:
-    _rewrite(copy, **{"model.layers.0.self_attn.q_proj.bias": torch.zeros(64)})
-    error = _refused(copy)
-    assert (error.field, error.value) == ("model.layers.0.self_attn.q_proj.bias", (64,))
-    assert "model.safetensors" in error.what
-
-
-def test_a_wrong_shape_is_named(copy: Path) -> None:
-    _rewrite(copy, **{"model.norm.weight": torch.zeros(65)})
-    error = _refused(copy)
-    assert (error.field, error.value, error.allowed) == ("model.norm.weight", (65,), "(64,)")
-
-
-def test_another_dtype_is_refused(copy: Path) -> None:
-    _rewrite(copy, **{"model.norm.weight": torch.zeros(64, dtype=torch.float64)})
-    error = _refused(copy)
-    assert (error.field, error.value, error.allowed) == ("model.norm.weight", "F64", "F32, BF16, F16")
+    assert (error.field, error.value, error.allowed) == (name, value, allowed)
+    assert tensor is None or "model.safetensors" in error.what
 
 
 @pytest.mark.parametrize("kept", [0, 5, 1000, -1])
@@ -212,26 +206,21 @@ def test_a_missing_shard_is_named(copy: Path) -> None:
     assert str(copy / "b.safetensors") in _refused(copy).what
 
 
-def test_a_tensor_that_its_shard_lacks_is_named(copy: Path) -> None:
-    shard_of = _shard(copy)
-    _write_index(copy, {**shard_of, "model.extra.weight": "a.safetensors"})
+@pytest.mark.parametrize(
+    ("name", "shard", "value", "file"),
+    [
+        ("model.extra.weight", "a.safetensors", "missing", ""),
+        ("model.norm.weight", "a.safetensors", "a.safetensors", "b.safetensors"),
+        *(("model.norm.weight", shard, shard, "") for shard in ("../a.safetensors", "/a.safetensors", "a.bin", 3)),
+    ],
+)
+def test_a_tensor_that_is_not_where_the_index_says_is_named(
+    name: str, shard: object, value: object, file: str, copy: Path
+) -> None:
+    _write_index(copy, {**_shard(copy), name: shard})
     error = _refused(copy)
-    assert (error.field, error.value) == ("model.extra.weight", "missing")
-
-
-def test_a_tensor_in_another_shard_than_the_index_says_is_named(copy: Path) -> None:
-    shard_of = _shard(copy)
-    _write_index(copy, {**shard_of, "model.norm.weight": "a.safetensors"})
-    error = _refused(copy)
-    assert (error.field, error.value) == ("model.norm.weight", "a.safetensors")
-    assert str(copy / "b.safetensors") in error.what
-
-
-@pytest.mark.parametrize("shard", ["../a.safetensors", "/a.safetensors", "a.bin", 3])
-def test_an_index_cannot_lead_out_of_the_folder(shard: object, copy: Path) -> None:
-    shard_of = _shard(copy)
-    _write_index(copy, {**shard_of, "model.norm.weight": shard})
-    assert _refused(copy).value == shard
+    assert (error.field, error.value) == (name, value)
+    assert str(copy / file) in error.what
 
 
 @pytest.mark.parametrize("shard_of", [None, {}, []])
@@ -349,3 +338,111 @@ def test_end_tokens_beyond_the_rows_are_left_out(copy: Path) -> None:
     (copy / "config.json").write_text(json.dumps({**values, "eos_token_id": [2, values["vocab_size"], 10**9]}))
     (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, values["vocab_size"] + 1]}))
     assert read_config(copy).end_tokens == (2, 3)
+
+
+# Mixtures, in both layouts of their experts
+
+
+def _fuse(folder: Path) -> None:
+    """Store every layer's experts in two tensors, as transformers 5 holds them."""
+    weights = load_file(folder / "model.safetensors")
+    experts = sorted({name.partition("experts.")[0] + "experts." for name in weights if ".experts." in name})
+    for prefix in experts:
+        count = len([name for name in weights if name.startswith(prefix)]) // 3
+        taken = {
+            matrix: torch.stack([weights.pop(f"{prefix}{e}.{matrix}_proj.weight") for e in range(count)])
+            for matrix in ("gate", "up", "down")
+        }
+        weights[f"{prefix}gate_up_proj"] = torch.cat([taken["gate"], taken["up"]], dim=1)
+        weights[f"{prefix}down_proj"] = taken["down"].contiguous()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", MIXTURES)
+def test_both_layouts_are_one_model(family: str, dtype: str, tmp_path: Path) -> None:
+    make_hf_model(family, tmp_path, 1, dtype=dtype)
+    config = read_config(tmp_path)
+    apart = read_weights(tmp_path, config)
+    assert {name: tuple(w.shape) for name, w in apart.items()} == expected_tensors(config)
+    _fuse(tmp_path)
+    together = read_weights(tmp_path, config)
+    assert list(together) == list(apart)
+    assert all(torch.equal(together[name], tensor) for name, tensor in apart.items())
+
+
+@pytest.fixture
+def fused(tmp_path: Path) -> Path:
+    make_hf_model("olmoe", tmp_path, 3)
+    _fuse(tmp_path)
+    return tmp_path
+
+
+def test_some_rows_are_read_by_themselves(fused: Path) -> None:
+    weights = stored_weights(fused, read_config(fused))
+    assert isinstance(weights, RowsInTurn)
+    for matrix in ("gate", "up", "down"):
+        name = f"model.layers.1.mlp.experts.5.{matrix}_proj.weight"
+        assert torch.equal(weights.read_rows(name, 7, 29), weights[name][7:29])
+
+
+@pytest.mark.parametrize("shape", [(7, 80, 64), (8, 64, 80), (8, 80)])
+def test_experts_of_another_shape_are_refused_by_name(shape: tuple[int, ...], fused: Path) -> None:
+    _rewrite(fused, **{"model.layers.0.mlp.experts.gate_up_proj": torch.zeros(shape)})
+    assert _refused(fused).field == "model.layers.0.mlp.experts.0.gate_proj.weight"
+
+
+def test_a_matrix_that_is_stored_twice_is_refused(fused: Path) -> None:
+    again = {f"model.layers.0.mlp.experts.{e}.up_proj.weight": torch.zeros(40, 64) for e in range(8)}
+    _rewrite(fused, **again)
+    assert "missing" in str(_refused(fused))
+
+
+def test_a_dense_layer_has_no_experts(tmp_path: Path) -> None:
+    make_hf_model("qwen3_moe", tmp_path, 3)
+    config = read_config(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert values["mlp_only_layers"] == [0]
+    (tmp_path / "config.json").write_text(json.dumps({**values, "mlp_only_layers": []}))
+    assert _refused(tmp_path).field == "model.layers.0.mlp.gate.weight"
+    assert read_weights(tmp_path, config)["model.layers.0.mlp.up_proj.weight"].shape == (96, 64)
+
+
+# Checkpoints and snapshots: fp32 alone, and nothing that stays behind
+
+COUNT = 50
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    random = torch.Generator().manual_seed(0)
+    tensors = {f"t{i}": torch.randn(30, 40, generator=random) for i in range(COUNT)}
+    save_file({**tensors, "scalar": torch.tensor(1.5), "none": torch.zeros(0, 3)}, tmp_path / "a")
+    return tmp_path / "a"
+
+
+def test_read_fp32_reads_the_bits_that_were_written(file: Path) -> None:
+    random = torch.Generator().manual_seed(0)
+    read = read_fp32(file)
+    assert len(read) == COUNT + 2
+    assert all(torch.equal(read[f"t{i}"], torch.randn(30, 40, generator=random)) for i in range(COUNT))
+    assert read["scalar"].shape == ()
+    assert read["scalar"].item() == 1.5
+    assert read["none"].shape == (0, 3)
+
+
+def test_read_fp32_leaves_no_objects_behind(file: Path) -> None:
+    read_fp32(file)
+    before = sys.getallocatedblocks()
+    for _ in range(20):
+        read_fp32(file)
+    assert sys.getallocatedblocks() - before < 5 * COUNT
+
+
+def test_read_fp32_refuses_another_dtype_and_a_file_that_is_cut_short(file: Path, tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3, dtype=torch.bfloat16)}, tmp_path / "b")
+    with pytest.raises(CheckpointError, match="field: a = 'BF16'"):
+        read_fp32(tmp_path / "b")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="missing or damaged"):
+        read_fp32(file)

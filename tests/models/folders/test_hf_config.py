@@ -1,19 +1,21 @@
-"""Published config.json files, shortened to what determines the function, and what is refused."""
+"""Published config.json files, shortened to what determines the function, and what is refused; mixtures too."""
 
 import json
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_tokenizers import byte_level, model_folder
 
-from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folders.folder import read_weights
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.folders.hf_config import config_values, parse_config
+from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import load_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 
@@ -22,6 +24,8 @@ LLAMA_3_1_8B: dict[str, Any] = PUBLISHED["llama_3_1_8b"]
 QWEN2_5_0_5B: dict[str, Any] = PUBLISHED["qwen2_5_0_5b"]
 QWEN3_0_6B: dict[str, Any] = PUBLISHED["qwen3_0_6b"]
 MISTRAL_7B_V0_1: dict[str, Any] = PUBLISHED["mistral_7b_v0_1"]
+QWEN3_30B_A3B: dict[str, Any] = PUBLISHED["qwen3_30b_a3b"]
+OLMOE_1B_7B: dict[str, Any] = PUBLISHED["olmoe_1b_7b"]
 
 LLAMA_3_1_SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192)
 
@@ -34,60 +38,47 @@ def _without(values: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in keys}
 
 
-def test_llama_3_1() -> None:
-    assert _parse(LLAMA_3_1_8B) == DecoderConfig(
-        family=Family.LLAMA,
-        vocab_size=128256,
-        hidden_size=4096,
-        intermediate_size=14336,
-        num_layers=32,
-        num_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        max_positions=131072,
-        norm_eps=1e-5,
-        rope_theta=500_000.0,
-        rope_scaling=LLAMA_3_1_SCALING,
-        end_tokens=(128001, 128008, 128009),
-    )
+def _experts(count: int, active: int, size: int, *, normalised: bool) -> Mixture:
+    return Mixture(num_experts=count, num_active=active, expert_size=size, normalised=normalised)
 
 
-def test_qwen2_has_query_key_and_value_biases_and_an_unused_window() -> None:
-    assert _parse(QWEN2_5_0_5B) == DecoderConfig(
-        family=Family.QWEN2,
-        vocab_size=151936,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_layers=24,
-        num_heads=14,
-        num_kv_heads=2,
-        head_dim=64,
-        max_positions=32768,
-        norm_eps=1e-6,
-        rope_theta=1e6,
-        qkv_bias=True,
-        tied=True,
-        end_tokens=(151643,),
-    )
+SHAPE = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim"),
+    *("max_positions", "norm_eps", "rope_theta"),
+)
 
 
-def test_qwen3_has_query_and_key_norms_and_a_head_width_of_its_own() -> None:
-    assert _parse(QWEN3_0_6B) == DecoderConfig(
-        family=Family.QWEN3,
-        vocab_size=151936,
-        hidden_size=1024,
-        intermediate_size=3072,
-        num_layers=28,
-        num_heads=16,
-        num_kv_heads=8,
-        head_dim=128,
-        max_positions=40960,
-        norm_eps=1e-6,
-        rope_theta=1e6,
-        qk_norm=True,
-        tied=True,
-        end_tokens=(151645,),
-    )
+@pytest.mark.parametrize(
+    ("values", "family", "shape", "others"),
+    [
+        (
+            LLAMA_3_1_8B, Family.LLAMA, (128256, 4096, 14336, 32, 32, 8, 128, 131072, 1e-5, 500_000.0),
+            {"rope_scaling": LLAMA_3_1_SCALING, "end_tokens": (128001, 128008, 128009)},
+        ),
+        (
+            QWEN2_5_0_5B, Family.QWEN2, (151936, 896, 4864, 24, 14, 2, 64, 32768, 1e-6, 1e6),
+            {"qkv_bias": True, "tied": True, "end_tokens": (151643,)},
+        ),
+        (
+            QWEN3_0_6B, Family.QWEN3, (151936, 1024, 3072, 28, 16, 8, 128, 40960, 1e-6, 1e6),
+            {"qk_norm": True, "tied": True, "end_tokens": (151645,)},
+        ),
+        (
+            QWEN3_30B_A3B, Family.QWEN3_MOE, (151936, 2048, 6144, 48, 32, 4, 128, 40960, 1e-6, 1e6),
+            {"qk_norm": True, "end_tokens": (151645,), "mixture": _experts(128, 8, 768, normalised=True)},
+        ),
+        (
+            OLMOE_1B_7B, Family.OLMOE, (50304, 2048, 1024, 16, 16, 16, 128, 4096, 1e-5, 1e4),
+            {"qk_norm_whole": True, "end_tokens": (50279,), "mixture": _experts(64, 8, 1024, normalised=False)},
+        ),
+    ],
+    ids=["llama_3_1", "qwen2", "qwen3", "qwen3_moe", "olmoe"],
+)  # fmt: skip
+def test_a_published_file_is_the_decoder_that_it_describes(
+    values: dict[str, Any], family: Family, shape: tuple[float, ...], others: dict[str, Any]
+) -> None:
+    expected: dict[str, Any] = dict(zip(SHAPE, shape, strict=True))
+    assert _parse(values) == DecoderConfig(family=family, **expected, **others)
 
 
 def test_mistral_is_capped_at_its_window() -> None:
@@ -172,6 +163,7 @@ def test_end_tokens_of_generation_config_are_added() -> None:
         ({"vocab_size": True}, "vocab_size", "integer"),
         ({"vocab_size": None}, "vocab_size", "integer"),
         ({"num_hidden_layers": 0}, "num_hidden_layers", "1 to"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers", "1 to"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps", "finite"),
         ({"rope_theta": "1e6"}, "rope_theta", "number"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings", "true or false"),
@@ -196,42 +188,35 @@ def test_frequency_bounds_the_wrong_way_round_are_refused() -> None:
         _parse(LLAMA_3_1_8B, rope_scaling=rope)
 
 
-def test_windowed_layers_without_a_window_are_refused() -> None:
-    with pytest.raises(ConfigError, match="layer_types"):
-        _parse(QWEN3_0_6B, layer_types=["sliding_attention"])
-
-
 def test_mistral_and_qwen_must_name_their_key_heads() -> None:
     with pytest.raises(ConfigError, match="num_key_value_heads = 'absent'"):
         _parse(_without(QWEN3_0_6B, "num_key_value_heads"))
 
 
 @pytest.mark.parametrize(
-    "values", [LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B, MISTRAL_7B_V0_1], ids=lambda v: v["model_type"]
+    "config",
+    [
+        *map(_parse, (LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B, MISTRAL_7B_V0_1, QWEN3_30B_A3B, OLMOE_1B_7B)),
+        _parse(QWEN3_30B_A3B, mlp_only_layers=[1, 7], attention_bias=True),
+        _parse(OLMOE_1B_7B, norm_topk_prob=True),
+        PRESETS["moe-nano"],
+    ],
 )
-def test_written_values_say_the_same(values: dict[str, Any]) -> None:
-    config = _parse(values)
+def test_what_is_written_is_read_back(config: DecoderConfig) -> None:
     assert parse_config(config_values(config, dtype="float32"), source="config.json") == config
 
 
-def test_a_decoder_its_family_cannot_describe_is_not_written() -> None:
-    config = _parse(MISTRAL_7B_V0_1)
-    odd = DecoderConfig(
-        family=config.family,
-        vocab_size=8,
-        hidden_size=8,
-        intermediate_size=8,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=8,
-        max_positions=8,
-        norm_eps=1e-5,
-        rope_theta=1e4,
-        o_bias=True,
-    )
-    with pytest.raises(ConfigError, match="cannot describe"):
-        config_values(odd, dtype="float32")
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [
+        (MISTRAL_7B_V0_1, {"o_bias": True}),
+        (OLMOE_1B_7B, {"intermediate_size": 96}),
+        (OLMOE_1B_7B, {"qk_norm_whole": False}),
+    ],
+)
+def test_a_decoder_its_family_cannot_describe_is_not_written(values: dict[str, Any], changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="cannot describe this decoder"):
+        config_values(replace(_parse(values), **changes), dtype="float32")
 
 
 @pytest.mark.parametrize("value", [0, -1, 2**31, 2**62, 10**400, "4", 1.5, True, [], {}, [[]]])
@@ -254,16 +239,11 @@ def test_a_number_out_of_proportion_is_refused_before_anything_is_made_of_it(fie
             parse_config({**config, field: value}, source="a/config.json")
 
 
-@pytest.mark.parametrize("value", [10**400, "1", [], {"a": []}, -1.0, float("nan")])
+@pytest.mark.parametrize("value", [10**400, "1", [], {"a": []}, -1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("field", ["rope_theta", "rms_norm_eps"])
 def test_a_number_that_is_no_float_is_refused(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match="a/config"):
         parse_config({**QWEN3_0_6B, field: value}, source="a/config.json")
-
-
-def test_layer_types_that_are_no_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="layer_types"):
-        parse_config({**QWEN3_0_6B, "layer_types": [["full_attention"]]}, source="a/config.json")
 
 
 @pytest.fixture(scope="module")
@@ -274,24 +254,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "model"))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("num_hidden_layers", 10**9),
-        ("vocab_size", 10**12),
-        ("max_position_embeddings", 10**10),
-        ("rms_norm_eps", float("inf")),
-        ("rope_theta", float("inf")),
-    ],
-)
-def test_a_config_out_of_proportion_is_refused_by_name(folder: Path, field: str, value: float) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
-    with pytest.raises(ConfigError) as caught:
-        read_config(folder)
-    assert caught.value.value == value
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
@@ -345,3 +307,81 @@ def test_a_tokenizer_that_would_be_another_than_its_file_says_is_refused(
     file.write_text(json.dumps(values))
     with pytest.raises(ConfigError, match=message):
         load_tokenizer(folder)
+
+
+def _mixture(values: dict[str, Any], **changes: Any) -> Mixture:
+    mixture = _parse(values, **changes).mixture
+    assert mixture is not None
+    return mixture
+
+
+def test_the_count_of_experts_is_read_by_the_name_that_transformers_5_saves() -> None:
+    assert _mixture(_without(QWEN3_30B_A3B, "num_experts"), num_local_experts=128) == _mixture(QWEN3_30B_A3B)
+
+
+def test_weights_are_not_normalised_where_the_file_is_silent() -> None:
+    assert not _mixture(_without(QWEN3_30B_A3B, "norm_topk_prob")).normalised
+    assert _mixture(OLMOE_1B_7B, norm_topk_prob=True).normalised
+
+
+@pytest.mark.parametrize(
+    ("changes", "dense"),
+    [
+        ({"mlp_only_layers": [5, 0]}, (0, 5)),
+        ({"num_hidden_layers": 6, "decoder_sparse_step": 2}, (0, 2, 4)),
+        ({"num_hidden_layers": 6, "decoder_sparse_step": 3, "mlp_only_layers": [2]}, (0, 1, 2, 3, 4)),
+        ({"mlp_only_layers": None}, ()),
+    ],
+)
+def test_some_layers_may_be_dense(changes: dict[str, Any], dense: tuple[int, ...]) -> None:
+    assert _mixture(QWEN3_30B_A3B, **changes).dense_layers == dense
+
+
+def test_a_window_that_is_used_is_that_of_every_layer() -> None:
+    assert _parse(QWEN3_30B_A3B, sliding_window=1024).max_positions == 40960
+    windowed = _parse(QWEN3_30B_A3B, sliding_window=1024, use_sliding_window=True)
+    assert windowed.max_positions == 1024
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "value"),
+    [
+        (QWEN3_0_6B, "layer_types", ["sliding_attention"]),
+        (QWEN3_0_6B, "layer_types", [["full_attention"]]),
+        (QWEN3_30B_A3B, "shared_expert_intermediate_size", 512),
+        (QWEN3_30B_A3B, "n_shared_experts", 1),
+        (OLMOE_1B_7B, "num_shared_experts", 2),
+        (QWEN3_30B_A3B, "n_group", 8),
+        (QWEN3_30B_A3B, "topk_group", 4),
+        (QWEN3_30B_A3B, "scoring_func", "sigmoid"),
+        (QWEN3_30B_A3B, "routed_scaling_factor", 2.5),
+        (OLMOE_1B_7B, "clip_qkv", 8.0),
+        (QWEN3_30B_A3B, "num_experts", 0),
+        (QWEN3_30B_A3B, "num_experts", None),
+        (QWEN3_30B_A3B, "num_local_experts", 64),
+        (QWEN3_30B_A3B, "num_experts_per_tok", "8"),
+        (QWEN3_30B_A3B, "moe_intermediate_size", None),
+        (QWEN3_30B_A3B, "norm_topk_prob", 1),
+        (QWEN3_30B_A3B, "mlp_only_layers", [48]),
+        (QWEN3_30B_A3B, "mlp_only_layers", "0"),
+        (QWEN3_30B_A3B, "decoder_sparse_step", 0),
+        (OLMOE_1B_7B, "hidden_act", "gelu"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_by_name(values: dict[str, Any], field: str, value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _parse(values, **{field: value})
+    assert caught.value.field == field
+
+
+def test_a_token_cannot_take_more_experts_than_there_are() -> None:
+    with pytest.raises(ConfigError, match="more experts than there are"):
+        _parse(OLMOE_1B_7B, num_experts_per_tok=65)
+
+
+def test_shared_experts_are_refused_by_name_in_families_that_are_not_read() -> None:
+    values = {**QWEN3_30B_A3B, "model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"]}
+    with pytest.raises(ConfigError, match="shared experts"):
+        _parse(values, shared_expert_intermediate_size=5632)
+    with pytest.raises(ConfigError, match="architecture"):
+        _parse(values)
