@@ -3,18 +3,24 @@
 import numpy as np
 import pytest
 import torch
+from mixtures import CONFIGS, mixture_adapter
 from torch import Tensor
 
-from oracles import LLAMA, OLMOE, QWEN2, QWEN3, disturb, small_decoder
+from models import CONFIG, VOCAB, small_decoder, tokens
+from oracles import LLAMA, OLMOE, QWEN2, QWEN3, disturb
+from oracles import small_decoder as shared_decoder
 from tinsmith.engine.decode_graphs import DecodeGraphs
-from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.drafts import Drafts
+from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import Decoder
 from tinsmith.ops.kernels import Recorded
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.sampling import Adjustments, SampleRequest, SamplingParams
 
 pytestmark = pytest.mark.whole
 
@@ -45,7 +51,7 @@ class Counted:
 
 
 def sampled(config: DecoderConfig, kind: AdapterKind | None) -> list[bytes]:
-    decoder = small_decoder(config, quantised=kind is not None and kind.quantised)
+    decoder = shared_decoder(config, quantised=kind is not None and kind.quantised)
     policy = Policy(decoder, {})
     if kind is not None:
         adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
@@ -127,7 +133,7 @@ def test_a_call_that_fails_ends_the_recording() -> None:
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.DORA])
 def test_an_adapter_that_changes_is_sampled_with_what_it_has_become(kind: AdapterKind) -> None:
-    decoder = small_decoder(LLAMA, quantised=False)
+    decoder = shared_decoder(LLAMA, quantised=False)
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
     request = SampleRequest(
         prompt=np.arange(1, 9, dtype=np.int32), params=SamplingParams(seed=1, max_tokens=20, stop=()), num_samples=2
@@ -144,7 +150,7 @@ def test_an_adapter_that_changes_is_sampled_with_what_it_has_become(kind: Adapte
 
 
 def test_the_graphs_of_a_sampler_are_few() -> None:
-    decoder = small_decoder(LLAMA, quantised=False)
+    decoder = shared_decoder(LLAMA, quantised=False)
     sampler = Sampler(LLAMA, decoder.kernels)
     for count in range(1, 9):
         params = SamplingParams(seed=count, max_tokens=6, stop=())
@@ -152,3 +158,117 @@ def test_the_graphs_of_a_sampler_are_few() -> None:
         sampler.sample([request], [Policy(decoder, {})])
     graphs: DecodeGraphs = sampler._graphs  # pyright: ignore[reportPrivateUsage]
     assert len(graphs._graphs) <= 4  # pyright: ignore[reportPrivateUsage]
+
+
+FEW = tuple((token, 30.0) for token in (3, 4, 5))
+"""Biases that leave three tokens, so that what was drawn comes again."""
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    return small_decoder()
+
+
+def drafts(*prompt: int) -> Drafts:
+    return Drafts(np.array(prompt, np.int32))
+
+
+def test_a_draft_is_what_followed_the_latest_three_tokens_when_they_last_stood_there() -> None:
+    assert drafts(1, 2, 3, 7, 1, 2, 3, 8, 9, 1, 2).next([3], 7) == [8]
+    assert drafts(1, 2, 3, 4).next([1, 2, 9], 7) == []
+    assert drafts(1, 2, 3, 4, 1, 2).next([3], 0) == []
+
+
+def test_tokens_are_looked_for_as_such_and_not_across_their_bytes() -> None:
+    one, shifted = 0x01010101, 0x010101
+    assert drafts(shifted, one, one, shifted << 8, 5, one, one).next([one], 7) == []
+
+
+def test_a_draft_grows_where_it_comes_true_and_shrinks_where_it_does_not() -> None:
+    text = list(range(10, 30))
+    one = drafts(*text)
+    written = text[:3]
+    widths: list[int] = []
+    for _ in range(3):
+        came = one.next(written, 7)
+        widths.append(len(came))
+        written += [*came, text[len(written) + len(came)]]
+    assert widths == [1, 3, 7]
+    written += [99, *text[:3]]
+    assert len(one.next(written, 7)) == 7
+    written += [*text[3:9], 98]  # all but the last came true: neither
+    assert one.next(written, 7) == []
+    written += text[:3]
+    assert len(one.next(written, 7)) == 7
+    written += [97, *text[:3]]
+    assert len(one.next(written, 7)) == 3
+
+
+def spelled(token: int) -> bytes:
+    return bytes([ord("a") + token % 26])
+
+
+def shown(sampler: Sampler, requests: list[SampleRequest], policies: list[Policy]) -> list[object]:
+    """Every bit of the answers."""
+    return [
+        (
+            one.tokens.tobytes(),
+            one.logprobs.tobytes(),
+            one.stop_reason,
+            None if one.top is None else (one.top.tokens.tobytes(), one.top.logprobs.tobytes()),
+        )
+        for result in sampler.sample(requests, policies)
+        for one in result.sequences
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drafted", "law"),
+    [
+        (7, {"temperature": 0.0}),
+        (3, {"temperature": 0.0, "stop": (3,)}),
+        (7, {"stop": ("dfded",)}),
+        (1, {"top_k": 2}),
+        (7, {"adjustments": Adjustments(logit_bias=FEW, frequency_penalty=0.5, repetition_penalty=1.1)}),
+    ],
+    ids=["greedy", "stop token", "stop string", "top 2", "penalties"],
+)
+def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, law: dict[str, object]) -> None:
+    rng = np.random.default_rng(drafted)
+    least = -(-CONFIG.max_positions // 16) + 1
+    law = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **law}
+    limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, kept_pages=None)]
+    plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=spelled) for one in limits)
+    for samples, most in ((1, 40), (2, 25), (3, 9), (1, 1), (1, 2), (1, None)):
+        params = SamplingParams(**{"seed": samples, "max_tokens": most, **law})  # pyright: ignore[reportArgumentType]
+        requests = [
+            SampleRequest(prompt=tokens(rng, count), params=params, num_samples=samples, topk_logprobs=2)
+            for count in (5, 19)
+        ]
+        policies = [Policy(decoder, {}, decoder)] * 2
+        assert shown(drafting, requests, policies) == shown(plain, requests, policies)
+    assert plain.num_drafted == 0
+    assert drafting.num_confirmed > 0
+    assert drafting.num_confirmed < drafting.num_drafted or "temperature" in law or law["stop"]  # few, or in circles
+    assert drafting.pool.available == drafting.pool.capacity
+
+
+def test_more_than_two_samples_and_mixtures_are_not_drafted_for(decoder: Decoder) -> None:
+    params = SamplingParams(seed=0, max_tokens=20, stop=(), adjustments=Adjustments(logit_bias=FEW))
+    request = SampleRequest(prompt=tokens(np.random.default_rng(0), 9), params=params, num_samples=3)
+    many = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(drafted=7))
+    many.sample([request], [Policy(decoder, {})])
+    adapter = mixture_adapter(CONFIGS["olmoe"], AdapterKind.LORA)
+    mixture = Sampler(adapter.decoder.config, adapter.decoder.kernels, limits=SamplerLimits(drafted=7))
+    one = SampleRequest(prompt=request.prompt % VOCAB, params=params)
+    mixture.sample([one], [Policy(adapter.decoder, adapter.low)])
+    assert (many.num_drafted, mixture.num_drafted) == (0, 0)
+
+
+def test_an_engine_drafts_where_bits_are_promised() -> None:
+    assert [usual_limits(each).drafted for each in (Arithmetic.CANONICAL, Arithmetic.INVARIANT, Arithmetic.FAST)] == [
+        7,
+        7,
+        0,
+    ]
+    assert SamplerLimits().drafted == 0

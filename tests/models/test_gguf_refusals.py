@@ -11,12 +11,14 @@ from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType
 
 from gguf_files import VOCAB, write_gguf
-from oracles import LLAMA, random_weights
+from oracles import LLAMA, OLMOE, QWEN3_MOE, random_weights
 from tinsmith.models.base import open_base
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
 _SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
+_OLMOE, _QWEN3_MOE = (replace(config, vocab_size=VOCAB, end_tokens=(0,)) for config in (OLMOE, QWEN3_MOE))
 
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -47,14 +49,10 @@ def test_a_file_that_is_cut_short_is_refused(file: Path, kept: float) -> None:
     refused(file, CheckpointError, "fetch the whole file again")
 
 
-def test_an_empty_file_is_refused(file: Path) -> None:
-    file.write_bytes(b"")
-    refused(file, CheckpointError)
-
-
-def test_another_file_is_refused(file: Path) -> None:
-    file.write_bytes(b"PK\x03\x04" + bytes(1000))
-    refused(file, CheckpointError, "no GGUF file")
+@pytest.mark.parametrize(("content", "says"), [(b"", ""), (b"PK\x03\x04" + bytes(1000), "no GGUF file")])
+def test_another_file_is_refused(file: Path, content: bytes, says: str) -> None:
+    file.write_bytes(content)
+    refused(file, CheckpointError, says)
 
 
 def test_a_file_without_tokenizer_is_refused(file: Path) -> None:
@@ -68,17 +66,13 @@ def test_other_architectures_are_refused_by_name_with_the_list(file: Path, archi
     refused(file, ConfigError, architecture, "Llama", "Mistral", "Qwen2.5", "Qwen3")
 
 
-def test_a_mixture_is_refused(file: Path) -> None:
-    write_gguf(file, _SMALL, random_weights(_SMALL, 1), more={"llama.expert_count": 8})
-    refused(file, ConfigError, "expert_count", "8")
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("llama.rope.scaling.type", "yarn"),
         ("llama.attention.value_length", 8),
         ("llama.attention.causal", 0),
+        ("llama.expert_count", 8),
         ("tokenizer.ggml.pre", "poro-chat"),
         ("split.count", 3),
     ],
@@ -94,11 +88,32 @@ def test_factors_of_an_unknown_rotation_are_refused(file: Path) -> None:
     refused(file, ConfigError, "rope_freqs.weight")
 
 
-def test_a_tensor_that_is_missing_is_named(file: Path) -> None:
-    weights = random_weights(_SMALL, 1)
-    del weights["model.layers.1.mlp.up_proj.weight"]
-    write_gguf(file, _SMALL, weights)
-    refused(file, CheckpointError, "model.layers.1.mlp.up_proj.weight", "missing")
+@pytest.mark.parametrize(("config", "name"), [(_SMALL, "mlp.up_proj"), (_OLMOE, "mlp.gate")], ids=["dense", "mixture"])
+def test_a_tensor_that_is_missing_is_named(file: Path, config: DecoderConfig, name: str) -> None:
+    weights = random_weights(config, 1)
+    del weights[f"model.layers.1.{name}.weight"]
+    write_gguf(file, config, weights)
+    refused(file, CheckpointError, f"model.layers.1.{name}.weight", "missing")
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "says"),
+    [
+        (_QWEN3_MOE, {"qwen3moe.expert_shared_count": 1}, "shared experts"),
+        (_QWEN3_MOE, {"qwen3moe.expert_shared_feed_forward_length": 64}, "shared experts"),
+        (_QWEN3_MOE, {"qwen3moe.expert_gating_func": 2}, "expert_gating_func"),
+        (_QWEN3_MOE, {"qwen3moe.expert_weights_scale": 2.5}, "expert_weights_scale"),
+        (_OLMOE, {"olmoe.attention.clamp_kqv": 8.0}, "clamp_kqv"),
+        (_OLMOE, {"olmoe.expert_used_count": 99}, "more experts than there are"),
+        (_OLMOE, {"olmoe.expert_count": 63}, "missing"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_computed_of_mixtures_is_refused_by_name(
+    file: Path, config: DecoderConfig, more: dict[str, int | float], says: str
+) -> None:
+    write_gguf(file, config, random_weights(config, 1), more=more)
+    refused(file, TinsmithError, says)
 
 
 def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:

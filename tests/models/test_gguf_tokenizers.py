@@ -105,8 +105,6 @@ def test_a_reply_ends_at_every_token_that_the_file_names_or_llama_cpp_knows(tmp_
     ],
 )
 def test_ends_are_known_by_their_text(texts: tuple[str, ...], ends: set[str]) -> None:
-    from tinsmith.models.gguf.ends import end_tokens
-
     tokens = ["a", "b", *texts, "c"]
     found = end_tokens({"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 0}, len(tokens))
     assert {tokens[at] for at in found} == ends | {"a"}
@@ -157,8 +155,6 @@ def test_what_cannot_be_read_faithfully_is_refused_by_name(changes: dict[str, Va
 
 
 def test_ends_of_another_type_than_ids_are_refused() -> None:
-    from tinsmith.models.gguf.ends import end_tokens
-
     with pytest.raises(ConfigError, match="eot_token_id"):
         end_tokens({"tokenizer.ggml.eot_token_id": 2.0}, 10)
 
@@ -229,12 +225,6 @@ def test_rows_without_a_token_are_named_as_unused() -> None:
     assert kinds[-2:] == [5, 5]
 
 
-def test_an_ordinary_token_without_a_row_is_refused() -> None:
-    with pytest.raises(ConfigError) as caught:
-        written(changed("gpt2"), rows=300)
-    assert caught.value.field == "vocab"
-
-
 def test_six_tokens_that_end_a_reply_are_written_and_read() -> None:
     which = changed("qwen2")
     own = which.eos_token_id
@@ -243,12 +233,6 @@ def test_six_tokens_that_end_a_reply_are_written_and_read() -> None:
     assert end_tokens(keys, len(which)) == (own, 3, 4, 5, 6, 7)
     with pytest.raises(ConfigError) as caught:
         written(which, 3, 4, 5, 6, 7, 8)
-    assert caught.value.field == "eos_token_id"
-
-
-def test_a_model_without_an_end_is_refused_because_llama_cpp_would_take_token_11() -> None:
-    with pytest.raises(ConfigError) as caught:
-        written(changed("qwen2", eos_token=None))
     assert caught.value.field == "eos_token_id"
 
 
@@ -337,19 +321,30 @@ def test_what_a_file_has_no_name_for_is_refused(
     assert str(FOLDER) in str(caught.value)
 
 
-def test_a_mark_that_swallows_spaces_is_refused() -> None:
+def swallowing() -> PreTrainedTokenizerFast:
     which = changed("gpt2")
     which.add_tokens([AddedToken("<mask>", lstrip=True)])
-    with pytest.raises(ConfigError) as caught:
-        written(which)
-    assert caught.value.field == "added_tokens: lstrip"
+    return which
 
 
-def test_another_kind_of_model_is_refused() -> None:
-    words = Tokenizer(models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+WORDS = Tokenizer(models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "field"),
+    [
+        (lambda: changed("gpt2"), 300, "vocab"),  # an ordinary token without a row
+        (lambda: changed("qwen2", eos_token=None), None, "eos_token_id"),  # llama.cpp would take token 11
+        (swallowing, None, "added_tokens: lstrip"),
+        (lambda: PreTrainedTokenizerFast(tokenizer_object=WORDS, eos_token="a"), None, "model"),
+    ],
+)
+def test_a_tokenizer_that_no_file_describes_is_refused(
+    make: Callable[[], PreTrainedTokenizerFast], rows: int | None, field: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        written(PreTrainedTokenizerFast(tokenizer_object=words, eos_token="a"))
-    assert (caught.value.field, caught.value.value) == ("model", "WordPiece")
+        written(make(), rows=rows)
+    assert caught.value.field == field
 
 
 def test_a_file_that_gives_other_tokens_is_found_by_its_tokens() -> None:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from oracles import OLMOE, QWEN3_MOE, small_decoder
 from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.held import held_base
 from tinsmith.models.initial_weights import initial_weights
@@ -56,6 +58,13 @@ def test_even_where_the_vocabulary_is_large_a_base_takes_three_tenths(name: str,
     wide = config.vocab_size * config.hidden_size * (1 if tied else 2)
     assert held.others == 2 * wide + vectors
     assert held.whole_to_fp32 <= 0.30
+
+
+@pytest.mark.parametrize("config", [QWEN3_MOE, OLMOE], ids=["qwen3_moe", "olmoe"])
+def test_experts_are_held_in_four_bits(config: DecoderConfig) -> None:
+    whole, held = (held_base(small_decoder(config, quantised=quantised)) for quantised in (False, True))
+    assert held.linear_weights == whole.linear_weights
+    assert held.linears < 0.2 * whole.linears
 
 
 def test_embedding_and_tied_head_are_the_same_rounded_numbers(quantised: Decoder) -> None:

@@ -4,6 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from families import make_hf_model
+from peft_cases import Case, spec_of
 
 from oracles import (
     LLAMA,
@@ -22,6 +24,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.merge import all_logprobs, max_logprob_difference, merged_config, merged_weights, probe_sequences
+from tinsmith.models.rounding import renumbered, rounding_difference
 from tinsmith.models.slots import values
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -142,3 +145,28 @@ def test_log_probabilities_are_those_of_transformers() -> None:
     with torch.no_grad():
         theirs = torch.cat([reference_logprobs(model, sequence) for sequence in tokens])
     assert float((all_logprobs(adapter.decoder, adapter.low, tokens) - theirs).abs().max()) <= LIMIT
+
+
+@pytest.mark.parametrize("kind", LOW_RANK)
+@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe"])
+def test_merged_experts_are_the_model_that_was_trained(family: str, kind: AdapterKind, tmp_path: Path) -> None:
+    adapter = Case(family, spec_of(kind, train_router=True)).adapter(tmp_path / "base")
+    config, weights = adapter.decoder.config, merged_weights(adapter)
+    merged = build_decoder(config, weights, adapter.decoder.kernels)
+    rounding = rounding_difference(config, weights, adapter.decoder.kernels)
+    assert 0.0 < rounding < 1e-3
+    assert max_logprob_difference(adapter, merged) <= 4 * rounding
+
+
+@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe"])
+def test_renumbered_channels_are_the_same_function(family: str, tmp_path: Path) -> None:
+    make_hf_model(family, tmp_path, 5)
+    config = read_config(tmp_path)
+    weights = read_weights(tmp_path, config)
+    other = renumbered(config, weights, seed=3)
+    for name in ("model.layers.1.mlp.gate.weight", "model.layers.1.mlp.experts.2.down_proj.weight"):
+        assert not torch.equal(other[name], weights[name])
+    tokens = probe_sequences(config, seed=0)
+    kernels = NativeKernels()
+    said = [all_logprobs(build_decoder(config, w, kernels), {}, tokens) for w in (weights, other)]
+    assert 0.0 < float((said[0] - said[1]).abs().max()) < 1e-4

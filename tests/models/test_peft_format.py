@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,13 @@ import pytest
 import torch
 from clean_peft import clean_answers
 from families import make_hf_model
-from peft_cases import CASES, decoder_of, logprobs_of
+from peft_cases import CASES, Case, decoder_of, logprobs_of, spec_of
 from safetensors.torch import load_file, save_file
 
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.merge import probe_sequences
+from tinsmith.models.merge import max_logprob_difference, probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.slots import values
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -89,7 +90,7 @@ def test_every_expert_and_matrix_has_a_pair_of_its_own(clean: tuple[dict[str, Ad
 # Made by PEFT
 
 
-def _peft_adapter(base: Path, folder: Path, **settings: object) -> torch.Tensor:
+def _peft_adapter(base: Path, folder: Path, *, scale: float = 0.3, **settings: object) -> torch.Tensor:
     """Let PEFT make an adapter that is no identity; return what PEFT's model says."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -101,7 +102,7 @@ def _peft_adapter(base: Path, folder: Path, **settings: object) -> torch.Tensor:
     with torch.no_grad():
         for name, parameter in peft_model.named_parameters():
             if "lora_" in name:
-                parameter.mul_(1.1 if "magnitude" in name else 0.3)
+                parameter.mul_(1.1 if "magnitude" in name else scale)
     peft_model.save_pretrained(folder)
     tokens = probe_sequences(read_config(base), seed=0)
     with torch.no_grad():
@@ -140,6 +141,28 @@ def test_what_peft_made_says_the_same_here(bases: dict[str, Path], tmp_path: Pat
     difference = float((logprobs_of(adapter) - theirs).abs().max())
     assert difference <= LIMIT
     assert float((logprobs_of(Adapter(adapter.spec, decoder)) - theirs).abs().max()) > 0.01
+
+
+MIXTURES_BY_PEFT = {
+    "experts": {"target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]},
+    "gate_up": {"target_parameters": ["mlp.experts.gate_up_proj"]},
+    "down": {"target_parameters": ["experts.down_proj"]},
+    "router": {"target_parameters": ["mlp.gate.weight"]},
+    "all": {"target_modules": ["q_proj", "o_proj"], "target_parameters": ["gate_up_proj", "down_proj", "gate.weight"]},
+}
+
+
+@pytest.mark.parametrize("family", ["olmoe", "qwen3_moe_64"])
+@pytest.mark.parametrize("name", MIXTURES_BY_PEFT)
+def test_experts_that_peft_trains_on_transformers_5_are_read(family: str, name: str, tmp_path: Path) -> None:
+    make_hf_model(family, tmp_path / "base", 6)
+    settings: dict[str, object] = {"target_modules": [], "r": 4, **MIXTURES_BY_PEFT[name]}
+    theirs = _peft_adapter(tmp_path / "base", tmp_path / "adapter", scale=0.2, **settings)
+    decoder = decoder_of(tmp_path / "base")
+    adapter = import_peft(tmp_path / "adapter", decoder)
+    assert float((logprobs_of(adapter) - theirs).abs().max()) <= LIMIT
+    assert max_logprob_difference(adapter, decoder) > 100 * LIMIT
+    assert adapter.spec.train_router == (name in ("router", "all"))
 
 
 @pytest.mark.parametrize("name", ["one layer", "q and v", "dora"])
@@ -206,7 +229,19 @@ def test_a_whole_trained_model_is_no_adapter(bases: dict[str, Path], tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_peft_would_load_a_part_of_is_not_exported(tmp_path: Path) -> None:
+    adapter = Case("qwen3_moe", spec_of()).adapter(tmp_path / "base")
+    with pytest.raises(ConfigError, match="experts and dense layers"):
+        export_peft(adapter, tmp_path / "adapter", base_name="b")
+    assert not (tmp_path / "adapter").exists()
+
+
 # Refusals
+
+
+def _configure(folder: Path, field: str, value: object) -> None:
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
 
 
 @pytest.mark.parametrize(
@@ -242,11 +277,38 @@ def test_a_whole_trained_model_is_no_adapter(bases: dict[str, Path], tmp_path: P
 )
 def test_an_unsupported_setting_is_refused_by_name(exported: tuple[Decoder, Path], field: str, value: object) -> None:
     decoder, folder = exported
-    file = folder / "adapter_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
+    _configure(folder, field, value)
     name = {"lora_alpha": "(lora_)?alpha"}.get(field, field)
     with pytest.raises(ConfigError, match=f"field: {name} = "):
         import_peft(folder, decoder)
+
+
+@pytest.fixture(scope="module")
+def of_experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Decoder, Path]:
+    folder = tmp_path_factory.mktemp("experts")
+    adapter = Case("olmoe", spec_of()).adapter(folder / "base")
+    export_peft(adapter, folder / "adapter", base_name="b")
+    return adapter.decoder, folder / "adapter"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("target_parameters", ["experts.w1"]), ("target_parameters", "all"), ("rank_pattern", {"a": 2})],
+)
+def test_an_unsupported_setting_of_experts_is_refused_by_name(
+    of_experts: tuple[Decoder, Path], field: str, value: object, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(of_experts[1], tmp_path / "adapter"))
+    _configure(folder, field, value)
+    with pytest.raises(ConfigError) as caught:
+        import_peft(folder, of_experts[0])
+    assert caught.value.field == field
+
+
+def test_an_adapter_of_other_experts_is_refused(of_experts: tuple[Decoder, Path], tmp_path: Path) -> None:
+    make_hf_model("olmoe_64", tmp_path / "other", 6)
+    with pytest.raises(CheckpointError):
+        import_peft(of_experts[1], decoder_of(tmp_path / "other"))
 
 
 def _rewrite(folder: Path, **changes: torch.Tensor | None) -> None:

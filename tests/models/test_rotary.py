@@ -1,26 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from oracles import LLAMA
+from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling
 from tinsmith.models.rotary import inverse_frequencies
 
 pytestmark = pytest.mark.whole
 
 
 def _config(head_dim: int, theta: float, scaling: Llama3Scaling | LinearScaling | None = None) -> DecoderConfig:
-    return DecoderConfig(
-        family=Family.LLAMA,
-        vocab_size=8,
+    return replace(
+        LLAMA,
         hidden_size=4 * head_dim,
-        intermediate_size=8,
-        num_layers=1,
-        num_heads=4,
         num_kv_heads=4,
         head_dim=head_dim,
         max_positions=131072,
-        norm_eps=1e-5,
         rope_theta=theta,
         rope_scaling=scaling,
     )
@@ -64,16 +62,8 @@ def test_linear_scaling_is_that_of_transformers(head_dim: int, factor: float) ->
 def test_llama3_scaling_is_that_of_transformers(head_dim: int, factor: float) -> None:
     scaling = Llama3Scaling(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192)
     config = _config(head_dim, 500_000.0, scaling)
-    theirs = _of_transformers(
-        config,
-        {
-            "rope_type": "llama3",
-            "factor": factor,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
-    )
+    bounds = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    theirs = _of_transformers(config, {"rope_type": "llama3", "factor": factor, **bounds})
     assert _ulps_apart(inverse_frequencies(config), theirs) <= 1
 
 

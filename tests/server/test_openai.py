@@ -1,5 +1,6 @@
 """The OpenAI-compatible routes, through OpenAI's own SDK, against the real service on a loopback port."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -7,19 +8,22 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
 import tinker
 from openai import OpenAI
 
-from loopback import KEY, MODEL, Running, start, stop
+from loopback import KEPT, KEY, MODEL, Running, start, stop
 from running import wait_until
 from tinsmith.engine import bases
+from tinsmith.engine.engine import Engine
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.server.openai.text import Choice
+from tinsmith.server.rest.listing import Listing
+from tinsmith.server.service import Service
 from tinsmith.types.sampling import StopReason
 
 pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -373,3 +377,22 @@ def test_text_is_the_same_however_it_comes(size: int, stops: tuple[str, ...]) ->
         assert whole.startswith(told)
     assert told == whole
     assert shown == len(tokens)
+
+
+NANO, MIXTURE = "tinsmith/nano", "tinsmith/moe-nano"
+
+
+def test_only_a_mixture_tells_how_it_routes(tmp_path: Path) -> None:
+    async def told() -> dict[str, dict[str, Any]]:
+        engine = Engine({NANO: NANO, MIXTURE: MIXTURE}, kept=KEPT)
+        service = Service(engine, tmp_path / "state", seed=0, max_queue=16)
+        listing = Listing(service.store, service.engine, service.state, service.runs.external)
+        models = cast(list[dict[str, Any]], listing.capabilities()["supported_models"])
+        await service.close()
+        return {model["model_name"]: model["identity"] for model in models}
+
+    identities = asyncio.run(told())
+    assert "routes" not in identities[NANO]
+    assert identities[MIXTURE]["routes"] == (
+        "2 of 8 experts, equal logits to the lower one; a token's are the same in every batch, sampled and trained"
+    )

@@ -3,10 +3,22 @@
 import json
 import tomllib
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tenants import NANO, Tenants, let
+
+from loopback import KEPT
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.validation import loss_by_name
+from tinsmith.ops.objectives.losses import LOSSES
+from tinsmith.server.wire import requests
+from tinsmith.server.wire.body import Request, parse_json
+from tinsmith.server.wire.training_request import parse_forward_backward
+from tinsmith.types.datum import LossName
+from tinsmith.types.errors import InputError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -16,13 +28,6 @@ with warnings.catch_warnings():
     from tinker.types.forward_backward_request import ForwardBackwardRequest
     from tinker.types.provenance_spans import SampledProvenanceSpan
 
-from tinsmith.engine.validation import loss_by_name
-from tinsmith.ops.objectives.losses import LOSSES
-from tinsmith.server.wire import requests
-from tinsmith.server.wire.body import Request, parse_json
-from tinsmith.server.wire.training_request import parse_forward_backward
-from tinsmith.types.datum import LossName
-from tinsmith.types.errors import InputError
 
 RECORD = tomllib.loads((Path(__file__).parents[2] / "scripts/sdk_served.toml").read_text("utf-8"))
 TOKENS = [1, 2, 3]
@@ -117,3 +122,40 @@ def test_a_chunk_that_is_no_text_is_refused_by_name(line: str) -> None:
     body = {"sampling_session_id": "s", "seq_id": 0, "num_samples": 1, "prompt": prompt, "sampling_params": {}}
     with pytest.raises(InputError, match=r"prompt\.chunks"):
         parse_json(requests.Sample, json.dumps(body).encode())
+
+
+def endpoints(table: str) -> list[str]:
+    return [line for line in RECORD[table] if " /" in line]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int, str]]:
+    """What every endpoint says to an empty request about things that are not there."""
+    said: dict[str, tuple[int, str]] = {}
+
+    async def script(tenants: Tenants) -> None:
+        for endpoint in (*endpoints("served"), *endpoints("refused"), "GET /api/v1/elsewhere"):
+            verb, path = endpoint.split(" ")
+            kind = "external_weights" if "external" in path else "weights"
+            path = path.replace("checkpoints/*", f"checkpoints/{kind}/x").replace("*", "x")
+            answer = await tenants["alice"].http.request(verb, path, content=b"{}")
+            said[endpoint] = answer.status_code, answer.text.replace(path, "PATH")
+
+    let(Engine({NANO: NANO}, kept=KEPT), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
+    return said
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("endpoint", endpoints("served"))
+def test_it_is_served(answers: Mapping[str, tuple[int, str]], endpoint: str) -> None:
+    status, text = answers[endpoint]
+    assert status < 500
+    assert text != answers["GET /api/v1/elsewhere"][1]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("endpoint", endpoints("refused"))
+def test_it_is_refused_by_name(answers: Mapping[str, tuple[int, str]], endpoint: str) -> None:
+    status, text = answers[endpoint]
+    assert 400 <= status < 500
+    assert "PATH" in text or endpoint.rsplit("/", 1)[1] in text
