@@ -107,13 +107,13 @@ def test_a_tensor_that_is_missing_is_named(file: Path, config: DecoderConfig, na
         (_OLMOE, {"olmoe.expert_used_count": 99}, "more experts than there are"),
         (_OLMOE, {"olmoe.expert_count": 63}, "missing"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_computed_of_mixtures_is_refused_by_name(
     file: Path, config: DecoderConfig, more: dict[str, int | float], says: str
 ) -> None:
     write_gguf(file, config, random_weights(config, 1), more=more)
-    refused(file, TinsmithError, says)
+    with pytest.raises(TinsmithError, match=says):
+        open_base(str(file))
 
 
 def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:
