@@ -350,24 +350,6 @@ def test_tensors_that_do_not_fit_are_refused_whole(spoil: object) -> None:
 # Refused
 
 
-@pytest.mark.parametrize(
-    ("field", "settings"),
-    [
-        ("rank", {"rank": 0}),
-        ("rank", {"rank": -1}),
-        ("rank", {"rank": 1025}),
-        ("alpha", {"alpha": 0.0}),
-        ("alpha", {"alpha": -1.0}),
-        ("alpha", {"alpha": math.nan}),
-        ("alpha", {"alpha": math.inf}),
-        ("train_attn", {"train_attn": False, "train_mlp": False, "train_unembed": False}),
-    ],
-)
-def test_an_impossible_adapter_is_refused_by_name(field: str, settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=rf"field: {field}.*\n  allowed: "):
-        _spec(AdapterKind.LORA, **settings)
-
-
 @pytest.mark.parametrize("quantised", [False, True])
 def test_a_kind_that_does_not_fit_the_base_is_refused(quantised: bool) -> None:
     base = build_decoder(LLAMA, random_weights(LLAMA, 1), NativeKernels(), quantised=quantised)

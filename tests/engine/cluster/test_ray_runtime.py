@@ -108,26 +108,23 @@ with ray_start.watched_start(seconds):
 """
 
 
-def _ended(name: str, seconds: float, folder: object, line: str) -> tuple[int, str]:
-    command = [sys.executable, "-c", WAITS, name, str(seconds), str(folder)]
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of a process's children on Linux")
+@pytest.mark.parametrize(
+    ("part", "seconds", "line", "says"),
+    [
+        ("gcs_server", 600, "kill it\n", "Ray's gcs_server ended"),
+        ("raylet", 600, "kill it\n", "Ray's raylet ended"),
+        ("raylet", 0.5, "", "0.5 s"),
+    ],
+)
+def test_a_part_that_ends_meanwhile_or_a_start_that_takes_too_long_ends_the_process(
+    part: str, seconds: float, line: str, says: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WAITS, part, str(seconds), str(tmp_path)]
     done = subprocess.run(command, input=line, capture_output=True, text=True, timeout=HANG_S, check=False)
     subprocess.run(["kill", done.stdout.strip()], check=False, capture_output=True)
-    return done.returncode, done.stderr
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of a process's children on Linux")
-@pytest.mark.parametrize("part", ["gcs_server", "raylet"])
-def test_a_part_that_ends_meanwhile_ends_the_process(part: str, tmp_path: object) -> None:
-    code, said = _ended(part, 600, tmp_path, "kill it\n")
-    assert code == 3
-    assert f"Ray's {part} ended" in said
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system tells of a process's children on Linux")
-def test_a_start_that_takes_too_long_ends_the_process(tmp_path: object) -> None:
-    code, said = _ended("raylet", 0.5, tmp_path, "")
-    assert code == 3
-    assert "0.5 s" in said
+    assert done.returncode == 3
+    assert says in done.stderr
 
 
 MARK = "TINSMITH_RAY_TEST"

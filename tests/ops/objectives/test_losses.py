@@ -264,11 +264,6 @@ def test_an_unknown_setting_is_named_with_the_known_ones(loss: LossName) -> None
     assert loss in message
 
 
-def test_dro_without_beta_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"loss_fn_config\.beta"):
-        LossConfig.from_mapping(LossName.DRO, {})
-
-
 @pytest.mark.parametrize(
     ("loss", "settings", "field"),
     [
@@ -282,6 +277,7 @@ def test_dro_without_beta_is_refused() -> None:
         (LossName.DRO, {"beta": -1.0}, "beta"),
         (LossName.DRO, {"beta": math.inf}, "beta"),
         (LossName.DRO, {"beta": None}, "beta"),
+        (LossName.DRO, {}, "beta"),
     ],
 )
 def test_an_impossible_setting_is_named(loss: LossName, settings: dict[str, object], field: str) -> None:
@@ -342,15 +338,16 @@ def test_weighted_advantages_aggregate_the_loss_itself(loss: LossName) -> None:
     np.testing.assert_array_equal(weighted.grad, plain.grad / np.float32(64.0))
 
 
-@pytest.mark.parametrize("constant", [math.nan, 0.0, -1.0, math.inf])
-def test_dr_grpo_needs_a_constant(constant: float) -> None:
-    with pytest.raises(ConfigError, match="field: constant"):
-        token_weights(Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, [np.ones(1)], constant=constant)
-
-
-def test_other_modes_refuse_a_constant() -> None:
-    with pytest.raises(ConfigError, match=r"field: constant = 3\.0"):
-        token_weights(Aggregation.TOKEN_MEAN, [np.ones(1)], constant=3.0)
+@pytest.mark.parametrize(
+    ("aggregation", "constant"),
+    [
+        *((Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, constant) for constant in (math.nan, 0.0, -1.0, math.inf)),
+        (Aggregation.TOKEN_MEAN, 3.0),
+    ],
+)
+def test_dr_grpo_needs_a_constant_and_other_modes_refuse_it(aggregation: Aggregation, constant: float) -> None:
+    with pytest.raises(ConfigError, match=f"field: constant = {constant}"):
+        token_weights(aggregation, [np.ones(1)], constant=constant)
 
 
 @pytest.mark.parametrize("mask", [np.array([0.5]), np.ones((1, 2)), np.array([np.nan])])

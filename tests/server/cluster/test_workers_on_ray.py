@@ -167,7 +167,8 @@ def test_a_mistake_is_told_by_name(shared: Connection) -> None:
         client.forward_backward([types.Datum(model_input=tokens, loss_fn_inputs={})], "cross_entropy").result()
 
 
-PARTS = {"gcs_server": b"/gcs_server", "raylet": b"raylet/raylet", "agent": b"dashboard/agent.py"}
+PARTS = {"gcs_server": b"/gcs_server", "agent": b"dashboard/agent.py"}
+"""Watched as processes are that Ray's start told of, and as children of one, the raylet."""
 
 
 def _part(server: int, line: bytes) -> int:
