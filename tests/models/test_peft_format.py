@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from clean_peft import clean_answers
 from families import make_hf_model
-from peft_cases import CASES, Case, decoder_of, logprobs_of, spec_of
+from peft_cases import CASES, Case, clean_answers, decoder_of, logprobs_of, spec_of
 from safetensors.torch import load_file, save_file
 
 from tinsmith.models.adapter import Adapter, create_adapter

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from closed_clamp import ClosedClamp
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from tinsmith.ops.custom_loss.graph import LossInput, SentNode
+from tinsmith.ops.custom_loss.program import CustomLoss
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from tinker.lib.public_interfaces.custom_loss import encode_graph, trace_loss
-
-from tinsmith.ops.custom_loss.graph import LossInput, SentNode
-from tinsmith.ops.custom_loss.program import CustomLoss
 
 
 def sent_nodes(function: Callable[..., Any], ranks: Mapping[str, int]) -> list[SentNode]:
@@ -42,3 +43,22 @@ def by_torch(
     loss.backward()
     assert leaf.grad is not None
     return (float(loss.detach()), leaf.grad.numpy(), {name: float(value.detach()) for name, value in metrics.items()})
+
+
+_BOUNDS = {"clamp": ("min", "max"), "clip": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}
+
+
+def clamped(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    """x in [low, high]: its slope is 1 on the closed interval, and a bound's is 1 where x lies beyond it."""
+    x = x if low is None else torch.where(x < low, low, x)
+    return x if high is None else torch.where(x > high, high, x)
+
+
+class ClosedClamp(TorchFunctionMode):
+    """Within it torch's code has `clamped` for each of its names."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (names := _BOUNDS.get(func.__name__)) is None:
+            return func(*args, **(kwargs or {}))
+        bounds = {**dict(zip(names, args[1:], strict=False)), **(kwargs or {})}
+        return clamped(args[0], bounds.get("min"), bounds.get("max"))

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from closed_clamp import clamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from traced import by_torch, custom
+from traced import by_torch, clamped, custom
 from written_losses import WRITTEN
 
 from tinsmith.ops.custom_loss.functions import expm1, log1p, power, sigmoid, softplus, tanh

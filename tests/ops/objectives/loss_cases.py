@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from closed_clamp import ClosedClamp
+from traced import ClosedClamp
 
 from tinsmith.ops.objectives.losses import LossConfig, LossFunction, LossValue
 from tinsmith.types.datum import LossName
