@@ -176,7 +176,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         running.stop()
 
 
-def unread(server: Running) -> socket.socket:
+def begun_stream(server: Running) -> socket.socket:
     """Ask for a long unread through a connection that takes as little as it can, and read its first bytes."""
     host, _, port = server.url.removeprefix("http://").partition(":")
     body = json.dumps({"model": NANO, "prompt": "a", "max_tokens": 900, "n": 8, "stream": True})
@@ -201,7 +201,7 @@ def complete(server: Running) -> str:
 
 def test_streams_that_nobody_reads_hold_nobody_up(server: Running) -> None:
     alone = complete(server)
-    unread = [unread(server) for _ in range(4)]
+    unread = [begun_stream(server) for _ in range(4)]
     assert [complete(server) for _ in range(3)] == [alone] * 3
     for connection in unread:
         connection.close()

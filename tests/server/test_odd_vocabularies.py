@@ -1,4 +1,4 @@
-"""Models whose tokenizers differ from their rows, leave out spaces, or add words: what /v1 makes of their text."""
+"""Models whose tokenizers differ from their rows, leave out spaces, or add words; templates that fail or reason."""
 
 import json
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ ROWS = {"padded": len(TOKENIZERS["padded"]) - 1, "more_rows": len(TOKENIZERS["mo
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("models")
-    ends = {"padded": (0, len(TOKENIZERS["padded"]) - 1, 10**6)}
+    ends = {"padded": (0, len(TOKENIZERS["padded"]) - 1, 10**6), "marked": (END,)}
     models = {
         name: str(model_folder(folder / name, made, num_rows=ROWS.get(name), end_tokens=ends.get(name, (0,))))
-        for name, made in TOKENIZERS.items()
+        for name, made in {**TOKENIZERS, **TEMPLATED}.items()
     }
     own = start(folder / "state", models)
     yield own
@@ -188,18 +188,6 @@ TEMPLATED = {
     "marked": MARKED,
 }
 ASKED = [{"role": "user", "content": "a"}]
-
-
-@pytest.fixture(scope="module")
-def templated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("models")
-    models = {
-        name: str(model_folder(folder / name, made, end_tokens=(END,) if name == "marked" else (0,)))
-        for name, made in TEMPLATED.items()
-    }
-    own = start(folder / "state", models)
-    yield own
-    stop(own)
 
 
 def chat(http: httpx.Client, model: str, messages: Any, **more: Any) -> httpx.Response:

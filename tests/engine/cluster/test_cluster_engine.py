@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from course import NAME, course, datums_of
-from in_process import Threads, cluster_of
+from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
 from loopback import KEPT
@@ -215,7 +215,7 @@ def shares(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Sha
     kept = CertificateStore(tmp_path_factory.mktemp("certificates"))
 
     def made(count: int) -> list[Shard]:
-        return [Shard(MIXTURE, index=i, count=count, kept=kept) for i in range(count)]
+        return [Shard(MODELS, index=i, count=count, kept=kept) for i in range(count)]
 
     return made
 
@@ -230,7 +230,7 @@ def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) 
     certificates = {host.facts().bases[NAME].certificate for host in (first, second)}
     assert len(certificates) == 1
     assert None not in certificates
-    assert first.facts().bases[NAME].fingerprint == Engine(MIXTURE, kept=KEPT).base(NAME).fingerprint
+    assert first.facts().bases[NAME].fingerprint == Engine(MODELS, kept=KEPT).base(NAME).fingerprint
 
 
 @pytest.mark.parametrize("kind", KINDS)
