@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +10,7 @@ from typing import Final, TypeVar, cast
 from tinsmith.pages.measures import Measure
 
 R = TypeVar("R")
+Shown = Measure | str | None  # A cell: a figure, words, or nothing known.
 LEADING: Final = ("difference", "gain", "macro-F1", "min recall", "balanced accuracy", "before", "after", "from", "to")
 """Heads of the columns that a reader looks for first."""
 RIGHT, WRONG = "right-mark", "wrong-mark"  # Tones of what is well and what is not.
@@ -78,12 +78,9 @@ def absent(why: str = "missing") -> Cell:
     return Cell(text=why, missing=True, number=True)
 
 
-def measured(measure: Measure | None, why: str = "missing") -> Cell:
+def measured(measure: Measure) -> Cell:
     """Return a figure, its interval below it."""
-    if measure is None or not math.isfinite(measure.value):
-        return absent(why)
-    has_ends = measure.low is not None and measure.high is not None
-    return figure(f"{measure.value:.3f}", measure, f"{measure.low:.3f}\u2013{measure.high:.3f}" if has_ends else "")
+    return _written(measure, Column(head=""))
 
 
 def figure(shown: str, measure: Measure, under: str = "") -> Cell:
@@ -91,16 +88,6 @@ def figure(shown: str, measure: Measure, under: str = "") -> Cell:
     ends = () if measure.low is None or measure.high is None else (measure.low, measure.high)
     is_all = not ends and "%" not in shown and float(shown.replace(",", "")) == measure.value
     return Cell(text=shown, under=under, number=True, exact=() if is_all else (measure.value, *ends))
-
-
-def number(value: float | None, why: str = "missing") -> Cell:
-    """Return a number without an interval."""
-    return measured(None if value is None else Measure(value), why)
-
-
-def whole(value: int | None, why: str = "missing") -> Cell:
-    """Return a whole number, thousands apart."""
-    return absent(why) if value is None else Cell(text=f"{value:,}", number=True)
 
 
 def column(name: str, under: str = "") -> Cell:
@@ -164,6 +151,51 @@ def table_of(
         rows=tuple(TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others)) for row in rows),
         cards=cards,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table."""
+
+    head: str
+    form: str = ".3f"
+    missing: str = "not known"
+
+
+def shown_table(
+    caption: str, names: str, columns: Sequence[str | Column], rows: Sequence[Sequence[Shown]], *, cards: bool = False
+) -> Table:
+    """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
+    heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
+
+    def column(place: int, one: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
+        # At the left where all its cells are words.
+        is_text = all(isinstance(row[place], str) for row in rows)
+        return text(*one.head.split("|", 1)) if is_text else one.head, lambda row: _written(row[place], one)
+
+    def name(row: Sequence[Shown]) -> Cell:
+        return text(*str(row[0]).split("|", 1))
+
+    made = (column(place, one) for place, one in enumerate(heads, start=1))
+    return table_of(caption, rows, (names, name), *made, cards=cards)
+
+
+def _written(shown: Shown, column: Column) -> Cell:
+    """Return a cell: a figure with its interval below it, or words."""
+    if shown is None:
+        return absent(column.missing)
+    if isinstance(shown, str):
+        return text(shown)
+    ends = ""
+    if shown.low is not None and shown.high is not None:
+        between = " to " if column.form.startswith("+") else "\u2013"
+        ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
+    return figure(_figure(shown.value, column.form), shown, ends)
+
+
+def _figure(value: float, form: str) -> str:
+    shown = f"{round(value):,}" if form == "d" else format(value, form)
+    return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
 
 
 def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:

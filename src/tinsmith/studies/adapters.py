@@ -23,7 +23,7 @@ from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
+from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, Points, Size, Study
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
 from tinsmith.stats.rates import Metric
@@ -202,7 +202,7 @@ study = Study(
     fixed=_SET,
     sizes={"nano": Size(seeds=(1, 2, 3))},
     fewest_seeds=3,
-    score=OnLabels(Metric.MACRO_F1),
+    score=Metric.MACRO_F1,
     tables=(
         Listing(
             "Scores",

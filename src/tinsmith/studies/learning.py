@@ -19,7 +19,7 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates, numbers
-from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of
+from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of, item_score
 from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown
 from tinsmith.lab.study.sizes import Asked, opened_task
 from tinsmith.lab.study.study import UNTRAINED, ArmValue, Curves, Points
@@ -47,7 +47,7 @@ def all_gains(results: ts.Results, measures: Mapping[str, str]) -> list[list[Sho
         for name, metric in measures.items()
         for greedy in (False, True)
     }
-    first = [key for key in found if key[1:] == (results.study.score.label, False)]
+    first = [key for key in found if key[1:] == (item_score(results.study.score).label, False)]
     for family in (first, [key for key in found if key not in first]):
         found |= zip(family, corrected([found[key] for key in family]), strict=True)
     rows: list[list[Shown]] = []

@@ -25,7 +25,7 @@ from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_s
 from tinsmith.lab.study.labelled import CAPTION, standings_of
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import Curves, OnLabels, Points, Way
+from tinsmith.lab.study.study import Curves, Points, Way
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
     CONTROL,
@@ -39,7 +39,7 @@ from tinsmith.types.errors import ConfigError
 ZERO, SFT, RL, MORE, THEN = "zero_shot", "sft", "rl", "sft_compute", "sft_then_rl"
 SFT_SHUFFLED, RL_SHUFFLED, OFFSET = "sft_shuffled", "rl_shuffled", "offset"
 PROMPT, PROMPT_SHUFFLED = "prompt", "prompt_shuffled"
-PRIMARY, RECALL = OnLabels(Metric.MACRO_F1), OnLabels(Metric.MIN_CLASS_RECALL)
+PRIMARY, RECALL = Metric.MACRO_F1, Metric.MIN_CLASS_RECALL
 """The first is what the first claim is about: named before any run."""
 MARGIN: Final = 0.01  # Two scores that differ by less than this are as good as equal.
 LOOKS: Final = 3  # Evaluations on the validation split in a run, beside that of its end.

@@ -23,15 +23,15 @@ from tinsmith.pages.tables import (
     RIGHT,
     WRONG,
     Cell,
+    Column,
     Table,
     absent,
     column,
     figure,
-    number,
     plain,
+    shown_table,
     table_of,
     text,
-    whole,
 )
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
@@ -230,15 +230,12 @@ def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> T
     )
     if left > 0:
         caption += f" {counted(left, 'criterion', 'criteria')} more {word} less."
-    return table_of(
-        caption,
-        found[:MOST],
-        ("Criterion", lambda one: text(cut(one[0], _LONGEST_CRITERION))),
-        ("items", lambda one: whole(one[1])),
-        ("first", lambda one: number(float(one[2]))),
-        ("last", lambda one: number(float(one[3]))),
-        ("change", lambda one: Cell(text=signed(float(one[3] - one[2])), number=True)),
-    )
+    heads = (Column(head="items", form="d"), "first", "last", Column(head="change", form="+.3f"))
+    rows = [
+        (cut(name, _LONGEST_CRITERION), *map(Measure, (items, float(first), float(last), float(last - first))))
+        for name, items, first, last in found[:MOST]
+    ]
+    return shown_table(caption, "Criterion", heads, rows)
 
 
 def _stuck(title: str, shares: dict[str, list[Fraction]], share: int) -> Fold:

@@ -16,7 +16,6 @@ from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown
-from tinsmith.lab.study.report import shown_table
 from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -24,7 +23,7 @@ from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Story, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
-from tinsmith.pages.tables import Table, plain
+from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors import AlarmKind

@@ -15,7 +15,7 @@ from tinsmith.pages.curves import Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
 from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.measures import Measure, told
-from tinsmith.pages.tables import Table, flattened, number, table_of, text, whole
+from tinsmith.pages.tables import Column, Shown, Table, flattened, shown_table
 from tinsmith.stats.monitors import AlarmKind
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
@@ -140,16 +140,13 @@ def alarms_table(run: Run) -> Table | None:
     """Return the alarms with the numbers that figures use; None where there are none."""
     if not run.alarms:
         return None
-    return table_of(
-        "",
-        enumerate(run.alarms, start=1),
-        ("Alarm", lambda row: text(f"A{row[0]}")),
-        (text("What was seen"), lambda row: text(row[1].words)),
-        ("step", lambda row: whole(row[1].step, "not stated")),
-        ("value", lambda row: number(row[1].value, "not stated")),
-        ("limit", lambda row: number(row[1].threshold, "not stated")),
-        cards=True,
-    )
+    forms = {"step": "d", "value": ".3f", "limit": ".3f"}
+    heads = ("What was seen", *(Column(head=name, form=form, missing="not stated") for name, form in forms.items()))
+    rows: list[list[Shown]] = []
+    for number, one in enumerate(run.alarms, start=1):
+        figures = (one.step, one.value, one.threshold)
+        rows.append([f"A{number}", one.words, *(None if value is None else Measure(value) for value in figures)])
+    return shown_table("", "Alarm", heads, rows, cards=True)
 
 
 def _details(run: Run) -> list[Fold]:
@@ -305,11 +302,9 @@ def failures_table(failures: Mapping[Cause, int], where: str = "score") -> Table
     """Return how many rollouts failed for each cause, which are in no `where`; None where none did."""
     if not failures:
         return None
-    return table_of(
-        f"A failed rollout has no reward and is in no {where}.",
-        failures.items(),
-        ("Where", lambda row: text(row[0].where or "not stated")),
-        (text("What happened"), lambda row: text(row[0].what or "not stated")),
-        (text("Split"), lambda row: text(row[0].split)),
-        ("rollouts", lambda row: whole(row[1])),
-    )
+    rows = [
+        (cause.where or "not stated", cause.what or "not stated", cause.split, Measure(count))
+        for cause, count in failures.items()
+    ]
+    heads = ("What happened", "Split", Column(head="rollouts", form="d"))
+    return shown_table(f"A failed rollout has no reward and is in no {where}.", "Where", heads, rows)

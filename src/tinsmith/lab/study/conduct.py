@@ -281,7 +281,7 @@ def recorded(
         title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,
-        score=score.label,
+        score=score.value if isinstance(score, Metric) else score.label,
         arms=results.reported,
         gains=tuple(results.gains.values()),
         more_gains=results.more_gains,

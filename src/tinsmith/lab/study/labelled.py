@@ -15,7 +15,7 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown, apart
-from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study
+from tinsmith.lab.study.study import Beats, Learned, Listing, Study
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
 from tinsmith.stats.evaluation import combine
@@ -96,13 +96,13 @@ class Labelled:
 
     def judged(self, study: Study) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
         """Put the study's claims to the gate, family by family."""
-        assert isinstance(study.score, OnLabels), "the study is on labels"
+        assert isinstance(study.score, Metric), "the study is on labels"
         claims = [] if study.claims is None or callable(study.claims) else study.claims
         there = [one for one in claims if (one.first if isinstance(one, Beats) else one.arm) in self.systems]
         beats, learned = partial(self._beats, study.score), partial(self._learned, study.score)
         return judged(there, beats, learned, self.draws.claims)
 
-    def _beats(self, score: OnLabels, one: Beats) -> BeatsEvidence[Runs]:
+    def _beats(self, score: Metric, one: Beats) -> BeatsEvidence[Runs]:
         first, baseline = self.systems[one.first], one.baseline
         mine, run = self.training[one.first], self._arm(one.first).first
         if baseline is None:
@@ -118,7 +118,7 @@ class Labelled:
             parity=self._parity(one.first),
         )
 
-    def _learned(self, score: OnLabels, one: Learned) -> LearnedEvidence[Runs]:
+    def _learned(self, score: Metric, one: Learned) -> LearnedEvidence[Runs]:
         system = self.systems[one.arm]
         control = self.systems[one.control] if one.control else None
         if control is not None:  # against the true labels: its own may be the shuffled ones
@@ -249,8 +249,8 @@ def judged(
 
 
 def _metric(on: object) -> Metric:
-    assert isinstance(on, OnLabels), "the study is on labels"
-    return on.metric
+    assert isinstance(on, Metric), "the study is on labels"
+    return on
 
 
 def standings_of(*arms: str) -> Listing:

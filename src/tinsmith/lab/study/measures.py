@@ -17,13 +17,14 @@ from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_
 from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.labelled import Labelled, judged
 from tinsmith.lab.study.record import ArmGain, Draws, GainsRecord, Panel
-from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, OnLabels, PerItem, Samples, Study, Table
+from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, PerItem, Samples, Study, Table
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate import Beats as BeatsEvidence
 from tinsmith.stats.gate import Claim, ParityRecord, Training
 from tinsmith.stats.gate import Learned as LearnedEvidence
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
@@ -375,7 +376,7 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
     return over_seeds(read)
 
 
-def item_score(score: PerItem | OnLabels) -> PerItem:
+def item_score(score: PerItem | Metric) -> PerItem:
     """Return a score of items."""
     assert isinstance(score, PerItem), "the study is of a task"
     return score

@@ -10,13 +10,13 @@ from typing import Final
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure, p_words, signed, told
+from tinsmith.pages.tables import Column, Shown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import Claim
 from tinsmith.stats.significance import ALPHA
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
-Shown = Measure | str | None  # A cell: a figure, words, or nothing known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +94,6 @@ class ArmGain:
         if self.gain.low is not None and self.gain.high is not None:
             gain += f" ({signed(self.gain.low)} to {signed(self.gain.high)}, Holm {p_words(self.p_holm)})"
         return f"from {self.before.value:.3f} to {told(self.after)}: {gain}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table."""
-
-    head: str
-    form: str = ".3f"
-    missing: str = "not known"
 
 
 def apart(name: str, missing: str = "not known") -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,17 +11,7 @@ import msgspec
 from tinsmith.lab.page.examples import prompt_block
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.keys import FEWEST_RATES
-from tinsmith.lab.study.record import (
-    ArmGain,
-    Column,
-    CurveRecord,
-    Seconds,
-    Shown,
-    StudyRecord,
-    TableRecord,
-    Tried,
-    apart,
-)
+from tinsmith.lab.study.record import ArmGain, Column, CurveRecord, Seconds, StudyRecord, TableRecord, Tried, apart
 from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.pages.curves import Dots, Line, Panel, chart_svg, dots_svg
 from tinsmith.pages.document import Block, ClaimTable, Document, Example, Facts, Fold, Section, Story, drawn, note
@@ -30,7 +20,7 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, listed, p_words, signed
 from tinsmith.pages.page import document_html
-from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
+from tinsmith.pages.tables import Table, shown, shown_table
 from tinsmith.stats.gate import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 from tinsmith.stats.rates import metric_words
 
@@ -239,39 +229,6 @@ def _table_blocks(record: TableRecord) -> list[Block]:
     rows = [(name, *cells) for name, cells in record.rows]
     table = shown_table(record.caption, record.names, record.columns, rows)
     return [*([note(record.note)] if record.note else []), table]
-
-
-def shown_table(caption: str, names: str, columns: Sequence[str | Column], rows: Sequence[Sequence[Shown]]) -> Table:
-    """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
-    heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
-
-    def column(place: int, one: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
-        # At the left where all its cells are words.
-        is_text = all(isinstance(row[place], str) for row in rows)
-        return text(*one.head.split("|", 1)) if is_text else one.head, lambda row: _written(row[place], one)
-
-    def name(row: Sequence[Shown]) -> Cell:
-        return text(*str(row[0]).split("|", 1))
-
-    return table_of(caption, rows, (names, name), *(column(place, one) for place, one in enumerate(heads, start=1)))
-
-
-def _written(shown: Shown, column: Column) -> Cell:
-    """Return a cell: a figure with its interval below it, or words."""
-    if shown is None:
-        return absent(column.missing)
-    if isinstance(shown, str):
-        return text(shown)
-    ends = ""
-    if shown.low is not None and shown.high is not None:
-        between = " to " if column.form.startswith("+") else "\u2013"
-        ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
-    return figure(_figure(shown.value, column.form), shown, ends)
-
-
-def _figure(value: float, form: str) -> str:
-    shown = f"{round(value):,}" if form == "d" else format(value, form)
-    return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
 
 
 def _panels(found: StudyRecord, name: str) -> list[Block]:

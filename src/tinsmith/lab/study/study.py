@@ -232,18 +232,6 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class OnLabels:
-    """A score of answers that are labels, such as macro-F1: no mean over items."""
-
-    metric: Metric
-
-    @property
-    def label(self) -> str:
-        """Name on the page."""
-        return self.metric.value
-
-
-@dataclass(frozen=True, slots=True)
 class Way:
     """Another way to decide with the models of an arm on labels."""
 
@@ -260,7 +248,7 @@ class Beats:
 
     first: str
     second: str
-    on: PerItem | OnLabels | None = None
+    on: PerItem | Metric | None = None
     family: str = ""
     """Claims of one family are corrected together."""
 
@@ -277,7 +265,7 @@ class Learned:
     arm: str
     control: str
     """Empty: there is none, so that the claim is refused."""
-    on: PerItem | OnLabels | None = None
+    on: PerItem | Metric | None = None
     family: str = ""
     """Claims of one family are corrected together."""
 
@@ -340,8 +328,8 @@ class Study:
     """By name: `nano` is taken where none is asked for, else the first; `small` is taken with `at=small`."""
     title: str = ""
     """Of the page; empty: the name."""
-    score: PerItem | OnLabels = PerItem("reward", "reward")
-    """Compares arms, on held-out items."""
+    score: PerItem | Metric = PerItem("reward", "reward")
+    """Compares arms, on held-out items; of answers that are labels a metric such as macro-F1: no mean over items."""
     scores: Sequence[PerItem] = ()
     """Further scores, whose gains are shown too."""
     against: str = ""

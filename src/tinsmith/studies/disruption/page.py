@@ -32,21 +32,21 @@ from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
 from tinsmith.lab.study.measures import Results, measure_labels
 from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, Seconds, StudyRecord
-from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences, shown_table
+from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences
 from tinsmith.lab.study.study import Arm as StudyArm
-from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
+from tinsmith.lab.study.study import Curves, Points, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.drawing import class_slot
 from tinsmith.pages.measures import Measure, choice_words, counted, listed
-from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
+from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_table, table_of, text
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption import findings
 from tinsmith.types.errors import ConfigError, DataError
 
-SCORE: Final = OnLabels(Metric.MACRO_F1)  # The score of every claim: named before any run, and the only one.
+SCORE: Final = Metric.MACRO_F1  # The score of every claim: named before any run, and the only one.
 GROUPS: Final = "train/groups/informative"
 
 
