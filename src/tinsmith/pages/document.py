@@ -17,26 +17,21 @@ Pairs = Sequence[tuple[str, str]]  # Names with their values.
 
 
 class Tone(StrEnum):
-    """Setting of a paragraph."""
+    """Setting of a text."""
 
     PLAIN = ""
     NOTE = "note"  # Smaller and lighter.
     MISSING = "missing"  # Says why something is not there.
+    HEADING = "heading"  # Stands over others within a section.
+    VERBATIM = "verbatim"  # Of a model or a person, line by line.
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One paragraph."""
+    """One paragraph, heading, or text as it was written."""
 
     text: str
     tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading within a section."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +46,6 @@ class Bullets:
     """A plain list."""
 
     items: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Verbatim:
-    """Text of a model or a person, line by line."""
-
-    text: str
 
 
 class TokenMark(StrEnum):
@@ -223,7 +211,7 @@ class Browser:
 
 
 Block = (
-    Words | Heading | Story | Bullets | Verbatim | MarkedText | Drawing | Plates
+    Words | Story | Bullets | MarkedText | Drawing | Plates
     | ClaimTable | Facts | Values | Table | Callout | Fold | Example | Browser
 )  # fmt: skip
 """Content of a section; the template has a macro for each class."""

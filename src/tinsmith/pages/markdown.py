@@ -37,14 +37,11 @@ def escaped(text: str) -> str:
 
 def _block(block: document.Block) -> str:
     match block:
-        case document.Words(text=text):
-            return escaped(text)
-        case document.Heading(text=text):
-            return f"#### {escaped(text)}"
+        case document.Words(text=text, tone=tone):
+            head = "#### " if tone is document.Tone.HEADING else ""
+            return verbatim(text) if tone is document.Tone.VERBATIM else f"{head}{escaped(text)}"
         case document.Story(sentences=sentences) | document.Bullets(items=sentences):
             return "\n".join(f"- {escaped(one)}" for one in sentences)
-        case document.Verbatim(text=text):
-            return verbatim(text)
         case document.Drawing() | document.Plates():
             return _drawn(block)
         case document.Facts(pairs=pairs) | document.Values(pairs=pairs):
@@ -57,19 +54,11 @@ def _block(block: document.Block) -> str:
             return f"{escaped(table.caption)} Here the first {len(table.rows[:_ROWS])}.\n\n{_table(table, _ROWS)}"
         case document.ClaimTable():
             return _claims(block)
-        case _:
-            return _shown(block)
-
-
-def _shown(block: document.Block) -> str:
-    match block:
         case document.MarkedText(title=title, tokens=tokens):
             return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"
         case document.Example(title=title, before=before, replies=replies):
             parts = [f"#### {escaped(title)}", *map(_block, before), *map(_reply, replies)]
             return "\n\n".join(part for part in parts if part)
-        case _:
-            return ""
 
 
 def verbatim(text: str) -> str:

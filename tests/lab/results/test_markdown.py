@@ -21,7 +21,8 @@ from tinsmith.pages.document import (
     Plates,
     Reply,
     Section,
-    Verbatim,
+    Tone,
+    Words,
 )
 from tinsmith.pages.markdown import document_markdown, table_lines
 from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, text
@@ -43,7 +44,9 @@ def test_every_kind_of_block_has_its_words_and_figures() -> None:
         Bullets(["one_two", "x < y"]),
         table,
         Plates([Plate("Reward", "a note", Markup('<svg aria-label="1 &lt; 2"><text>no</text></svg>'))]),
-        Example("item", [Verbatim("asked")], [Reply(title="Step 1", text="```", right=True, remark="reward 1")]),
+        Example(
+            "item", [Words("asked", Tone.VERBATIM)], [Reply(title="Step 1", text="```", right=True, remark="reward 1")]
+        ),
         MarkedText("tokens", [MarkedToken("a"), MarkedToken("b")]),
     )
     page = Document(kind="no", title="A & B", facts=(), sections=[Section("s", "S", blocks)])

@@ -17,7 +17,7 @@ from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
-from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Verbatim, missing
+from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Tone, Words, missing
 from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, percent, signed
 from tinsmith.pages.tables import (
     RIGHT,
@@ -41,7 +41,7 @@ _LONGEST: Final = 3000
 
 def prompt_block(words: str) -> Block:
     """Return a prompt as it was asked."""
-    return Verbatim(cut(words)) if words else missing("The prompt is not in the run's folder.")
+    return Words(cut(words), Tone.VERBATIM) if words else missing("The prompt is not in the run's folder.")
 
 
 def shown_replies(one: TaskRollout, title: str) -> list[Reply]:

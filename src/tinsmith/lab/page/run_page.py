@@ -20,7 +20,7 @@ from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Story, Words, kept, missing
+from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Story, Tone, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
 from tinsmith.pages.tables import Table, plain, shown_table
@@ -383,7 +383,7 @@ def _terms(read: TaskRunRecords) -> Table | None:
 
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:
-    blocks = [block for one in sections for block in (Heading(one.title), _section(one))]
+    blocks = [block for one in sections for block in (Words(one.title, Tone.HEADING), _section(one))]
     return blocks or [missing("Missing: what the task adds is made when the run has come to its end.")]
 
 
