@@ -25,7 +25,7 @@ from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_s
 from tinsmith.lab.study.labelled import CAPTION, standings_of
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import Curves, Points, Way
+from tinsmith.lab.study.study import Curves, Points
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
     CONTROL,
@@ -230,7 +230,7 @@ study = ts.Study(
     fixed=_SET,
     sizes={"nano": ts.Size()},
     score=PRIMARY,
-    ways=(Way(OFFSET, f"SFT{OFFSETS}", SFT, Split.TEST_OFFSET),),
+    ways={OFFSET: (f"SFT{OFFSETS}", SFT, Split.TEST_OFFSET)},
     expectations=(
         ts.Expectation("RL from base beats SFT with logit offsets", first_claim),
         ts.Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),

@@ -281,10 +281,7 @@ def by_descent(arms: Sequence[Arm]) -> tuple[tuple[int, Arm], ...]:
             if child.parent == arm.experiment and child.experiment != arm.experiment:
                 place(child, depth + 1)
 
-    for arm in arms:
-        if arm.parent is None or arm.parent not in names:
-            place(arm, 0)
-    for arm in arms:  # what is left has a parent that is its own descendant
+    for arm in (*(arm for arm in arms if arm.parent not in names), *arms):  # last, whose parent is its own descendant
         place(arm, 0)
     return tuple(placed)
 

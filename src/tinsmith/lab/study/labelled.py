@@ -73,8 +73,8 @@ class Labelled:
             runs = [read_run(cell.folder) for cell in one.cells]
             arms[name] = Arm(name=one.label, members=tuple(map(gather, runs)))
         systems = {name: (answers(arm, Split.TEST), arm) for name, arm in arms.items()}
-        for way in study.ways:
-            systems[way.name] = replace(answers(arms[way.arm], way.split), name=way.label), arms[way.arm]
+        for name, (label, arm, split) in study.ways.items():
+            systems[name] = replace(answers(arms[arm], split), name=label), arms[arm]
         found = cls.read(arms, systems, draws)
         papers = {name: None if study.papers is None else study.papers(name) for name in arms}
         data = {name: arm.first.config.data.fingerprint for name, arm in arms.items()}

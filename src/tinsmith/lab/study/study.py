@@ -232,17 +232,6 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Another way to decide with the models of an arm on labels."""
-
-    name: str
-    label: str
-    arm: str
-    split: Split
-    """Of the run's answers."""
-
-
-@dataclass(frozen=True, slots=True)
 class Beats:
     """The claim that one arm ends above another in the study's score, or in a measure."""
 
@@ -367,8 +356,8 @@ class Study:
     prefixes: tuple[str, ...] = ()
     """Prefixes of further keys of a run that may be given."""
     fewest_seeds: int = 1
-    ways: Sequence[Way] = ()
-    """Systems beside the arms."""
+    ways: Mapping[str, tuple[str, str, Split]] = field(default_factory=dict[str, tuple[str, str, Split]])
+    """Other ways to decide with the models of an arm on labels, by name: label, arm, and the split of the answers."""
     shared: Callable[[Asked], Mapping[str, str]] | None = None
     """Computes the keys of every run from those that are asked for."""
     materials: Callable[[Asked, Say], Mapping[str, str]] | None = None
