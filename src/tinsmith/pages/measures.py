@@ -29,9 +29,22 @@ class Measure:
             return f"{self.value:.3f}"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
+    def above(self, level: float) -> bool:
+        """True if it has an interval, all of which lies above a level."""
+        return self.low is not None and self.low > level
+
+    def below(self, level: float) -> bool:
+        """True if it has an interval, all of which lies below a level."""
+        return self.high is not None and self.high < level
+
     def within(self, margin: float) -> bool:
         """True if it has an interval, all of which lies within a margin around 0."""
         return self.low is not None and self.high is not None and -margin <= self.low and self.high <= margin
+
+    @property
+    def between(self) -> str:
+        """Ends of a difference's interval in words; empty where it has none."""
+        return "" if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
 
 
 Measures = Mapping[str, Measure]  # By the name in metrics.jsonl, without its group.

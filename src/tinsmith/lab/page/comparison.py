@@ -466,9 +466,10 @@ def _console(found: RunsCompared) -> ConsoleTable:
     rows: list[tuple[str, ...]] = []
     for name, arm in arms.items():
         figures = [record.figures[name][key] for key in ("sampled 0", "sampled -1", "greedy -1")]
-        gap = "" if name == first else _signed(found.results.gap(name, first, REWARD))
+        gap = None if name == first else found.results.gap(name, first, REWARD)
+        behind = "" if gap is None else f"{signed(gap.value)} {gap.between}".rstrip()
         means = (f"{one.value:.3f}" if isinstance(one, Figure) else "missing" for one in figures)
-        rows.append((arm.arm.label, str(len(arm.reads)), *means, gap))
+        rows.append((arm.arm.label, str(len(arm.reads)), *means, behind))
     baselines = [
         (one.name, "", "", "failed" if known is None else f"{known.mean():.3f}", "", "")
         for one in arms[first].reads[0].task.baselines
@@ -476,8 +477,3 @@ def _console(found: RunsCompared) -> ConsoleTable:
     ]
     title = f"Mean {record.score} on the evaluated items, sampled, seeds together"
     return console_table(title, ("seeds", "first", "last", "greedy", "minus the first arm"), rows, baselines)
-
-
-def _signed(gap: Figure) -> str:
-    ends = "" if gap.low is None or gap.high is None else f" {signed(gap.low)} to {signed(gap.high)}"
-    return signed(gap.value) + ends

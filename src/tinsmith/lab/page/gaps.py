@@ -68,8 +68,7 @@ class Gap:
     @property
     def holds(self) -> bool:
         """True if the interval leaves out 0 and the test refuses 0."""
-        low, high = self.found.low, self.found.high
-        return low is not None and high is not None and not low <= 0.0 <= high and self.p_value <= ALPHA
+        return (self.found.above(0.0) or self.found.below(0.0)) and self.p_value <= ALPHA
 
     @property
     def side(self) -> int:
@@ -84,8 +83,7 @@ class Gap:
     @property
     def sentence(self) -> str:
         """The difference in words."""
-        low, high = self.found.low, self.found.high
-        ends = "no interval from one unit" if low is None or high is None else f"{signed(low)} to {signed(high)}"
+        ends = self.found.between or "no interval from one unit"
         gain = f"{signed(self.found.value)} (95 % interval {ends}, {p_words(self.p_value)})"
         between = f"{self.first.mean():.3f} to {self.second.mean():.3f}"
         return f"{self.name} against {self.against}: {between}, {gain}: {self.finding}."

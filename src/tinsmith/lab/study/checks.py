@@ -66,12 +66,12 @@ def _beside(
 
 def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
     """Expect one arm to end above another, so many times as high, with the difference's interval above 0."""
-    return _beside(first, second, measure, lambda gap: gap.low is not None and gap.low > 0.0, times)
+    return _beside(first, second, measure, lambda gap: gap.above(0.0), times)
 
 
 def lower(first: str, second: str, measure: PerItem) -> Check:
     """Expect one arm to end below another, with the difference's whole interval."""
-    return _beside(first, second, measure, lambda gap: gap.high is not None and gap.high < 0.0)
+    return _beside(first, second, measure, lambda gap: gap.below(0.0))
 
 
 def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> Check:
@@ -81,7 +81,7 @@ def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> 
 
 def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
     """Expect the whole interval of a difference above a margin below 0."""
-    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is not None and gap.low > -margin)
+    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.above(-margin))
 
 
 def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
@@ -94,9 +94,7 @@ def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> C
 
 def not_higher(first: str, second: str, measure: PerItem) -> Check:
     """Expect that an arm, such as a control, is not shown to end above another; runs of one seed are pairs."""
-    return _of(
-        lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.low is None or gap.low <= 0.0
-    )
+    return _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: not gap.above(0.0))
 
 
 PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order of the seeds.
@@ -124,22 +122,19 @@ def more(first: PerRun, second: PerRun) -> Check:
         mine, other = first(results), second(results)
         gap = over_seeds([a - b for a, b in zip(mine, other, strict=True)])
         said = f"{fmean(mine):.3f} beside {fmean(other):.3f}, {difference(gap)}"
-        return Finding(gap.low is not None and gap.low > 0.0, said)
+        return Finding(gap.above(0.0), said)
 
     return check
 
 
 def falls(arm: str, measure: str) -> Check:
     """Expect a measure of change below 0 with its whole interval."""
-    return _of(lambda found: found.figure(arm, measure), lambda one: one.high is not None and one.high < 0.0)
+    return _of(lambda found: found.figure(arm, measure), lambda one: one.below(0.0))
 
 
 def near_zero(arm: str, measure: str) -> Check:
     """Expect that a measure, such as a control's, is not told from 0 by its interval."""
-    return _of(
-        lambda found: found.figure(arm, measure),
-        lambda one: one.low is None or one.high is None or one.low <= 0.0 <= one.high,
-    )
+    return _of(lambda found: found.figure(arm, measure), lambda one: not (one.above(0.0) or one.below(0.0)))
 
 
 def predicted(arm: str, observed: str, expected: str) -> Check:
@@ -161,7 +156,7 @@ def no_label_learned(*arms: str) -> Check:
         there = [name for name in arms if name in found.arms]
         scores = {found.labels[name]: found.scores(name)["balanced_accuracy"] for name in there}
         chance = 1.0 / len(found.arms[there[0]].labels)
-        above = any(one.low is not None and one.low > chance for one in scores.values())
+        above = any(one.above(chance) for one in scores.values())
         claimed = [one for one in results.learned if one.first in scores and one.verdict is Verdict.ALLOWED]
         shown = listed([f"{label} {one.value:.3f}" for label, one in scores.items()])
         return Finding(not above and not claimed, f"balanced accuracy of {shown}, chance {chance:.3f}")
@@ -177,6 +172,4 @@ def first_claim(results: Results) -> Finding:
 
 def difference(gap: Figure) -> str:
     """Return a difference with its interval, as a sentence has it."""
-    if gap.low is None or gap.high is None:
-        return f"{signed(gap.value)}, without an interval"
-    return f"{signed(gap.value)}, {signed(gap.low)} to {signed(gap.high)}"
+    return f"{signed(gap.value)}, {gap.between or 'without an interval'}"

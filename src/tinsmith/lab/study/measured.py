@@ -249,7 +249,7 @@ def above(first: str, second: str, figure: str, *, by: float = 0.0, times: float
 
     def check(found: Outcomes) -> Finding:
         gap, mine, other = found.gap(first, second, figure), found.mean(first, figure), found.mean(second, figure)
-        met = gap.low is not None and gap.low > by and mine.value >= times * other.value
+        met = gap.above(by) and mine.value >= times * other.value
         return Finding(met, f"{mine.value:.3f} beside {other.value:.3f}, {difference(gap)}")
 
     return check

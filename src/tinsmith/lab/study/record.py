@@ -84,16 +84,13 @@ class ArmGain:
     @property
     def holds(self) -> bool:
         """True if the gain's interval excludes 0, and its corrected test rejects 0."""
-        low, high = self.gain.low, self.gain.high
-        return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
+        return (self.gain.above(0.0) or self.gain.below(0.0)) and self.p_holm <= ALPHA
 
     @property
     def course(self) -> str:
         """From where to where it went, in words."""
-        gain = signed(self.gain.value)
-        if self.gain.low is not None and self.gain.high is not None:
-            gain += f" ({signed(self.gain.low)} to {signed(self.gain.high)}, Holm {p_words(self.p_holm)})"
-        return f"from {self.before.value:.3f} to {told(self.after)}: {gain}"
+        ends = f" ({self.gain.between}, Holm {p_words(self.p_holm)})" if self.gain.between else ""
+        return f"from {self.before.value:.3f} to {told(self.after)}: {signed(self.gain.value)}{ends}"
 
 
 def apart(name: str, missing: str = "not known") -> Column:
