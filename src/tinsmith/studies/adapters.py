@@ -41,12 +41,8 @@ ADAPTERS: Final = {
 }
 """Adapters that can be compared; LoRA first, as the others are compared with it."""
 RECIPE: Final = {
-    "lora_rank": "64",
-    "lr_schedule": "cosine",
-    "lr_warmup": "0.03",
-    "weight_decay": "0.1",
-    "grad_clip_norm": "1.0",
-}
+    "lora_rank": "64", "lr_schedule": "cosine", "lr_warmup": "0.03", "weight_decay": "0.1", "grad_clip_norm": "1.0",
+}  # fmt: skip
 """Settings of the source notes for QDoRA that a nano base can have too, for every adapter."""
 RATES: Final = "0.0005,0.001,0.002,0.004,0.008"
 SMALL_RATES: Final = "0.0001,0.0002,0.0004,0.0008,0.0016"

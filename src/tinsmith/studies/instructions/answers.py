@@ -161,15 +161,9 @@ def letters(rules: Sequence[tuple[str, dict[str, Any]]], telling: Telling) -> li
 Rule = tuple[str, Kwargs]  # A kind of instruction with its arguments.
 
 _FORBID: Final = frozenset(
-    {
-        "keywords:forbidden_words",
-        "punctuation:no_comma",
-        "words:repeats",
-        "words:no_consecutive",
-        "words:last_first",
-        "sentence:increment",
-    }
-)
+    ("keywords:forbidden_words", "punctuation:no_comma", "words:repeats", "words:no_consecutive", "words:last_first",
+     "sentence:increment")
+)  # fmt: skip
 """Those that a text which breaks them still breaks when more is added."""
 _RELATIONS: Final = ("relation", "let_relation")
 
@@ -236,6 +230,7 @@ def _at_most(kwargs: Kwargs) -> bool:
 _FILL: Final = ("Next.", "Then.", "Rest.", "Also.")
 """For parts that have no sentence; no letter in them is ever limited."""
 _FIRST_WORD: Final = "length_constraints:nth_paragraph_first_word"
+_TEMPLATE: Final = ("My Answer", "My Conclusion", "Future Outlook")
 _EMOJI: Final = "\N{SMILING FACE WITH OPEN MOUTH}"
 
 Layout = Callable[[Sequence[str], Kwargs, Telling], str]
@@ -269,11 +264,8 @@ def parts_of(rules: Rules) -> int:
 
 
 _PARTS: Final[Mapping[str, int]] = {
-    "combination:two_responses": 2,
-    "format:list": 2,
-    "format:no_bullets_bullets": 4,
-    "format:output_template": 3,
-}
+    "combination:two_responses": 2, "format:list": 2, "format:no_bullets_bullets": 4, "format:output_template": 3,
+}  # fmt: skip
 
 
 def _blocks(sentences: Sequence[str], count: int) -> list[str]:
@@ -282,6 +274,12 @@ def _blocks(sentences: Sequence[str], count: int) -> list[str]:
     size, larger = divmod(len(filled), count)
     ends = [size * (place + 1) + min(larger, place + 1) for place in range(count)]
     return [" ".join(filled[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _joined(sentences: Sequence[str], count: int, separator: str = "\n", mark: str = "") -> str:
+    """Return so many parts with a mark before each, in which # stands for the part's number."""
+    blocks = enumerate(_blocks(sentences, count), 1)
+    return separator.join(mark.replace("#", str(number)) + block for number, block in blocks)
 
 
 # Sentences, one by one
@@ -334,37 +332,25 @@ def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
 
 
 _LAYOUTS: Final[Mapping[str, Layout]] = {
-    "length_constraints:number_paragraphs": lambda sentences, given, _: "\n***\n".join(
-        _blocks(sentences, given["num_paragraphs"])
-    ),
+    "length_constraints:number_paragraphs": lambda some, given, _: _joined(some, given["num_paragraphs"], "\n***\n"),
     _FIRST_WORD: _paragraph_with_word,
-    "detectable_format:number_bullet_lists": lambda sentences, given, _: "\n".join(
-        f"* {block}" for block in _blocks(sentences, given["num_bullets"])
+    "detectable_format:number_bullet_lists": lambda some, given, _: _joined(some, given["num_bullets"], mark="* "),
+    "detectable_format:multiple_sections": lambda some, given, _: _joined(
+        some, given["num_sections"], mark=f"{given['section_spliter']} #\n"
     ),
-    "detectable_format:multiple_sections": lambda sentences, given, _: "\n".join(
-        f"{given['section_spliter']} {number}\n{block}"
-        for number, block in enumerate(_blocks(sentences, given["num_sections"]), 1)
-    ),
-    "combination:two_responses": lambda sentences, _given, _: "\n******\n".join(
-        [" ".join(sentences[0::2]), " ".join(sentences[1::2])]
-    ),
+    "combination:two_responses": lambda some, _, __: f"{' '.join(some[0::2])}\n******\n{' '.join(some[1::2])}",
     "language:response_language": _language,
     "words:paragraph_last_first": _around,
-    "format:list": lambda sentences, given, _: "\n".join(
-        f"{given['sep']} {block}" for block in _blocks(sentences, max(2, len(sentences)))
+    "format:list": lambda some, given, _: _joined(some, max(2, len(some)), mark=f"{given['sep']} "),
+    "format:no_bullets_bullets": lambda some, _, __: "\n".join(
+        [" ".join((blocks := _blocks(some, 4))[:2]), *(f"* {block}" for block in blocks[2:])]
     ),
-    "format:no_bullets_bullets": lambda sentences, _given, _: "\n".join(
-        [" ".join((blocks := _blocks(sentences, 4))[:2]), *(f"* {block}" for block in blocks[2:])]
+    "format:line_indent": lambda some, _, __: "\n".join(" " * place + one for place, one in enumerate(some)),
+    "format:newline": lambda some, _, __: "\n".join(" ".join(some).split()),
+    "format:output_template": lambda some, _, __: " ".join(
+        f"{name}: {block}" for name, block in zip(_TEMPLATE, _blocks(some, len(_TEMPLATE)), strict=True)
     ),
-    "format:line_indent": lambda sentences, _given, _: "\n".join(
-        " " * place + sentence for place, sentence in enumerate(sentences)
-    ),
-    "format:newline": lambda sentences, _given, _: "\n".join(" ".join(sentences).split()),
-    "format:output_template": lambda sentences, _given, _: " ".join(
-        f"{name}: {block}"
-        for name, block in zip(("My Answer", "My Conclusion", "Future Outlook"), _blocks(sentences, 3), strict=True)
-    ),
-    "format:no_whitespace": lambda sentences, _given, _: "-".join(" ".join(sentences).split()),
+    "format:no_whitespace": lambda some, _, __: "-".join(" ".join(some).split()),
 }
 
 # Text to text, in this order
