@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar, Final
@@ -219,30 +218,17 @@ class WhichCues(StrEnum):
     LEARNED = "learned"  # Those that the training papers of a label use more than the others.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Papers:
-    """The papers of a slice or of a world, read when they are gone through."""
-
-    rows: Callable[[Split], Iterable[PaperRow]]
-    sha256: str
-    question: Question
-
-    def of(self, split: Split) -> list[Item]:
-        """Return all papers of a split."""
-        return items_of(self.rows(split), self.question)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Discussed:
     """The papers of one split that are discussed, read when they are gone through."""
 
-    papers: Papers
+    read: Callable[[Split], list[Item]]  # All papers of a split.
     split: Split
     cues: Cues | None  # Words for its label are what a paper needs; None: nothing is.
 
     def __iter__(self) -> Iterator[Item]:
         """Go through them."""
-        every = self.papers.of(self.split)
+        every = self.read(self.split)
         kept = every if self.cues is None else arguable(every, self.cues)
         if not kept:
             what, fix = "a split has no paper with words for its label", "cues=learned for real papers, or papers=all"
@@ -301,10 +287,13 @@ def debate(
     question = make_task(
         task, prompt=prompt or by_size["prompt"], contract=contract or by_size["contract"], with_metadata=with_metadata
     )
-    read = _papers(data, question, named)
-    words = WORD_CUES if named is WhichCues.WORDS else WORLD_CUES
-    if named is WhichCues.LEARNED:
-        words = learned_cues(read.of(Split.TRAIN), question.labels)
+    rows, papers_sha256 = _papers(data, named)
+
+    def read(split: Split) -> list[Item]:
+        return items_of(rows(split), question)
+
+    known = {WhichCues.WORDS: WORD_CUES, WhichCues.PLANTED: WORLD_CUES}
+    words = known.get(named) or learned_cues(read(Split.TRAIN), question.labels)
     model = None
     if opponent not in (SCRIPTED, NOBODY):
         model = Model(name=opponent, max_tokens=opponent_max_tokens, temperature=opponent_temperature, key="opponent")
@@ -313,27 +302,20 @@ def debate(
         challenger = Challenger(labels=question.labels, script=said, arms=arms, cues=words, is_model=model is not None)
     about = Debate(question=question, reward=paid, challenger=challenger, cues=words, forks=forks, model=model)
     labels, leak = len(question.labels), arms.discrimination_for_nothing(len(question.labels))
-    side = partial(Discussed, papers=read, cues=words if which is WhichPapers.ARGUABLE else None)
+    needed = words if which is WhichPapers.ARGUABLE else None
+    recipe = DebateBaseRecipe(vocab_size=512 if named is WhichCues.WORDS else 2048)  # whole abstracts have more words
     return replace(
-        about.task(side(split=Split.TRAIN), side(split=Split.VALIDATION), side(split=Split.TEST)),
+        about.task(*(Discussed(read, split, needed) for split in (Split.TRAIN, Split.VALIDATION, Split.TEST))),
         name="adversarial",
         question=_question(about, arms),
-        items_sha256=read.sha256,
+        items_sha256=papers_sha256,
         identity={"prompt": question.prompt_sha256, "script": said.sha256},
-        base=_base(named, said, read),
+        base=Base(recipe, lambda: debate_conversations(recipe, question, said, read(Split.TRAIN))),
         keys={**_KEYS, "nano": {**_NANO, "steps": 400 if evidence else 800}},
         figures=_FIGURES if challenger else _ALONE,
         sections=sections_of(labels, arms if challenger else None, opponent),
         notes=(_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if challenger and abs(leak) > 1e-9 else (),
     )
-
-
-def _base(named: WhichCues, script: Script, read: Papers) -> Base:
-    """Return what the nano base reads: every training paper and no label, whoever challenges it later."""
-    recipe = DebateBaseRecipe()
-    if named is not WhichCues.WORDS:
-        recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
-    return Base(recipe, lambda: debate_conversations(recipe, read.question, script, read.of(Split.TRAIN)))
 
 
 def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks: int) -> None:
@@ -348,21 +330,20 @@ def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks:
         raise ConfigError("without a challenge there is no second turn", field="opponent", value=opponent)
 
 
-def _papers(data: Path, question: Question, cues: WhichCues) -> Papers:
-    """Return the papers of a slice; without one, of the world that the cues are of."""
+def _papers(data: Path, cues: WhichCues) -> tuple[Callable[[Split], Iterable[PaperRow]], str]:
+    """Return the papers of a slice, and their hash; without one, of the world that the cues are of."""
     if data != Path():
         from tinsmith.data.slices.reader import Slice
 
         source = Slice.open(data)
-        return Papers(rows=source.rows, sha256=source.card.sha256, question=question)
+        return source.rows, source.card.sha256
     if cues is WhichCues.WORDS:
         recipe = DebatesRecipe()
-        return Papers(rows=recipe.rows, sha256=recipe.sha256, question=question)
+        return recipe.rows, recipe.sha256
     from tinsmith.lab.papers.worlds import WorldRecipe, world_slice  # heavy, and most runs need none of it
 
     world = WorldRecipe()
-    sha256 = sha256_of({"version": VERSION, "world": world})
-    return Papers(rows=lambda split: world_slice(world, lambda _: None).rows(split), sha256=sha256, question=question)
+    return lambda split: world_slice(world, lambda _: None).rows(split), sha256_of({"version": VERSION, "world": world})
 
 
 def _question(about: Debate, arms: Arms) -> str:
