@@ -22,7 +22,6 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.pages.tables import Table
 from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base, wander_page, wander_story
 from tinsmith.studies.moe.sides import (
-    OnPolicy,
     Ours,
     Theirs,
     angle,
@@ -110,8 +109,8 @@ def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: Measure
 def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Text], ours: Ours) -> None:
     advantages = [0.5, -0.5, 1.0, -1.0]
     sampled = [seen.logprobs + np.float32(0.01) for seen in batched(ours.forward, texts, 4)]
-    own, _ = OnPolicy(ours.decoder, texts, advantages, sampled).gradient(sampled)
-    theirs = Theirs(base.folder, Dtype.FP32).gradient(texts, sampled, advantages, 3)
+    own, _ = ours.gradient(texts, advantages, sampled)
+    theirs = Theirs(base.folder, Dtype.FP32).gradient(texts, advantages, sampled, 3)
     assert set(theirs) == set(own)
     norm = math.sqrt(sum(float((own[name] ** 2).sum()) for name in own))
     apart = math.sqrt(sum(float(((own[name] - theirs[name]) ** 2).sum()) for name in own))
@@ -119,15 +118,13 @@ def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Te
     assert apart <= 1e-4 * norm
 
 
-def _on_policy(ours: Ours, texts: list[Text]) -> tuple[list[Seen], OnPolicy]:
-    seen = batched(ours.forward, texts, 4)
-    return seen, OnPolicy(ours.decoder, texts, [1.0, -1.0, 0.5, -0.5], [one.logprobs for one in seen])
+ADVANTAGES = [1.0, -1.0, 0.5, -0.5]
 
 
 def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: Ours) -> None:
-    seen, exact = _on_policy(ours, texts)
-    gradient, _ = exact.gradient(exact.logprobs)
-    still = step_ratios(exact, gradient, sampler=seen, trainer=seen, whole=gradient)
+    seen, exact = batched(ours.forward, texts, 4), partial(ours.gradient, texts, ADVANTAGES)
+    own = [one.logprobs for one in seen]
+    still = step_ratios(exact, own, sampler=seen, trainer=seen, whole=exact(own)[0])
     assert (still["ratios_not_one"], still["least_ratio"], still["largest_ratio"]) == (0.0, 1.0, 1.0)
     assert (still["unequal_routes"], still["whole_angle_degrees"]) == (0, 0.0)
     assert set(still["angle_degrees"].values()) == {0.0}
@@ -135,7 +132,7 @@ def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: 
 
 
 def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> None:
-    seen, exact = _on_policy(ours, texts)
+    seen, exact = batched(ours.forward, texts, 4), partial(ours.gradient, texts, ADVANTAGES)
     other = [
         Seen(
             logprobs=one.logprobs + np.float32([-0.5, 0.0, 0.3, 0.0, -2.0]),
@@ -143,8 +140,8 @@ def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> 
         )
         for one in seen
     ]
-    gradient, _ = exact.gradient(exact.logprobs)
-    found = step_ratios(exact, gradient, sampler=other, trainer=seen, whole=gradient)
+    own = [one.logprobs for one in seen]
+    found = step_ratios(exact, own, sampler=other, trainer=seen, whole=exact(own)[0])
     assert found["unequal_routes"] == 4
     assert found["ratios_not_one"] == 0.6
     assert found["largest_ratio"] == pytest.approx(math.exp(2.0), rel=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,6 @@ from tinsmith.pages.tables import Cell, flattened, plain, text
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.studies.moe.sides import (
     Figures,
-    OnPolicy,
     Ours,
     Theirs,
     coin_advantages,
@@ -158,7 +157,8 @@ def _trained(
 def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> dict[str, Any]:
     """Return the values of `wander.json`: a row for each arithmetic, way and batch; the mixture lies below `out`."""
     base = measured_base(model, out, amounts, say)
-    bench = _Bench(amounts, base, drawn_texts(amounts, base), say)
+    texts = drawn_texts(amounts, base)
+    bench = _Bench(amounts, base, texts, coin_advantages(len(texts), amounts.samples, amounts.seed), say)
     for side in sides:
         bench.measure(side)
     return {
@@ -185,11 +185,12 @@ class _Bench:
     amounts: Amounts
     base: MeasuredBase
     texts: Sequence[Text]
+    advantages: Sequence[float]
     say: Say
     rows: dict[str, list[Figures]] = field(
         default_factory=lambda: {name: [] for name in ("rows", "from_canonical", "greedy", "rl_step")}
     )
-    _exact: dict[Dtype, tuple[list[Seen], OnPolicy]] = field(default_factory=dict[Dtype, tuple[list[Seen], OnPolicy]])
+    _exact: dict[Dtype, tuple[Ours, list[Seen]]] = field(default_factory=dict[Dtype, tuple[Ours, list[Seen]]])
 
     def measure(self, side: Side) -> None:
         """Compute the texts in every way, and say what each showed."""
@@ -199,7 +200,7 @@ class _Bench:
         if side != Side(Engine.CANONICAL, Dtype.FP32):
             # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
             beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
-            self.rows["from_canonical"].append({**named, **compared(alone, self._canonical(beside)[0])})
+            self.rows["from_canonical"].append({**named, **compared(alone, self._canonical(beside)[1])})
         one_each = slice(None, None, self.amounts.samples)  # of each prompt: one by one is slow
         self._row(side, "decode", 1, batched(computes.decode, self.texts[one_each], 1), alone[one_each])
         prompts = [text.prompt for text in self.texts[one_each]]
@@ -213,14 +214,13 @@ class _Bench:
             together = batched(greedy, prompts, batch)
             self.rows["greedy"].append({**named, "batch": batch, **greedy_parted(together, one_by_one)})
             if batch == max(self.amounts.batches):
-                exact = self._canonical(side.dtype)[1]
-                sampled = [each.logprobs for each in sampler]
-                if isinstance(computes, Theirs):
-                    whole = computes.gradient(self.texts, sampled, exact.advantages, batch)
-                else:
-                    whole, _ = replace(exact, decoder=computes.decoder).gradient(sampled)
-                still, _ = exact.gradient(exact.logprobs)
-                step = step_ratios(exact, still, sampler=sampler, trainer=trainer, whole=whole)
+                given = self.texts, self.advantages, [each.logprobs for each in sampler]
+                is_theirs = isinstance(computes, Theirs)
+                whole = computes.gradient(*given, batch) if is_theirs else computes.gradient(*given)[0]
+                canonical, seen = self._canonical(side.dtype)
+                exact = partial(canonical.gradient, self.texts, self.advantages)
+                own = [each.logprobs for each in seen]
+                step = step_ratios(exact, own, sampler=sampler, trainer=trainer, whole=whole)
                 self.rows["rl_step"].append({**named, "batch": batch, **step})
 
     def _row(self, side: Side, way: str, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
@@ -233,13 +233,11 @@ class _Bench:
             f"{found['max_logprob_difference']:.2g} nats"
         )
 
-    def _canonical(self, dtype: Dtype) -> tuple[list[Seen], OnPolicy]:
-        """Return what canonical shows of the texts, and its RL step."""
+    def _canonical(self, dtype: Dtype) -> tuple[Ours, list[Seen]]:
+        """Return canonical, and what it shows of the texts."""
         if dtype not in self._exact:
-            decoder = our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights)
-            seen = Ours(decoder).forward(self.texts)
-            advantages = coin_advantages(len(self.texts), self.amounts.samples, self.amounts.seed)
-            self._exact[dtype] = seen, OnPolicy(decoder, self.texts, advantages, [each.logprobs for each in seen])
+            ours = Ours(our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights))
+            self._exact[dtype] = ours, ours.forward(self.texts)
         return self._exact[dtype]
 
     def _computes(self, side: Side) -> Theirs | Ours:

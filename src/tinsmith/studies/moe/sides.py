@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -98,41 +98,28 @@ def coin_advantages(count: int, group: int, seed: int) -> list[float]:
     return (groups - groups.mean(axis=1, keepdims=True)).ravel().tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class OnPolicy:
-    """An RL step by one of our decoders; `logprobs` are from its own forward pass, so all ratios are 1."""
-
-    decoder: Decoder
-    texts: Sequence[Text]
-    advantages: Sequence[float]
-    logprobs: Sequence[Floats]
-
-    def gradient(
-        self, sampled: Sequence[Floats], loss: LossName = LossName.IMPORTANCE_SAMPLING
-    ) -> tuple[dict[str, Tensor], Mapping[str, float]]:
-        """Return a loss's gradient on all weights, and its metrics; `sampled` are log-probabilities at sampling."""
-        session = TrainingSession(create_adapter(self.decoder, AdapterSpec(kind=AdapterKind.FULL)))
-        each = zip(self.texts, sampled, self.advantages, strict=True)
-        data = [Datum.sampled(text.tokens, logprobs, advantage) for text, logprobs, advantage in each]
-        metrics = session.forward_backward(data, loss).metrics
-        return {name: grad.clone() for name, grad in session.optimizer.gradient().items()}, metrics
-
-
 def step_ratios(
-    exact: OnPolicy, still: Gradient, *, sampler: Sequence[Seen], trainer: Sequence[Seen], whole: Gradient
+    exact: Callable[[Sequence[Floats], LossName], tuple[Gradient, Mapping[str, float]]],
+    own: Sequence[Floats],
+    *,
+    sampler: Sequence[Seen],
+    trainer: Sequence[Seen],
+    whole: Gradient,
 ) -> Figures:
     """Measure an RL step on policy: sampled in a batch by decoding, trained on whole texts by the same arithmetic.
 
-    The angle of each loss is between its gradient with these ratios and `still`, with all ratios 1, both by canonical
-    arithmetic; that of `whole` is of the gradient of importance sampling as this arithmetic computes all of it.
+    The angle of each loss is between its gradient with these ratios and that with all ratios 1, both by canonical
+    arithmetic: `exact` of log-probabilities at sampling, `own` those of its forward pass. That of `whole` is of the
+    gradient of importance sampling as this arithmetic computes all of it.
     """
+    still, _ = exact(own, LossName.IMPORTANCE_SAMPLING)
     moved = [
         (p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64)) for p, q in zip(trainer, sampler, strict=True)
     ]
     ratios = np.exp(np.concatenate(moved))
     # The same ratios, met by canonical's trainer: what it says, less the difference of the two.
-    given = [(own.astype(np.float64) - d).astype(np.float32) for own, d in zip(exact.logprobs, moved, strict=True)]
-    by_loss = {loss: exact.gradient(given, loss) for loss in LOSSES}
+    given = [(p.astype(np.float64) - d).astype(np.float32) for p, d in zip(own, moved, strict=True)]
+    by_loss = {loss: exact(given, loss) for loss in LOSSES}
     return {
         "tokens": sum(len(each.routes) for each in sampler),
         "unequal_routes": sum(int((p.routes != q.routes).sum()) for p, q in zip(trainer, sampler, strict=True)),
@@ -202,6 +189,20 @@ class Ours:
             Seen(logprobs=logprobs[len(text.prompt) - 1 :], routes=own)
             for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(routes, bounds), strict=True)
         ]
+
+    def gradient(
+        self,
+        texts: Sequence[Text],
+        advantages: Sequence[float],
+        sampled: Sequence[Floats],
+        loss: LossName = LossName.IMPORTANCE_SAMPLING,
+    ) -> tuple[Gradient, Mapping[str, float]]:
+        """Return a loss's gradient on all weights, and its metrics; `sampled` are log-probabilities at sampling."""
+        session = TrainingSession(create_adapter(self.decoder, AdapterSpec(kind=AdapterKind.FULL)))
+        each = zip(texts, sampled, advantages, strict=True)
+        data = [Datum.sampled(text.tokens, logprobs, advantage) for text, logprobs, advantage in each]
+        metrics = session.forward_backward(data, loss).metrics
+        return {name: grad.clone() for name, grad in session.optimizer.gradient().items()}, metrics
 
     def decode(self, texts: Sequence[Text]) -> list[Seen]:
         """Compute texts token by token over a cache, as a sampler does."""
@@ -337,7 +338,7 @@ class Theirs:
         return self._generate(prompts, tokens, [])
 
     def gradient(
-        self, texts: Sequence[Text], sampled: Sequence[Floats], advantages: Sequence[float], batch: int
+        self, texts: Sequence[Text], advantages: Sequence[float], sampled: Sequence[Floats], batch: int
     ) -> dict[str, Tensor]:
         """The gradient of importance sampling by autograd, by published name; `sampled` are from sampling."""
         self.model.zero_grad(set_to_none=True)
