@@ -279,7 +279,7 @@ def test_a_gpu_that_is_not_here_is_refused_before_anything_is_built() -> None:
 def test_only_a_server_of_ones_own_is_given_a_fault() -> None:
     error = refused("ladder/exp4", {"deviation": "shared_rng", "base_url": "http://127.0.0.1:1"})
     assert (error.field, error.value) == ("deviation", "shared_rng")
-    assert plan(deviation="none", base_url="http://127.0.0.1:1").deviation.value == "none"
+    assert plan(deviation="none", base_url="http://127.0.0.1:1").engine.deviation.value == "none"
     assert dict(plan(deviation="shared_rng").overrides) == {"deviation": "shared_rng"}
 
 
