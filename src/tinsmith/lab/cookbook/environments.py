@@ -28,7 +28,7 @@ class TaskEnv:
     async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
         """Return the prompt, and what ends a reply to it."""
         self.seen = self.conversation.first()
-        return tinker.ModelInput.from_ints(list(self.seen)), list(self.conversation.renderer.stop_sequences())
+        return tinker.ModelInput.from_ints(list(self.seen)), list(self.conversation.subject.stop())
 
     async def step(self, action: list[int], *, extra: Mapping[str, object] | None = None) -> cookbook.StepResult:
         """Take a reply; what the task says follows it. A group's rewards come at its end."""
@@ -42,7 +42,7 @@ class TaskEnv:
             reward=0.0,
             episode_done=heard is None,
             next_observation=tinker.ModelInput.from_ints(list(self.seen)),
-            next_stop_condition=list(self.conversation.renderer.stop_sequences()),
+            next_stop_condition=list(self.conversation.subject.stop()),
         )
 
 

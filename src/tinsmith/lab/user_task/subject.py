@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from statistics import fmean
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import tinker
 from tinker import types
@@ -64,18 +64,15 @@ UserRollout = Rollout[UserItem, Earned]
 class UserEnvironment(Dialogue):
     """Conversation in tokens: an `Environment`."""
 
-    prompt: tuple[int, ...]
-    renderer: Renderer
-    borders: TemplateBorders
-    model: AskedModel | None = None
+    subject: UserSubject = field(repr=False)
 
     def first(self) -> tuple[int, ...]:
         """Return the prompt's tokens."""
-        return self.prompt
+        return self.subject.prompt(self.item)
 
     def step(self, tokens: Sequence[int]) -> Move:
         """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
-        said = self.say(self.renderer.parse_response(tokens).message.content)
+        said, model = self.say(self.subject.text(tokens)), self.subject.model
         if said is None:
             return Move()
         if isinstance(said, str):
@@ -87,23 +84,14 @@ class UserEnvironment(Dialogue):
             return Told(
                 self, tuple(tokens), lambda: self.tell(attempt(said.then, [one.answer for one in begun])), begun
             )
-        assert self.model is not None, "a task's model is opened with its run"
+        assert model is not None, "a task's model is opened with its run"
         seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
-        answer = self.model.ask(said.prompt, seed)
+        answer = model.ask(said.prompt, seed)
         return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
 
     def _child(self, item: object, place: int) -> UserEnvironment:
-        named = named_item(self.task, item)
-        return UserEnvironment(
-            task=self.task,
-            item=named,
-            seed=derive(self.seed, "spawned", self.item.prompt_id, place),
-            depth=self.depth + 1,
-            prompt=self.renderer.build_generation_prompt(named.messages),
-            renderer=self.renderer,
-            borders=self.borders,
-            model=self.model,
-        )
+        seed, named = derive(self.seed, "spawned", self.item.prompt_id, place), named_item(self.task, item)
+        return UserEnvironment(task=self.task, item=named, seed=seed, depth=self.depth + 1, subject=self.subject)
 
 
 @dataclass(slots=True)
@@ -121,12 +109,12 @@ class Told(Move):
 
     def observation(self) -> tuple[int, ...] | None:
         """Return the text in tokens."""
-        said, environment = self.text(), self.environment
+        said, subject = self.text(), self.environment.subject
         if said is None:
             return None
-        extended = environment.renderer.extend((), self.reply, (Message(role=Role.USER, content=said),))
+        extended = subject.renderer.extend((), self.reply, (Message(role=Role.USER, content=said),))
         tokens = extended[len(self.reply) :]
-        self._own = environment.borders.own_words(self.reply, tokens)
+        self._own = subject.borders.own_words(self.reply, tokens)
         return tokens
 
     def own_words(self) -> tuple[bool, ...]:
@@ -141,13 +129,13 @@ class UserSubject(Subject[UserItem, Earned]):
     split: UserSplit
     renderer: Renderer
     model: AskedModel | None = None  # Whom the task asks.
-    _borders: TemplateBorders = field(init=False)
+    borders: TemplateBorders = field(init=False)
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _entered: str = ""  # State of the reward after the answers that were read last, as JSON.
 
     def __post_init__(self) -> None:
-        self._borders = TemplateBorders(self.renderer)
+        self.borders = TemplateBorders(self.renderer)
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; or those tested."""
@@ -164,23 +152,15 @@ class UserSubject(Subject[UserItem, Earned]):
     def stop(self) -> Sequence[int]:
         return self.renderer.stop_sequences()
 
-    def environments(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
+    def prompt(self, item: UserItem) -> tuple[int, ...]:
+        """Return the prompt of an item in tokens."""
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
-        group = object()
-        return [
-            UserEnvironment(
-                task=self.task,
-                item=item,
-                seed=seed,
-                prompt=self._prompts[item.prompt_id],
-                renderer=self.renderer,
-                borders=self._borders,
-                group=group,
-                model=self.model,
-            )
-            for _ in range(count)
-        ]
+        return self._prompts[item.prompt_id]
+
+    def environments(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
+        shared: dict[str, Any] = {"task": self.task, "item": item, "seed": seed, "group": object(), "subject": self}
+        return [UserEnvironment(**shared) for _ in range(count)]
 
     def text(self, tokens: Sequence[int]) -> str:
         return self.renderer.parse_response(tokens).message.content
