@@ -8,9 +8,9 @@ from own_task import lines, whole
 
 from command_line import Run
 from tinsmith import Examples, Task
-from tinsmith.lab.runs.records import examples_summary
+from tinsmith.lab.runs.records import ExampleRecord, examples_summary
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.reward_check import Filtered, filter_examples
+from tinsmith.lab.user_task.reward_check import filter_examples
 from tinsmith.types.errors import ConfigError, DataError, TaskError
 
 SAID = {"a": ["yes"], "b": ["ask 1", "yes"], "c": ["ask 1", "ask 2", "no"], "d": ["ask 1", "ask 2", "yes"]}
@@ -28,7 +28,7 @@ def task(examples: Examples | None, **fields: Any) -> Task:
     return Task(examples=examples, **{**given, **fields})
 
 
-def left(examples: Examples, **fields: Any) -> Filtered:
+def left(examples: Examples, **fields: Any) -> list[ExampleRecord]:
     of = task(examples, **fields)
     return filter_examples(of, examples, split_items(of, Path(), 0).train)
 
@@ -38,8 +38,8 @@ def not_a(item: dict[str, str], said: object) -> bool:
     return item["id"] != "a"
 
 
-def names(found: Filtered) -> str:
-    return "".join(one.prompt_id for one in found.items)
+def names(found: list[ExampleRecord]) -> str:
+    return "".join(one.id for one in found if not one.left_out)
 
 
 def test_limits_of_steps_and_calls_are_both_kept() -> None:
@@ -70,17 +70,16 @@ def test_a_condition_sees_item_and_replies_and_its_fault_names_the_item() -> Non
 
 def test_every_demonstration_is_recorded_with_its_hash_and_the_reason() -> None:
     found = left(Examples(most_calls=1, where=not_a))
-    record = [(one.id, one.steps, one.calls, one.left_out) for one in found.demonstrations]
+    record = [(one.id, one.steps, one.calls, one.left_out) for one in found]
     assert record == [
         ("a", 1, 0, "by the condition"),
         ("b", 2, 1, ""),
         ("c", 3, 2, "with more than 1 calls"),
         ("d", 3, 2, "with more than 1 calls"),
     ]
-    assert len({one.sha256 for one in found.demonstrations}) == 4
-    assert found.sha256 == left(Examples(most_calls=1, where=not_a)).sha256
-    assert found.sha256 != left(Examples(most_calls=1)).sha256
-    summary = examples_summary(found.demonstrations)
+    assert len({one.sha256 for one in found}) == 4
+    assert found == left(Examples(most_calls=1, where=not_a)) != left(Examples(most_calls=1))
+    summary = examples_summary(found)
     assert all(part in summary for part in ("1 of 4", "2.00 steps", "1.00 calls", "2 with more than 1 calls"))
 
 

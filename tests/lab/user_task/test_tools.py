@@ -149,7 +149,7 @@ def test_a_filter_of_examples_counts_the_calls_of_tools() -> None:
     examples = Examples()
     one = task(examples=examples, answer=lambda _: ["degrees(rome, true)", "rain(rome)", "24.5"])
     found = filter_examples(one, examples, split_items(one, Path(), 0).train)
-    assert [(record.steps, record.calls) for record in found.demonstrations] == [(3, 1), (3, 1)]
+    assert [(record.steps, record.calls) for record in found] == [(3, 1), (3, 1)]
 
 
 TASK = """\

@@ -59,8 +59,8 @@ def test_a_filter_leaves_as_many_demonstrations_as_can_be_counted_by_hand(
     task = searches(**keys)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert task.examples is not None
     found = filter_examples(task, task.examples, split_items(task, Path(), 0).train)
-    calls = [one.calls for one in found.demonstrations if not one.left_out]
-    assert (len(found.items), fmean(calls)) == (kept, pytest.approx(mean, abs=0.06 if "as_base" in keys else None))
+    calls = [one.calls for one in found if not one.left_out]
+    assert (len(calls), fmean(calls)) == (kept, pytest.approx(mean, abs=0.06 if "as_base" in keys else None))
 
 
 def test_too_few_things_for_the_shelves_or_too_many_for_the_names_are_refused() -> None:

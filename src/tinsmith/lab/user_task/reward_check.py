@@ -191,21 +191,8 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
     return lines + ([failed] if found.failed else [])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filtered:
-    """The items that a filter left, and the record of every demonstration that it read."""
-
-    items: tuple[UserItem, ...]
-    demonstrations: tuple[ExampleRecord, ...]
-
-    @property
-    def sha256(self) -> str:
-        """Of every demonstration, and of the decision on it."""
-        return sha256_of([(one.id, one.sha256, one.left_out) for one in self.demonstrations])
-
-
-def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> Filtered:
-    """Return the items whose demonstrations pass a task's filter; of duplicates the first one passes."""
+def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> list[ExampleRecord]:
+    """Return for each item whether its demonstration passes a task's filter; of duplicates the first one passes."""
     read: list[ExampleRecord] = []
     seen = set[str]()
     for one in items:
@@ -221,12 +208,11 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
         if not left_out:
             seen.add(sha256)
         read.append(ExampleRecord(id=one.prompt_id, sha256=sha256, steps=len(replies), calls=calls, left_out=left_out))
-    kept = tuple(one for one, record in zip(items, read, strict=True) if not record.left_out)
-    if not kept:
+    if all(one.left_out for one in read):
         longest, most = max(one.steps for one in read), max(one.calls for one in read)
         value = f"none of {len(read):,} demonstrations, of at most {longest} steps and {most} calls"
         raise DataError("no demonstration passes the filter", field="examples", value=value)
-    return Filtered(items=kept, demonstrations=tuple(read))
+    return read
 
 
 def _calls(task: Task, examples: Examples, one: UserItem, replies: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ from tinsmith.lab.policy import ALONE
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.records import examples_summary
+from tinsmith.lab.runs.records import ExampleRecord, examples_summary
 from tinsmith.lab.schedule import NONE, subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
@@ -41,7 +41,7 @@ from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
 from tinsmith.lab.user_task.judged import JudgedReward
-from tinsmith.lab.user_task.reward_check import Filtered, check_lines, filter_examples, tried
+from tinsmith.lab.user_task.reward_check import check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Reward, Task
@@ -70,7 +70,7 @@ class TaskData:
     source: TaskSource
     split: UserSplit  # What this run trains on and is evaluated on.
     every: UserSplit  # All that the task has, each item with its own right answer.
-    filtered: Filtered | None = None  # Items to train on that the task's `examples` chose, and the others.
+    examples: Sequence[ExampleRecord] | None = None  # The items from which the task's `examples` chose.
     recorded: Path | None = None
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
@@ -98,7 +98,8 @@ class TaskData:
         record = None if self.task.tools is None else self.task.tools.record
         data: dict[str, object] = {"sha256": self._items_sha256, "train": len(split.train)}
         data |= {"held_out": len(split.held_out), **({"tested": len(split.tested)} if split.tested else {})}
-        data |= {} if self.filtered is None else {"examples": self.filtered.sha256}
+        if self.examples is not None:
+            data["examples"] = sha256_of([(one.id, one.sha256, one.left_out) for one in self.examples])
         data |= {} if record is None else {"record": sha256_of(record)}
         return {
             "data": data,
@@ -163,8 +164,8 @@ class TaskData:
             message += f"; {apart} of the first are aside, for batches of their own"
         if split.repeated:
             message += f"; {split.repeated} duplicates are left out"
-        if self.filtered is not None:
-            message += f"; examples: {examples_summary(self.filtered.demonstrations)}"
+        if self.examples is not None:
+            message += f"; examples: {examples_summary(self.examples)}"
         if not split.held_out:
             message += ": evaluated on the training items, which says nothing about new ones"
         cost = [] if self.judged is None else judge_choice.cost_lines(self.plan, self.judged, split)
@@ -228,8 +229,8 @@ class TaskData:
             **({"tested": _shown(split.tested)} if split.tested else {}),
             **({"figures": dict(task.figures)} if task.figures else {}),
         }
-        if self.filtered is not None:
-            record["examples"] = msgspec.to_builtins(self.filtered.demonstrations)
+        if self.examples is not None:
+            record["examples"] = msgspec.to_builtins(self.examples)
         folder.write_json(TASK, {**record, "baselines": baselines})
 
     def course(
@@ -331,8 +332,11 @@ def task_data(plan: Plan) -> TaskData:
     seed = plan.settings.seed if frame.split_seed < 0 else frame.split_seed
     try:
         every = split_items(task, source.folder, seed)
-        filtered = None if task.examples is None else filter_examples(task, task.examples, every.train)
-        left = every if filtered is None else replace(every, train=filtered.items)
+        left, examples = every, None
+        if task.examples is not None:
+            examples = filter_examples(task, task.examples, every.train)
+            passes = tuple(one for one, found in zip(every.train, examples, strict=True) if not found.left_out)
+            left = replace(every, train=passes)
         split = chosen_items(task, left, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
         if isinstance(task.reward, JudgedReward):
             judge_choice.require_judge(plan, task.reward, every)
@@ -346,7 +350,7 @@ def task_data(plan: Plan) -> TaskData:
                 raise DataError(what, field="interleave", value=interleave, allowed=allowed)
     except TinsmithError as error:
         raise source.told(error) from None
-    return TaskData(plan=plan, task=task, source=source, split=split, every=every, filtered=filtered)
+    return TaskData(plan=plan, task=task, source=source, split=split, every=every, examples=examples)
 
 
 def data_of_task(plan: Plan) -> TaskData:
