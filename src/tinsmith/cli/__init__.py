@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if is_full(error):
             _fail(str(disk_full(error)), code=3)
         # A folder one may not write to is no defect of the program.
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+        file = Path(str(error.filename or "a file"))
+        file = file.with_name(re.sub(r"^\.(.+)\.part$", r"\1", file.name))  # It is written beside its place.
+        _fail(f"{file}: {error.strerror or error}\n  do: check its name, and that you may read and write there")
 
 
 def _leave(code: int) -> NoReturn:

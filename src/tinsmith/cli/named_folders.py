@@ -48,11 +48,24 @@ def run_folders(named: Sequence[Path]) -> Generator[list[Path], None, None]:
 def require_runs(folders: Sequence[Path]) -> None:
     """Check that each folder holds a run."""
     from tinsmith.lab.runs.files import holds_run
+    from tinsmith.lab.study.sizes import CELLS
 
+    allowed = "the folder of a run, as `tinsmith run` leaves it, or a FILE.zip of `tinsmith pack`"
     for folder in folders:
+        if not folder.exists():
+            raise DataError(f"there is no {folder}", field="DIR", value=str(folder), allowed=allowed)
         if not holds_run(folder):
-            allowed = "a folder with a config.json, as `tinsmith run` leaves it"
-            raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), allowed=allowed)
+            is_study = (folder / CELLS).is_dir()
+            fix = f"name one of its runs, in {CELLS}/ (of a packed study after `tinsmith unpack`)" if is_study else None
+            what = f"{folder.name} is a study, and no run" if is_study else f"{folder} holds no run"
+            raise DataError(what, field="DIR", value=folder.name if is_study else str(folder), allowed=allowed, fix=fix)
+
+
+def require_replaceable(file: Path, mark: bytes) -> None:
+    """Check that what stands where a file is to be written is of the same kind, which has this mark in it."""
+    if file.is_file() and mark not in file.read_bytes():
+        what, allowed = "this file exists already, and is nothing that this command wrote", "a new file"
+        raise ConfigError(what, field="--out", value=str(file), allowed=allowed, fix="name another, or move it away")
 
 
 def require_checkpoint(named: str) -> None:

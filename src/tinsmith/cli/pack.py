@@ -34,11 +34,16 @@ def pack(
     ] = None,
 ) -> None:
     """Write a run or a study with all that it takes to check it into one file, and nothing of this machine."""
-    from tinsmith.cli.named_folders import require_runs
+    from tinsmith.cli.named_folders import require_replaceable, require_runs
+    from tinsmith.lab.bundle.archive import CRATE
     from tinsmith.lab.study.files import holds_study
+    from tinsmith.types.errors import ConfigError
 
     if not holds_study(folder):
         require_runs([folder])  # before what is heavy is imported
+    require_replaceable(out, CRATE.encode())
+    if not out.parent.is_dir():
+        raise ConfigError("there is no such folder to write to", field="--out", value=str(out), fix="make it first")
     with loading():
         from tinsmith.lab.bundle.pack import Kept, Statement
         from tinsmith.lab.bundle.pack import pack as run

@@ -29,8 +29,8 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Default: report.html (or .md) in the run's folder, NAME.html here for a packed run NAME.zip; "
-            "compare.html (or .md) here for several runs.",
+            help="Default: report.html (or .md) in the run's folder, the page that a study has, NAME.html here for "
+            "a packed run NAME.zip; compare.html (or .md) here for several runs.",
         ),
     ] = None,
     task: Annotated[
@@ -86,23 +86,39 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     return _write(found.page, folders, to, out or usual)
 
 
-def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
-    from tinsmith.lab.runs.files import REPORT
-    from tinsmith.lab.study.files import PAGE, TABLES
-    from tinsmith.pages.page import write
+_MARKS = {"html": b"<p>Made by tinsmith ", "md": b"SHA-256"}  # Bytes that a report has, and other files seldom.
 
-    file = out or (folder / REPORT).with_suffix(f".{to}")
-    write((folder / (PAGE if to == "html" else TABLES)).read_text(encoding="utf-8"), file)
-    return file
+
+def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
+    import msgspec
+
+    from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
+    from tinsmith.lab.study.record import StudyRecord
+    from tinsmith.lab.study.report import page_of_study
+    from tinsmith.pages.page import ending
+
+    found = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
+    for line in ending(page_of_study(found, {})):
+        print(visible(line))
+    made = folder / (PAGE if to == "html" else TABLES)
+    return made if out is None else _write_text(made.read_text(encoding="utf-8"), to, out)
 
 
 def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:
     from tinsmith.lab.page.markdown import markdown_report
-    from tinsmith.pages.page import document_html, ending, write
+    from tinsmith.pages.page import document_html, ending
 
     for line in ending(page):
         print(visible(line))
-    write(document_html(page) if to == "html" else markdown_report(page, folders), file)
+    return _write_text(document_html(page) if to == "html" else markdown_report(page, folders), to, file)
+
+
+def _write_text(text: str, to: PageFormat, file: Path) -> Path:
+    from tinsmith.cli.named_folders import require_replaceable
+    from tinsmith.pages.page import write
+
+    require_replaceable(file, _MARKS[to])
+    write(text, file)
     return file
 
 

@@ -131,7 +131,7 @@ def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> Non
 
     dry, lines = truth("dry_run", overrides.get("dry_run", "false")), list[str]()
     try:
-        with ticking(study.name):
+        with ticking(f"planning {study.name}" if dry else study.name):
             for line in () if dry else _busy():
                 tell(line)
             done = study.run(overrides, lines.append if dry else tell)

@@ -13,9 +13,9 @@ from tinsmith.lab.experiment.key_text import At, Circumstances
 from tinsmith.lab.runs.files import IfExists, Kind, require_room, settle
 from tinsmith.lab.service.reach import require_server
 from tinsmith.models.published.packaged import PREFIX, packaged_model
-from tinsmith.models.published.sources import find_model, is_here, own_names
+from tinsmith.models.published.sources import find_model, is_here
 from tinsmith.ops.cuda.device import require_gpu
-from tinsmith.types.errors import ConfigError, DataError, perhaps
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
@@ -85,10 +85,11 @@ def require_own_rates(plan: Plan) -> None:
     rates = {"learning_rate": plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
     missing = [key for key, steps in rates.items() if steps and key not in given]
     if missing:
+        if plan.circumstances.base_url is None:
+            find_model(named, field="model_name")  # one that is not there has no rate either
         small = "at=small, the settings for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
-        what, own = "no usual learning rate is known for this model, and none is given", own_names()
-        meant = None if is_here(named) or named in own else perhaps(named, own)
-        fix = meant or f"{small}{' '.join(f'{key}=...' for key in missing)} of your own"
+        what = "no usual learning rate is known for this model, and none is given"
+        fix = f"{small}{' '.join(f'{key}=...' for key in missing)} of your own"
         raise ConfigError(what, field="model_name", value=named, fix=fix)
 
 

@@ -29,6 +29,7 @@ from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.live.progress import duration
 from tinsmith.lab.runs.files import MANIFEST, TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.ops.extension import physical_cores
@@ -49,7 +50,15 @@ The future raises LostError where its task was lost, ConfigError where it could 
 
 @contextmanager
 def sole_process(out: Path) -> Generator[None, None, None]:
-    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process."""
+    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process.
+
+    Raises:
+        ConfigError: another one is, or something else than a study is there.
+    """
+    begun = (out / _LOCK).exists() or (out / STUDY_JSON).exists()
+    if out.exists() and not begun and not (out.is_dir() and next(out.iterdir(), None) is None):
+        what = "what is there is no study"
+        raise ConfigError(what, field="out", value=str(out), allowed="an empty or new folder, or that of this study")
     out.mkdir(parents=True, exist_ok=True)
     with (out / _LOCK).open("w") as lock:
         try:

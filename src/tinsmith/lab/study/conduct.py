@@ -122,12 +122,13 @@ def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Min
     ]
     seconds = seconds_of(every, threads, pace)
     taken = None if seconds is None else side_by_side(seconds, at_once) / 60
+    own = [" ".join((arm.experiment.name, *(f"{key}={value}" for key, value in arm.keys.items()))) for arm in arms]
     rates = [", ".join(f"{rate:g}" for rate in arm.rates) if len(arm.rates) > 1 else "" for arm in arms]
     return [
         f"{cells.name}: {cells.question}",
         *(
-            f"{arm.label}: {arm.experiment.name}{f', learning rates {tried}' if tried else ''}"
-            for arm, tried in zip(arms, rates, strict=True)
+            f"{arm.label}: {keys}{f', learning rates {tried}' if tried else ''}"
+            for arm, keys, tried in zip(arms, own, rates, strict=True)
         ),
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
         f"{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",

@@ -161,8 +161,13 @@ def opened_task(plan: Plan) -> Task:
 
 def size_of(study: Study, given: Mapping[str, str]) -> str:
     """Return the name of the size that is asked for."""
-    if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
-        return SMALL
+    if given.get("at") == At.SMALL.value and not (study.is_named and "size" in given):
+        if SMALL in study.sizes:
+            return SMALL
+        if study.task is not None and not study.is_named:
+            allowed = f"at=nano with size={' or '.join(study.sizes)}"
+            what, fix = "this study has no size for a pretrained model", f'give it one: sizes={{"{SMALL}": Size(...)}}'
+            raise ConfigError(what, field="at", value=SMALL, allowed=allowed, fix=fix)
     asked = given.get("size", usual_size(study))
     if asked not in _sizes(study):
         fix = "at=small for a pretrained model" if SMALL in study.sizes else None
@@ -199,14 +204,18 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
         StudyKey("tuning_seed", "0", "Seed on which learning rates and other settings are chosen."),
     ]
     says, set_here, passed = ["size", "seeds", "out", *own_names], _SET, _RL - _SET - _BY_EXAMPLE
-    more = "Keys of RL and of the task may be given too, for every run that has them; SFT has as many items per step."
+    more = ""
     if study.task is None:  # a study on labels has no sizes, and says which keys of its runs may be given
         usual, says, set_here, passed = usual[1:], says[1:], frozenset[str](), frozenset[str]()
         more = "Any other key that all runs have may be given too."
     passed |= study.passes | {name for name in names if name not in set_by_some}
+    passed_on = passed - set_by_all - study.fixed
+    if not more:
+        listed = [*(name for name in names if name in passed_on), *sorted(passed_on.difference(names, ["dry_run"]))]
+        more = f"For every run too, as `tinsmith run TASK --help` says what they mean: {', '.join(listed)}."
     return StudyKeys(
         own=(*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS),
-        passed_on=passed - set_by_all - study.fixed,
+        passed_on=passed_on,
         prefixes=study.prefixes,
         set_by_study=(set_here - study.passes) | study.fixed | set_by_all | (set_by_some & set(names)),
         instead=", ".join(dict.fromkeys(says)),
