@@ -213,7 +213,7 @@ def _refused(what: str, first: Run, other: Run, then: object, now: object) -> Co
         field=what,
         value=now,
         allowed=str(then),
-        fix="compare runs of one file, with the same eval_items and seeds, or name what is held out in the task",
+        fix="runs of one file with split_seed=0 hold out the same items whatever their seed; eval_items must be equal",
     )
 
 
