@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from tinsmith.types.waits import loading, ticking
-
-if TYPE_CHECKING:
-    from tinsmith.lab.bundle.pack import Origin
 
 _LISTED = 5  # Files that are named when a bundle was written, the largest.
 
@@ -47,6 +44,7 @@ def pack(
     with loading():
         from tinsmith.lab.bundle.pack import Kept, Statement
         from tinsmith.lab.bundle.pack import pack as run
+        from tinsmith.types.fingerprints import file_sha256
 
     said = Statement(
         authors=tuple(author or ["the authors of this run"]),
@@ -55,13 +53,13 @@ def pack(
         date=_date(folder) if date is None else date,
     )
     with ticking(f"writing {out}"):
-        done = run(
+        sizes = run(
             folder, out, kept=Kept(checkpoints), said=said, origin_of=lambda each: _origin(each, data is not None)
         )
-    print(f"wrote {done.file}: {len(done.sizes)} files, {done.file.stat().st_size / 1e6:.1f} MB")
-    for name in sorted(done.sizes, key=lambda each: (-done.sizes[each], each))[:_LISTED]:
-        print(f"  {done.sizes[name] / 1e6:8.1f} MB {name}")
-    print(f"SHA-256, to be published beside it: {done.sha256}")
+    print(f"wrote {out}: {len(sizes)} files, {out.stat().st_size / 1e6:.1f} MB")
+    for name in sorted(sizes, key=lambda each: (-sizes[each], each))[:_LISTED]:
+        print(f"  {sizes[name] / 1e6:8.1f} MB {name}")
+    print(f"SHA-256, to be published beside it: {file_sha256(out)}")
 
 
 def unpack(
@@ -87,12 +85,12 @@ def _date(folder: Path) -> str:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
 
 
-def _origin(folder: Path, with_data: bool) -> Origin:
+def _origin(folder: Path, with_data: bool) -> dict[str, Path]:
     """Return the files that a run was made of: its task's source, and its data where they are to go along."""
     from importlib.util import find_spec
 
     from tinsmith.cli.registered import EXPERIMENTS, TASKS, plan_of
-    from tinsmith.lab.bundle.pack import Origin, data_of, source_of_file
+    from tinsmith.lab.bundle.pack import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located
     from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.source import PACKAGE
@@ -111,4 +109,4 @@ def _origin(folder: Path, with_data: bool) -> Origin:
         found = None if module is None else find_spec(module)
         origin = None if found is None or found.origin is None else Path(found.origin)
         source = {} if origin is None else {f"source/tinsmith/{origin.relative_to(PACKAGE).as_posix()}": origin}
-    return Origin(source=source, data=data_of(run, around, plan_of) if with_data else {})
+    return {**source, **(data_of(run, around, plan_of) if with_data else {})}

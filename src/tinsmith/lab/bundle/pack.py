@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
@@ -23,7 +23,7 @@ from tinsmith.lab.bundle.archive import CRATE, Content, write_archive
 from tinsmith.lab.experiment.manifest import HERE, Json
 from tinsmith.lab.experiment.replay import PlanOf, changes_of
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, Kind, holds_run
-from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
+from tinsmith.lab.runs.folder import RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Manifest, Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
@@ -36,18 +36,11 @@ from tinsmith.types.source import PACKAGE
 from tinsmith.types.version import VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """A bundle that was written."""
-
-    file: Path
-    sha256: str
-    sizes: Mapping[str, int]
-    """Bytes of its files before they were compressed, by name."""
-
-
-def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: OriginOf) -> Packed:
+def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: OriginOf) -> dict[str, int]:
     """Write a bundle of a run or a study; the same folder and statement give the same bytes.
+
+    Returns:
+        Bytes of its files before they were compressed, by name.
 
     Raises:
         DataError: the folder holds neither, a checkpoint is damaged, or a file holds what is not for others.
@@ -56,20 +49,22 @@ def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: Ori
         record = cast(Json, json.loads((folder / STUDY_JSON).read_text(encoding="utf-8")))
         title, question = str(record.get("title", folder.name)), str(record.get("question", ""))
         identity = file_sha256(folder / STUDY_JSON)
-        files = {**study_files(folder, kept, origin_of), **texts_of_study(title, question, said)}
+        files, texts = study_files(folder, kept, origin_of), {CARD: f"# {title}\n\n{question}\n\n{_CHECK_STUDY}\n"}
     else:
         run = read_run(folder)
         if run.manifest is None:
             raise DataError(f"{folder} has no readable manifest.json", field="DIR", value=str(folder))
         title, question, identity = run.config.title, run.config.question, run.config.identity_sha256
         last = run.metrics[run.last_step] if run.last_step is not None else {}
-        files = {**run_files(folder, kept, origin_of(folder)), **texts_of_run(run.config, run.manifest, last, said)}
-    files: dict[str, Content] = {name: content for name, content in files.items() if name != CRATE}
+        files = run_files(folder, kept, origin_of(folder))
+        texts = {CARD: _model_card(run.config, run.manifest, last, said), DATA_CARD: _data_card(run.config, said)}
+    texts[CITATION] = _citation(title, question, said)
+    files |= {name: text.encode() for name, text in texts.items()}
+    files.pop(CRATE, None)
     files[CRATE] = crate(title, question, files, identity, said)
     require_public(files, machine_folders(folder), os.environ)
     write_archive(files, out)
-    sizes = {name: len(each) if isinstance(each, bytes) else each.stat().st_size for name, each in files.items()}
-    return Packed(file=out, sha256=file_sha256(out), sizes=sizes)
+    return {name: len(each) if isinstance(each, bytes) else each.stat().st_size for name, each in files.items()}
 
 
 SOURCE: Final = "source"
@@ -196,17 +191,8 @@ class Kept(StrEnum):
     """The adapter that the run ended with, and the one that it chose where that is another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Files from elsewhere that a run was made of, by their names in its bundle."""
-
-    source: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Of its task."""
-    data: Mapping[str, Path] = field(default_factory=dict[str, Path])
-
-
-OriginOf = Callable[[Path], Origin]
-"""Returns what the run in a folder was made of."""
+OriginOf = Callable[[Path], Mapping[str, Path]]
+"""Returns the files from elsewhere that the run in a folder was made of, by their names in its bundle."""
 
 
 def study_files(folder: Path, kept: Kept, origin_of: OriginOf) -> dict[str, Content]:
@@ -227,13 +213,13 @@ def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
+def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str, Content]:
     """Return a run's files by their names in a bundle.
 
     Raises:
         DataError: a checkpoint that is to go along is damaged.
     """
-    run, packed = RunFolder(folder), {**origin.source, **origin.data}
+    run = RunFolder(folder)
     files: dict[str, Content] = {name: folder / name for name in (*GROWING, *WHOLE) if (folder / name).is_file()}
     manifest = run.read_json(MANIFEST)
     around = cast(Json, manifest.get("circumstances") or {})
@@ -242,7 +228,7 @@ def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
     now = {name: _placed(value, moved) for name, value in around.items()}
     if "prices" in now:
         now["prices"] = None  # what a judge costs decides nothing
-    if origin.data and "data_folder" in now:
+    if "data_folder" in now and any(name.startswith(f"{DATA}/") for name in packed):
         now["data"] = now["data_folder"]
     files[MANIFEST] = (json.dumps({**manifest, "circumstances": now}, indent=1, ensure_ascii=False) + "\n").encode()
     if REPORT in files:
@@ -254,13 +240,10 @@ def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
     marks = [mark for mark in run.marks() if mark.here]
     marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
     files[CHECKPOINTS] = b"".join(run.lines_of(marks))
-    for path in sorted(paths.union(*map(_paths, marks))):
+    paths.update(path for mark in marks for several in (mark.state_path, *best_of(mark)) for path in several.split())
+    for path in sorted(paths):
         files |= _checkpoint(folder / STATE, path)
     return {**files, **packed}
-
-
-def _paths(mark: Mark) -> list[str]:
-    return [path for several in (mark.state_path, *best_of(mark)) for path in several.split()]
 
 
 def _checkpoint(state: Path, path: str) -> dict[str, Content]:
@@ -331,24 +314,6 @@ class Statement:
     """Of the data; None: they are not in it."""
     date: str
     """Of publication, YYYY-MM-DD."""
-
-
-def texts_of_run(
-    config: Config, manifest: Manifest, metrics: Mapping[str, float | None], said: Statement
-) -> dict[str, bytes]:
-    """Return the model card, the data card and the citation of a run."""
-    texts = {
-        CARD: _model_card(config, manifest, metrics, said),
-        DATA_CARD: _data_card(config, said),
-        CITATION: _citation(config.title, config.question, said),
-    }
-    return {name: text.encode() for name, text in texts.items()}
-
-
-def texts_of_study(title: str, question: str, said: Statement) -> dict[str, bytes]:
-    """Return the card and the citation of a study."""
-    card = f"# {title}\n\n{question}\n\n{_CHECK_STUDY}\n"
-    return {CARD: card.encode(), CITATION: _citation(title, question, said).encode()}
 
 
 _CHECK: Final = """## Check it
