@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tinsmith.ops.exact import log
 from tinsmith.stats.estimates import Bootstrap, Estimate, Runs, generator, pattern_counts, resampled_counts
 from tinsmith.stats.intervals import percentile, wilson
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, Metric
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.types.errors import DataError
 
 STATED: Mapping[str, float] = MappingProxyType({"low": 0.2, "medium": 0.5, "high": 0.8})
@@ -77,8 +77,13 @@ def _centred(values: Sequence[float]) -> list[float]:
     ]
 
 
-_ROW = tuple(metric for metric in Metric if metric is not Metric.G_MEAN)
-"""What metrics.jsonl holds: that file is hashed, and a root's last bit depends on the machine."""
+def _by_name(labels: Sequence[str], counts: FloatArray) -> dict[str, FloatArray]:
+    """Return every score of confusion counts (..., K, K + 1) by its name."""
+    found = {metric.value: SCORES[metric](counts) for metric in Metric}
+    for kind in ClassMetric:
+        values = CLASS_SCORES[kind](counts)
+        found |= {f"{kind.value}/{label}": values[..., i] for i, label in enumerate(labels)}
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +133,12 @@ class Evaluation:
         `ece brier nll` where confidences are stated, and `lenient_label_match lenient_invalid_rate
         lenient_macro_f1` beside the strict ones.
         """
-        strict, lenient = self.confusion(), self._confusion([answer.lenient for answer in self.answers])
+        lenient = self._confusion([answer.lenient for answer in self.answers])
         stated = [answer.confidence if answer.predicted is not None else None for answer in self.answers]
-        found = {metric.value: strict.score(metric) for metric in _ROW}
-        for kind in ClassMetric:
-            for label, value in strict.class_score(kind).items():
-                found[f"{kind.value}/{label}"] = value
-        found["parse_ok"] = self._share(sum(answer.parse_ok for answer in self.answers))
-        found["format_strict_ok"] = self._share(self._valid())
+        scores = _by_name(self.labels, self.confusion().counts.astype(np.float64))
+        # Metrics.jsonl is hashed, and a root's last bit depends on the machine.
+        found = {name: float(value) for name, value in scores.items() if name != Metric.G_MEAN.value}
+        found |= {name: count / len(self.answers) for name, count in self._shares().items()}
         for metric in (Metric.LABEL_MATCH, Metric.INVALID_RATE, Metric.MACRO_F1):
             found[f"lenient_{metric.value}"] = lenient.score(metric)
         found |= calibration(stated, [answer.predicted == answer.gold for answer in self.answers])
@@ -147,38 +150,28 @@ class Evaluation:
         Shares of all items have Wilson's interval; the others are bootstrapped over items within
         true labels, all from the same resamples.
         """
-        runs, confusion = self.runs("system"), self.confusion()
-        counts = resampled_counts(
+        runs, n, level = self.runs("system"), len(self.answers), bootstrap.level
+        drawn = resampled_counts(
             runs.golds, runs.predicted, len(self.labels), draws=bootstrap.draws, seed=bootstrap.seed
         )[:, 0]
-        found = {
-            metric.value: Estimate(confusion.score(metric), percentile(SCORES[metric](counts), bootstrap.level))
-            for metric in Metric
+        scores = _by_name(self.labels, self.confusion().counts.astype(np.float64))
+        draws = _by_name(self.labels, drawn)
+        found = {name: Estimate(float(value), percentile(draws[name], level)) for name, value in scores.items()}
+        shares = self._shares().items()
+        return dict(sorted({**found, **{name: Estimate(k / n, wilson(k, n, level)) for name, k in shares}}.items()))
+
+    def _shares(self) -> dict[str, int]:
+        """Return the numbers of answers that shares of all items are of, by the share's name."""
+        valid = sum(answer.predicted is not None for answer in self.answers)
+        return {
+            Metric.LABEL_MATCH.value: sum(answer.predicted == answer.gold for answer in self.answers),
+            Metric.INVALID_RATE.value: len(self.answers) - valid,
+            "parse_ok": sum(answer.parse_ok for answer in self.answers),
+            "format_strict_ok": valid,
         }
-        for kind in ClassMetric:
-            draws, values = CLASS_SCORES[kind](counts), confusion.class_score(kind)
-            for i, label in enumerate(self.labels):
-                interval = percentile(draws[:, i], bootstrap.level)
-                found[f"{kind.value}/{label}"] = Estimate(values[label], interval)
-        n = len(self.answers)
-        right = sum(answer.predicted == answer.gold for answer in self.answers)
-        for name, count in (
-            (Metric.LABEL_MATCH.value, right),
-            (Metric.INVALID_RATE.value, n - self._valid()),
-            ("parse_ok", sum(answer.parse_ok for answer in self.answers)),
-            ("format_strict_ok", self._valid()),
-        ):
-            found[name] = Estimate(self._share(count), wilson(count, n, bootstrap.level))
-        return dict(sorted(found.items()))
 
     def _confusion(self, predicted: Sequence[str | None]) -> Confusion:
         return Confusion.of(self.labels, [answer.gold for answer in self.answers], predicted)
-
-    def _valid(self) -> int:
-        return sum(answer.predicted is not None for answer in self.answers)
-
-    def _share(self, count: int) -> float:
-        return count / len(self.answers)
 
 
 def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
