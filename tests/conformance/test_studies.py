@@ -79,7 +79,7 @@ def test_names_and_labels_are_unique_and_every_named_arm_exists(whole: Study, na
 def test_it_is_registered_with_its_question_and_says_its_keys(study: Study, name: str) -> None:
     assert STUDIES[name].question == study.question
     keys = keys_of(study)
-    assert keys.default("size") == usual_size(study) == "nano"
+    assert {key.name: key.default for key in keys.own}["size"] == usual_size(study) == "nano"
     assert {"seeds", "out", "dry_run", "tuning_seed"} <= {key.name for key in keys.own}
     assert all(key.words for key in keys.own)
 

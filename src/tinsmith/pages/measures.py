@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from tinsmith.data.baselines.report import Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
-from tinsmith.stats.evaluation import Evaluation
 from tinsmith.stats.intervals import Interval, mean_over_seeds
 
 BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of claims are drawn ten thousand times.
@@ -50,12 +49,6 @@ class Measure:
 Measures = Mapping[str, Measure]  # By the name in metrics.jsonl, without its group.
 
 
-def from_evaluation(evaluation: Evaluation, bootstrap: Bootstrap = BOOTSTRAP) -> Measures:
-    """Return all figures of an evaluation with intervals; what is undefined is left out."""
-    found = evaluation.estimates(bootstrap)
-    return {name: from_estimate(estimate) for name, estimate in found.items() if not math.isnan(estimate.value)}
-
-
 def from_estimate(estimate: Estimate | Difference) -> Measure:
     """Return an estimate, or a difference, as a measure."""
     return within(estimate.value, estimate.interval)
@@ -75,14 +68,6 @@ def over_all(values: Sequence[float | None]) -> Measure | None:
     """Return a mean over runs, with Student's interval; None where one of them has no such figure."""
     known = [one for one in values if one is not None]
     return over_seeds(known) if len(known) == len(values) else None
-
-
-def from_row(row: Mapping[str, float | None], group: str) -> Measures:
-    """Return the figures of one group of a line of metrics; they have no interval."""
-    prefix = f"{group}/"
-    return {
-        key[len(prefix) :]: Measure(value) for key, value in row.items() if key.startswith(prefix) and value is not None
-    }
 
 
 def from_figure(figure: Figure) -> Measure:

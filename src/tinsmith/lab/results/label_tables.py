@@ -15,7 +15,7 @@ from tinsmith.lab.results.systems import BASELINE_WORDS, EVALUATIONS, Scored, Sy
 from tinsmith.lab.runs.records import SPLIT_WORDS, Split
 from tinsmith.lab.study.record import Panel, Shown
 from tinsmith.lab.study.study import Listing
-from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, from_evaluation
+from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, within
 from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
@@ -129,13 +129,13 @@ def _evaluations(member: Member) -> list[Listing]:
         if metrics.get("eval/label_match") is None:
             continue
         evaluation = member.evaluations.get((Split.EVAL, step))
-        ends = from_evaluation(evaluation) if evaluation else {}
+        ends = evaluation.estimates(BOOTSTRAP) if evaluation else {}
         tags = ["selected"] if step == selected else []
         tags += [f"A{place}" for place, alarm in enumerate(run.alarms, start=1) if alarm.step == step]
         row: Row = [f"{step}|{', '.join(tags)}", f"{len(evaluation.answers):,}" if evaluation else None]
         for key in keys:
-            value, found = metrics.get(key), ends.get(key.removeprefix("eval/"), Measure(0.0))
-            row.append(None if value is None else Measure(value, found.low, found.high))
+            value, found = metrics.get(key), ends.get(key.removeprefix("eval/"))
+            row.append(None if value is None else within(value, found and found.interval))
         rows.append(row)
     caption = "Validation split, sampled: the policy before that update. A: number of an alarm."
     return listing("Evaluations", caption, heads, rows, "Step")

@@ -15,7 +15,7 @@ import numpy as np
 from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
-from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row, within
+from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, within
 from tinsmith.stats.estimates import Bootstrap, Runs, difference, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, encode, metric_words
@@ -71,7 +71,9 @@ def _system(arm: Arm, split: Split, draws: Bootstrap) -> System | None:
         found = measures_of(answers, _parsed(arm, split, answers), draws)
         return System(name=SPLIT_WORDS[split], what=what, num_items=answers.num_items, measures=found)
     for row in reversed(list(arm.first.metrics.values())):
-        found = from_row(row, split)
+        prefix = f"{split}/"
+        known = {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
+        found = {key: Measure(value) for key, value in known.items() if value is not None}
         if found and len(arm.members) == 1:
             what = f"{what}; its rollouts are missing, so there are no intervals"
             return System(name=SPLIT_WORDS[split], what=what, num_items=None, measures=found)

@@ -59,10 +59,6 @@ class StudyKeys:
     instead: str = ""  # Which of its own keys say such things.
     more: str = ""  # What else may be told, as a sentence.
 
-    def default(self, name: str) -> str:
-        """Return the default of one of its own keys."""
-        return next(key.default for key in self.own if key.name == name)
-
     def require(self, given: Mapping[str, str]) -> None:
         """Check that every key is one of them."""
         known = {key.name for key in self.own} | self.passed_on
