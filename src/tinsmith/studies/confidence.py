@@ -267,7 +267,7 @@ def premature(arm: str, below: float = 0.4) -> Check:
 
     def check(results: ts.Results) -> ts.Finding:
         one = results.figure(arm, "rho")
-        return ts.Finding(one.high is not None and one.high < below, str(one))
+        return ts.Finding(one.below(below), str(one))
 
     return check
 

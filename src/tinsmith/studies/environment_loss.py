@@ -291,8 +291,9 @@ def foresees(results: ts.Results) -> ts.Finding:
     advised, none = fell(results.arms[ADVISED]), fell(results.arms[NONE])
     gap = over_seeds([a - b for a, b in zip(advised, none, strict=True)])
     own = results.figure(ADVISED, "fell")
-    met = min(gap.low or -1.0, own.low or -1.0) > 0.0
-    return ts.Finding(met, f"{own.value:+.2f} nats a token less; beside lambda = 0 {difference(gap)}")
+    return ts.Finding(
+        gap.above(0.0) and own.above(0.0), f"{own.value:+.2f} nats a token less; beside lambda = 0 {difference(gap)}"
+    )
 
 
 def bores(results: ts.Results) -> ts.Finding:
@@ -307,7 +308,7 @@ def control_is_flat(results: ts.Results) -> ts.Finding:
     one = results.figure(CONTROL, "fell")
     none, other = (steps_to_half(results.arms[name]) for name in (NONE, CONTROL))
     ratio, p_value = speed(none, other, results.arms[NONE].setting("steps"))
-    flat = (one.low is None or one.low <= 0.0) and not (ratio > 1.0 and p_value < 0.05)
+    flat = not one.above(0.0) and not (ratio > 1.0 and p_value < 0.05)
     return ts.Finding(flat, f"{difference(one)} nats a token less, {ratio:.2f} times fewer steps")
 
 

@@ -74,7 +74,7 @@ def forgotten(results: ts.Results) -> list[list[Shown]]:
 def baselines(results: ts.Results, score: ts.PerItem) -> list[list[Shown]]:
     """Return what the baselines of the task have in a score, and what the model has before training."""
     first = next(iter(results.arms.values()))
-    found: list[list[Shown]] = [["before training", estimated(first.per_item(score, ts.BEFORE), results.draws)]]
+    found: list[list[Shown]] = [["before training", results.before(first.arm.name, score)]]
     for one in first.reads[0].task.baselines:
         values = first.baseline(one.name, score.metric)
         found.append([one.name, "failed" if values is None else estimated(values, results.draws)])
@@ -251,7 +251,7 @@ class Learning:
             base, _, size = name.partition("-items=")
             items = int(size) if size else arm.reads[0].run.config.data.train
             if items is not None:
-                found.append((LABELS[base], items, estimated(arm.per_item(self.score), results.draws)))
+                found.append((LABELS[base], items, results.after(name, self.score)))
         return sorted(found, key=lambda row: row[1])
 
     def sizes_drawn(self, results: ts.Results) -> list[CurveRecord]:

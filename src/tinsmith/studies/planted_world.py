@@ -215,7 +215,7 @@ def below_the_best(results: Results) -> Finding:
     """Expect that no system's interval lies above the best possible score of a planted world."""
     best = best_policy(posteriors(), Metric.MACRO_F1).score(Metric.MACRO_F1)
     found = {label: results.labelled.scores(name)["macro_f1"] for name, label in results.labelled.labels.items()}
-    above = [label for label, one in found.items() if one.low is not None and one.low > best]
+    above = [label for label, one in found.items() if one.above(best)]
     highest = max(found, key=lambda label: found[label].value)
     return Finding(not above, f"best possible {best:.3f}, {highest} has {found[highest].value:.3f}")
 

@@ -128,7 +128,7 @@ def collapses(arm: str, *, expected: bool) -> Callable[[ts.Results], ts.Finding]
 
     def check(results: ts.Results) -> ts.Finding:
         information, given = results.figure(arm, "information"), results.figure(arm, "given")
-        fell = information.high is not None and information.high < 0.0 and given.value > information.value
+        fell = information.below(0.0) and given.value > information.value
         return ts.Finding(fell is expected, f"I {information.value:+.2f}, H {given.value:+.2f} nats")
 
     return check
@@ -143,8 +143,7 @@ def is_cheap(results: ts.Results) -> ts.Finding:
 def keeps_right(results: ts.Results) -> ts.Finding:
     """Expect that right answers with the bonus are not lower after training than before."""
     one = results.gains["bonus"]
-    lost = one.gain.high is not None and one.gain.high < 0.0
-    return ts.Finding(not lost, f"{one.before.value:.3f} to {one.after.value:.3f}")
+    return ts.Finding(not one.gain.below(0.0), f"{one.before.value:.3f} to {one.after.value:.3f}")
 
 
 def costs_nothing(results: ts.Results) -> ts.Finding:
