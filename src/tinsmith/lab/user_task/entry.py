@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import (
@@ -249,50 +249,35 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 
 
 def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
+    """Refuse settings that need of the task what it does not say."""
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
     forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
     reads = forgets or settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0)
-    for is_missing, what, key, value, fix in (
-        (
-            task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
-            "supervised training needs right answers, and this task has none",
-            "kind" if kind is Kind.TASK_SFT else "sft_steps",
-            overrides.get("sft_steps", kind.value),
-            "answer=..., a function of the item, or train it by reward alone",
-        ),
-        (
-            task.options is None and getattr(settings, "force_options", False),
-            "this task does not list its possible answers",
-            "force_options",
-            True,
-            "options=..., a function of the item",
-        ),
-        (
-            task.aside is None and getattr(settings, "interleave", NONE) != NONE,
-            "this task sets no items aside for batches of their own",
-            "interleave",
-            overrides.get("interleave"),
-            "aside=..., a function of the item",
-        ),
-        (
-            (penalty or watched) and (task.probed is None or task.talk is not None),
-            "this needs a task with one turn and `probed`: where its reasoning ends, and its possible answers",
-            "watch" if watched else "confidence_penalty",
-            settings.watch.value if watched else penalty,
-            "probed=Probed(before_answer=..., options=..., gold=...)",
-        ),
-        (
-            task.talk is not None and task.talk.several_agents and (shown is not None or reads),
-            "several agents can only be trained by reward",
-            "sft_steps" if shown is not None else "watch",
-            overrides.get("sft_steps", kind.value) if shown is not None else settings.watch.value,
-            "agents=1; or leave out supervised steps, other losses and other measurements (watch_forgetting=false)",
-        ),
-    ):
-        if is_missing:
-            raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
+
+    def refuse(what: str, key: str, value: object, fix: str) -> NoReturn:
+        raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
+
+    if task.answer is None and shown is not None and not isinstance(shown, SparseSettings):
+        key, value = "kind" if kind is Kind.TASK_SFT else "sft_steps", overrides.get("sft_steps", kind.value)
+        what = "supervised training needs right answers, and this task has none"
+        refuse(what, key, value, "answer=..., a function of the item, or train it by reward alone")
+    if task.options is None and getattr(settings, "force_options", False):
+        what = "this task does not list its possible answers"
+        refuse(what, "force_options", True, "options=..., a function of the item")
+    if task.aside is None and getattr(settings, "interleave", NONE) != NONE:
+        what = "this task sets no items aside for batches of their own"
+        refuse(what, "interleave", overrides.get("interleave"), "aside=..., a function of the item")
+    if (penalty or watched) and (task.probed is None or task.talk is not None):
+        key, value = ("watch", settings.watch.value) if watched else ("confidence_penalty", penalty)
+        what = "this needs a task with one turn and `probed`: where its reasoning ends, and its possible answers"
+        refuse(what, key, value, "probed=Probed(before_answer=..., options=..., gold=...)")
+    if task.talk is not None and task.talk.several_agents and (shown is not None or reads):
+        by_example = ("sft_steps", overrides.get("sft_steps", kind.value))
+        key, value = ("watch", settings.watch.value) if shown is None else by_example
+        fix = "agents=1; or leave out supervised steps, other losses and other measurements (watch_forgetting=false)"
+        refuse("several agents can only be trained by reward", key, value, fix)
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:
@@ -319,16 +304,14 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
         fix = "give the argument of task() another name"
         raise source.told(ConfigError("every run has a key of this name", field=clash, fix=fix))
     task = source.make(values)
-    name, is_judged = task.name or source.title, isinstance(task.reward, JudgedReward)
-    kinds = JUDGED_KINDS if is_judged else TESTED_KINDS if task.tested else TASK_KINDS
+    subject = JUDGED_TASK if isinstance(task.reward, JudgedReward) else USER_TASK
+    kinds = TESTED_KINDS if subject is USER_TASK and task.tested else subject.kinds
     shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
     sized = {at: own for at in At if isinstance(own := task.keys.get(at.value), Mapping)}
     return Experiment(
-        name=name,
+        name=task.name or source.title,
         question=task.question or _QUESTION,
-        subject=replace(
-            JUDGED_TASK if is_judged else USER_TASK, kinds=kinds, task=task, source=source, own_keys=values
-        ),
+        subject=replace(subject, kinds=kinds, task=task, source=source, own_keys=values),
         parent=None,
         delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, shared)},
         sizes={at: _settings(source, kinds, own) for at, own in sized.items()},

@@ -331,9 +331,7 @@ def _sources(task: Task) -> dict[str, object]:
             sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
         except (OSError, TypeError):
             what = "the source of this function cannot be read, but a run has to record it"
-            fix, value = (
-                "define it in a file or a notebook cell",
-                getattr(function, "__name__", type(function).__name__),
-            )
+            fix = "define it in a file or a notebook cell"
+            value = getattr(function, "__name__", type(function).__name__)
             raise ConfigError(what, field=name, value=value, fix=fix) from None
     return sources
