@@ -265,9 +265,7 @@ def _made_up(task: Task, one: UserItem) -> tuple[str, list[str]]:
     if task.demonstrate is not None:
         found.insert(0, ("a demonstration", attempt(task.demonstrate, one.item, Random(0))))
     for origin, texts in found:
-        replies: list[object] = (
-            [texts] if isinstance(texts, str) else list(texts) if not isinstance(texts, Raised) else []
-        )
+        replies: list[object] = [] if isinstance(texts, Raised) else [texts] if isinstance(texts, str) else list(texts)
         if replies and all(isinstance(each, str) for each in replies):  # as a user's function may give anything
             return origin, [str(each) for each in replies]
     return "a made-up answer", ["I think it is 4."]

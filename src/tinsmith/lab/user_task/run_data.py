@@ -408,22 +408,23 @@ def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRe
 def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
     """Return one conversation; between its replies stands what the task would say to them."""
     assert task.demonstrate is not None
+
+    def refused(wrong: object) -> ConfigError:
+        return ConfigError(f"a demonstration failed: {wrong}", field="demonstrate", value=one.item)
+
     shown = attempt(task.demonstrate, one.item, Random(seed))
+    if isinstance(shown, Raised):
+        raise refused(shown)
     replies = (shown,) if isinstance(shown, str) else shown
-    wrong = str(replies) if isinstance(replies, Raised) else ""
-    said: list[Message] = []
-    if not isinstance(replies, Raised):
-        if not replies or not all(isinstance(cast(object, each), str) for each in replies):
-            wrong, replies = f"it gave {replies!r}, and no text or list of texts", ("",)
-        said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
-        talk = Dialogue(task=task, item=one, seed=seed)
-        for reply, after in pairwise(replies):
-            heard = talk.say_shown(reply)
-            if talk.failed is not None:
-                wrong = talk.failed.what
-            if not isinstance(heard, str):
-                break  # the task has nothing to say to it
-            said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
-    if wrong:
-        raise ConfigError(f"a demonstration failed: {wrong}", field="demonstrate", value=one.item)
+    if not replies or not all(isinstance(cast(object, each), str) for each in replies):
+        raise refused(f"it gave {replies!r}, and no text or list of texts")
+    said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
+    talk = Dialogue(task=task, item=one, seed=seed)
+    for reply, after in pairwise(replies):
+        heard = talk.say_shown(reply)
+        if talk.failed is not None:
+            raise refused(talk.failed.what)
+        if not isinstance(heard, str):
+            break  # the task has nothing to say to it
+        said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
     return tuple(said)
