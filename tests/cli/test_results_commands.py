@@ -76,10 +76,34 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     write_run(tmp_path / "study/cells/a", "one")
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed/config.json").write_text('{"name": "two"}')
+    (tmp_path / "killed/metrics.jsonl").write_text('{"step": 0, "eval/reward/total": 0.5}\n{"step": 1}\n{"st')
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"model_type": "llama"}')
     code, listed, _ = command(capsys, "ls", tmp_path)
     assert code == 0
     lines = [line.split() for line in listed.splitlines()]
-    assert lines[1:] == [["killed", "two", "begun", "0"], ["study/cells/a", "one", "finished", "2", "of", "2", "0.750"]]
+    assert lines[1:] == [
+        ["killed", "two", "begun", "2", "0.500"],
+        ["study", "a", "study", "not", "finished"],
+        ["study/cells/a", "one", "finished", "2", "of", "2", "0.750"],
+    ]
+
+
+def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "study/cells/a", "one")
+    run, notes = tmp_path / "study/cells/a", tmp_path / "notes.html"
+    notes.write_text("my notes")
+    for verb in (("report", run), ("pack", run)):
+        refused = command(capsys, *verb, "--out", notes)
+        assert (refused.code, notes.read_text()) == (2, "my notes")
+        assert "exists already" in refused.err
+    assert [command(capsys, "report", run, "--out", tmp_path / "page.html").code for _ in range(2)] == [0, 0]
+
+
+def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "study/cells/a", "one")
+    assert "cells/" in command(capsys, "audit", tmp_path / "study").err
+    assert f"there is no {tmp_path / 'nothing.zip'}" in command(capsys, "diff", tmp_path / "nothing.zip", tmp_path).err
 
 
 @pytest.mark.parametrize("verb", ["ls", "export-results"])

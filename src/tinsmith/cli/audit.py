@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
     """Say whether two runs are equal bit for bit (exit 0), or where they first differ, and by how much (exit 1)."""
-    from tinsmith.lab.bundle.archive import folders_of
     from tinsmith.lab.difference.runs import compare_runs
 
-    with folders_of((first, second)) as folders:
+    with run_folders((first, second)) as folders:
         found = compare_runs((folders[0], folders[1]))
     _print(found, as_json=as_json)
     if not found.equal:
@@ -77,6 +76,7 @@ def replay(
 
 
 _STEPS = 3
+_CONSISTENT = "metrics, rollouts, trace and checkpoints: no contradictions (other files, as pages, are not checked)"
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 
 
@@ -137,10 +137,11 @@ def _share(text: str) -> float:
 
 def _lines(done: Audited) -> list[str]:
     from tinsmith.lab.difference.runs import difference_lines
+    from tinsmith.pages.measures import counted
 
     lines: list[str] = []
     for each in done.segments:
-        where = f"steps {each.since} to {each.until}"
+        where = f"steps {each.since} to {each.until}" if each.since < each.until else f"step {each.since}"
         if each.first is not None:
             first, *details = difference_lines(each.first)
             lines += [f"{where}: {first}", *details]
@@ -149,9 +150,11 @@ def _lines(done: Audited) -> list[str]:
         else:
             lines.append(f"{where}: equal, bit for bit")
         lines += [] if each.element is None else [f"  {each.element}"]
-    drawn = f"{', '.join(map(str, done.drawn)) or 'none'} of {done.of_steps} steps"
+    some = f"step{'s' if len(done.drawn) > 1 else ''} {', '.join(map(str, done.drawn))}" if done.drawn else "no step"
+    drawn = f"{some}, of {done.of_steps}"
     spent = sum(each.audit_s for each in done.segments)
-    return _report(done, drawn, lines, f"{sum(each.steps for each in done.segments)} steps in {spent:.1f} s", "step")
+    steps = counted(sum(each.steps for each in done.segments), "step")
+    return _report(done, drawn, lines, f"{steps} in {spent:.1f} s", "step")
 
 
 def _unit_lines(done: UnitsAudited) -> list[str]:
@@ -169,7 +172,7 @@ def _unit_lines(done: UnitsAudited) -> list[str]:
 
 def _report(done: Audited | UnitsAudited, drawn: str, found: Sequence[str], computed: str, one: str) -> list[str]:
     lines = [f"drawn by seed {done.seed}: {drawn}", *(f"contradiction: {fault}" for fault in done.faults)]
-    lines += [*([] if done.faults else ["files, checkpoints and trace: no contradictions"]), *found]
+    lines += [*([] if done.faults else [_CONSISTENT]), *found]
     if done.drawn and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
     around = f"{done.cpu_s:.1f} CPU-seconds with the start of this command"

@@ -127,7 +127,9 @@ def ls(
 ) -> None:
     """List runs and studies: name, state, steps, last reward."""
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.lab.runs.files import CONFIG, MANIFEST
+    from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status
+    from tinsmith.lab.study.files import holds_study
+    from tinsmith.lab.study.sizes import CELLS
     from tinsmith.types.errors import DataError
     from tinsmith.types.json_text import parse_json
 
@@ -138,25 +140,27 @@ def ls(
             return {}
         return found if isinstance(found, dict) else {}
 
-    listed = [("run", "is", "state", "step", "reward")]
-    for file in sorted(folder.rglob(CONFIG)) if folder.is_dir() else ():
-        run, config = file.parent, read(file)
+    listed = [("run or study", "is", "state", "steps", "reward")]
+    for file in sorted([*folder.rglob(CONFIG), *folder.rglob(CELLS)]) if folder.is_dir() else ():
+        run, name = file.parent, file.parent.relative_to(folder).as_posix()
+        if file.name == CELLS:
+            listed.append((name, "a study", "finished" if holds_study(run) else "not finished", "", ""))
+            continue
+        config = read(file)
+        if config and "name" not in config:  # another program's
+            continue
+        state = str(read(run / MANIFEST).get("status", "begun"))
+        done, reward = _standing(run / METRICS)
         settings = config.get("settings")
         steps = settings.get("steps") if isinstance(settings, dict) else None
-        last = _last_line(run / "metrics.jsonl")
-        reward = last.get("test/reward/total", last.get("eval/reward/total"))
-        listed.append(
-            (
-                run.relative_to(folder).as_posix(),
-                str(config.get("name", "not readable")),
-                str(read(run / MANIFEST).get("status", "begun")),
-                f"{last.get('step', 0)}{f' of {steps}' if steps is not None else ''}",
-                f"{reward:.3f}" if isinstance(reward, int | float) else "",
-            )
-        )
+        of = f"{min(done, steps)} of {steps}" if isinstance(steps, int) else str(done)
+        # One that was killed had no time to say so.
+        state = "not finished" if state == Status.RUNNING.value else state
+        listed.append((name, str(config.get("name", "not readable")), state, of, reward))
     if len(listed) == 1:
         fix = "tinsmith quickstart makes some; or name their folder: tinsmith ls DIR"
-        raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), fix=fix)
+        what = f"{folder} holds no run" if folder.is_dir() else f"there is no folder {folder}"
+        raise DataError(what, field="DIR", value=str(folder), fix=fix)
     print("\n".join(rows(listed, terminal_width())))
 
 
@@ -192,16 +196,13 @@ def export_results(
         print(f"wrote {file}: {frame.height:,} rows, {frame.width} columns")
 
 
-def _last_line(file: Path) -> dict[str, object]:
-    """Return the last whole line of a file that may still grow; empty: none is there."""
-    from tinsmith.types.json_text import parse_json
+def _standing(file: Path) -> tuple[int, str]:
+    """Return how many steps metrics that may still grow have, and their last evaluated reward; empty: there is none."""
+    from tinsmith.lab.runs.reader import json_lines
 
-    try:
-        with file.open("rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - (1 << 16)))
-            whole = stream.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
-        found = parse_json(whole)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    done, reward = 0, ""
+    for line in json_lines(file, dict[str, object], []):
+        step, found = line.get("step"), line.get("test/reward/total", line.get("eval/reward/total"))
+        done = step + 1 if isinstance(step, int) else done
+        reward = f"{found:.3f}" if isinstance(found, int | float) else reward
+    return done, reward

@@ -120,8 +120,11 @@ def unpack(file: Path, folder: Path) -> None:
     except (*_UNREADABLE, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EEXIST):
             raise  # bzip2's own says nothing of a disk
-        what = f"{file} cannot be unpacked: {error}"
-        raise DataError(what, field="FILE", value=str(file), allowed=_EXPECTED) from None
+        what, fix = (
+            f"{file} cannot be unpacked: {error}",
+            "fetch it again, and compare its SHA-256 with the published one",
+        )
+        raise DataError(what, field="FILE", value=str(file), allowed=_EXPECTED, fix=fix) from None
 
 
 def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:

@@ -174,7 +174,7 @@ class RunFolder:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            fix = "start the run again in another folder, or behavior_if_log_dir_exists=delete"
+            fix = "copy or unpack it again; a run of your own: start it again in another folder"
             raise DataError(f"{file} is damaged", field=name, fix=fix)
         return cast(dict[str, object], found)
 

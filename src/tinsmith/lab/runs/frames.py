@@ -84,7 +84,9 @@ def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
                 found[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
     if not runs:
         what = f"{folder} holds no run and no corpus"
-        raise DataError(what, field="DIR", value=str(folder), allowed="the folder of a run, of a study, or of a corpus")
+        raise DataError(
+            what, field="DIR", value=str(folder), allowed="the folder of a run (unpacked), a study or a corpus"
+        )
     return {name: pl.concat(some, how="diagonal_relaxed") for name, some in found.items() if some}
 
 
