@@ -140,8 +140,8 @@ def table_of(
 
     A head in words stands over numbers, but for the first; what stands small below it follows a `|`.
 
-    >>> told = table_of("", [2, 3], ("n", lambda n: text(str(n))), ("square|of n", lambda n: whole(n * n)))
-    >>> [cell.under for cell in told.heads], told.rows[1].cells[0].text
+    >>> table = table_of("", [2, 3], ("n", lambda n: text(str(n))), ("square|of n", lambda n: text(str(n * n))))
+    >>> [cell.under for cell in table.heads], table.rows[1].cells[0].text
     (['', 'of n'], '9')
     """
     first, *others = columns
