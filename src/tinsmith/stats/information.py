@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
@@ -54,25 +53,20 @@ Floats = NDArray[np.float64]
 STD_FLOOR: Final = 1e-3  # Added to the deviation that the z-score divides by, as published.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Information:
-    """Information in N answers, one to each of N prompts; nats, of a whole answer or a token."""
-
-    mutual: float  # I(X; Z): mean of matched less marginal; at most log N, however much more an answer tells.
-    given: float  # H(Z | X): minus the mean log-probability of an answer after its own prompt.
-    marginal: float  # H(Z): the same under the mixture of all prompts.
-    retrieval: float  # Share of answers that are likeliest after their own prompt; by chance 1 / N.
-    z_score: float  # I over the deviation of the marginal log-probabilities.
-    prompts: int
-
-
-def information(scores: Floats, lengths: Sequence[int] | None = None) -> Information:
+def information(scores: Floats, lengths: Sequence[int] | None = None) -> dict[str, float]:
     """Return what cross-scores (N, N) say; [i, j] is the log-probability of answer i after prompt j, in nats.
 
     It is summed over the answer's tokens. With their `lengths` everything is told by token instead, and I is capped at
     log N per answer no more.
 
-    >>> round(information(np.log(np.full((4, 4), 0.25))).mutual, 9)
+    Returns:
+        By name: `mutual_information` I(X; Z), the mean of matched less marginal, at most log N, however much more an
+        answer tells; `entropy_given_prompt` H(Z | X), minus the mean log-probability of an answer after its own prompt;
+        `entropy` H(Z), the same under the mixture of all prompts; `retrieval_accuracy`, the share of answers that are
+        likeliest after their own prompt, by chance 1 / N; `mi_z_score`, I over the deviation of the marginal
+        log-probabilities.
+
+    >>> round(information(np.log(np.full((4, 4), 0.25)))["mutual_information"], 9)
     0.0
     """
     scores = np.asarray(scores, np.float64)
@@ -93,14 +87,13 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
     spread = math.sqrt(fmean([(one - centre) ** 2 for one in mixed]))
     # The first of equal scores is taken: an answer that tells of no prompt is found for the first one alone.
     found = [int(row.argmax()) == place for place, row in enumerate(scores)]
-    return Information(
-        mutual=mutual,
-        given=-fmean(matched),
-        marginal=-centre,
-        retrieval=sum(found) / len(found),
-        z_score=mutual / (spread + STD_FLOOR),
-        prompts=len(scores),
-    )
+    return {
+        "mutual_information": mutual,
+        "entropy_given_prompt": -fmean(matched),
+        "entropy": -centre,
+        "retrieval_accuracy": sum(found) / len(found),
+        "mi_z_score": mutual / (spread + STD_FLOOR),
+    }
 
 
 def _log_mean_exp(row: Floats) -> float:

@@ -18,7 +18,7 @@ from tinsmith.lab.grouping import ScoredGroup, answer_datum
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.lab.runs.records import Score
-from tinsmith.stats.information import Floats, Information, information
+from tinsmith.stats.information import Floats, information
 from tinsmith.stats.monitors import Alarm, ExpertMonitor, ResponseMonitor
 
 
@@ -136,18 +136,9 @@ def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequenc
     if len(first) < 2:
         return {}
     scores = cross_scores(trainer, [turn.observation for turn in first], [turn.tokens for turn in first])
-    whole, token = information(scores), information(scores, [len(turn.tokens) for turn in first])
-    return {**_named("watch", whole), **_named("watch/token", token)}
-
-
-def _named(prefix: str, found: Information) -> dict[str, float]:
-    return {
-        f"{prefix}/mutual_information": found.mutual,
-        f"{prefix}/entropy_given_prompt": found.given,
-        f"{prefix}/entropy": found.marginal,
-        f"{prefix}/retrieval_accuracy": found.retrieval,
-        f"{prefix}/mi_z_score": found.z_score,
-    }
+    found = {f"watch/{name}": value for name, value in information(scores).items()}
+    by_token = information(scores, [len(turn.tokens) for turn in first])
+    return found | {f"watch/token/{name}": value for name, value in by_token.items()}
 
 
 WITH_TOKENS = "moe/frac_with_tokens"
