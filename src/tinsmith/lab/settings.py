@@ -259,7 +259,7 @@ class RlSettings(CommonSettings):
             raise ConfigError(what, field="group_size", value=self.group_size, allowed="2 or more")
 
     def by_example(self, step: int) -> SftSettings | None:
-        """See CommonSettings; the first `sft_steps` steps are."""
+        """Return what the first `sft_steps` steps are trained with; None: the others learn by reward."""
         return self.supervised if step < self.sft_steps else None
 
     @property
@@ -288,7 +288,7 @@ class SftSettings(CommonSettings):
         _at_least_zero(self, "steps")
 
     def by_example(self, step: int) -> SftSettings:
-        """See CommonSettings; every step is."""
+        """Return these settings: every step is supervised."""
         del step
         return self
 

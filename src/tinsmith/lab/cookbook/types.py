@@ -88,7 +88,7 @@ class RLDataset(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """See StepLike; what our environments return."""
+    """Result of a step of our environments."""
 
     reward: float
     episode_done: bool
