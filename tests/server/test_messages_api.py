@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from anthropic import Anthropic
 from scripted import CALL, NOW, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
-from running import HANG_S, wait_until
+from running import HANG_S
 
 pytestmark = pytest.mark.whole
 
@@ -281,22 +280,3 @@ def test_a_full_queue_is_told_in_anthropic_s_shape(
         create(client)
     assert isinstance(caught.value.body, dict)
     assert caught.value.body["error"]["type"] == "rate_limit_error"
-
-
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/chat/completions"])
-def test_a_client_that_leaves_a_stream_frees_its_place(tooled: Running, path: str) -> None:
-    length = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
-    said = "input" if path == "/v1/responses" else "messages"
-    text = json.dumps({"model": MODEL, said: ASK, length: 900, "stream": True})
-    host, port = tooled.url.removeprefix("http://").split(":")
-    samplers = tooled.service.samplers
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(
-            f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
-        )
-        wait_until(lambda: len(samplers.under_way) == 1)
-        (entry,) = samplers.under_way.values()
-        assert connection.recv(15) == b"HTTP/1.1 200 OK"
-    wait_until(lambda: not tooled.service.engine.sampler(MODEL).busy)
-    wait_until(lambda: not (samplers.under_way or samplers.watched))
-    assert entry.group.result is None

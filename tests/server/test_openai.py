@@ -340,23 +340,30 @@ def test_a_tokenizer_is_loaded_once_however_many_ask_first(monkeypatch: pytest.M
     assert len(began) == 1
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_frees_its_place(running: Running, stream: bool) -> None:
-    body = {"model": MODEL, "prompt": "One", "max_tokens": 900, "n": 256, "stream": stream}
-    text = json.dumps(body)
-    address = running.url.removeprefix("http://").split(":")
-    with socket.create_connection((address[0], int(address[1]))) as connection:
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/completions", {"prompt": "One", "max_tokens": 900, "n": 256, "stream": True}),
+        ("/v1/completions", {"prompt": "One", "max_tokens": 900, "n": 256}),
+        ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 900, "stream": True}),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 900, "stream": True}),
+        ("/v1/responses", {"input": "One", "max_output_tokens": 900, "stream": True}),
+    ],
+)
+def test_a_client_that_leaves_frees_its_place(running: Running, path: str, asked: dict[str, Any]) -> None:
+    text = json.dumps({"model": MODEL, **asked})
+    host, port = running.url.removeprefix("http://").split(":")
+    samplers = running.service.samplers
+    with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
-            f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
-            f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
         )
-        wait_until(lambda: len(running.service.samplers.under_way) == 1)
-        (entry,) = running.service.samplers.under_way.values()
-        if stream:
+        wait_until(lambda: len(samplers.under_way) == 1)
+        (entry,) = samplers.under_way.values()
+        if "stream" in asked:
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
     wait_until(lambda: not running.service.engine.sampler(MODEL).busy)
-    samplers = running.service.samplers  # which forget it on the loop, a moment later
-    wait_until(lambda: not (samplers.under_way or samplers.watched))
+    wait_until(lambda: not (samplers.under_way or samplers.watched))  # forgotten on the loop, a moment later
     assert entry.group.result is None
 
 
