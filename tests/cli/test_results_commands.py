@@ -100,6 +100,13 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.Capt
     assert [command(capsys, "report", run, "--out", tmp_path / "page.html").code for _ in range(2)] == [0, 0]
 
 
+def test_a_report_warns_of_a_damaged_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, "one")
+    assert "warning" not in command(capsys, "report", tmp_path).out
+    (tmp_path / "manifest.json").write_text('{"status": "fini')
+    assert "warning: manifest.json cannot be read" in command(capsys, "report", tmp_path).out
+
+
 def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "study/cells/a", "one")
     assert "cells/" in command(capsys, "audit", tmp_path / "study").err

@@ -69,13 +69,17 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     from tinsmith.cli.registered import SUBJECTS
     from tinsmith.lab.page.comparison import COMPARISON, compare
     from tinsmith.lab.page.run_page import run_page, subject_of
-    from tinsmith.lab.runs.files import REPORT
+    from tinsmith.lab.runs.files import MANIFEST, REPORT
+    from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
         allowed = "only with several runs on papers; the page of one run shows both labels"
         raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
     if len(folders) == 1:
+        for fault in read_run(folders[0]).notes:
+            if fault.startswith(MANIFEST):  # It says what ran, and on what.
+                print(visible(f"warning: {fault}"))
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
         return _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
     found = compare(folders, SUBJECTS, task)

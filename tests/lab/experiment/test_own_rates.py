@@ -51,6 +51,10 @@ def test_another_model_is_not_trained_at_the_nano_base_rate(name: str, deep: Pat
     require_own_rates(make_plan(find(name), {"model_name": str(deep), "at": "small"}))
 
 
+def test_a_model_that_is_not_there_is_not_asked_for_its_rate() -> None:
+    assert refused("ladder/exp4", model_name="/nowhere").what == "there is no such model"
+
+
 def test_supervised_steps_before_rl_have_a_rate_of_their_own(deep: Path) -> None:
     given = {"model_name": str(deep), "learning_rate": "1e-4"}
     error = refused("remedy/sft_then_rl", **given)
