@@ -75,7 +75,6 @@ PAPERS: Final = {
 _FOR_PLANTED: Final = {
     "steps": "60", "groups_per_batch": "32", "group_size": "4", "eval_items": "120", "max_tokens": "32",
 }  # fmt: skip
-PLANTED: Final = {"steps": "60", "groups_per_batch": "32", "group_size": "4", "eval_items": "120", "max_tokens": "32"}
 PLANTED: Final = {**PAPERS, **_FOR_PLANTED, "rl_rates": "1e-3,2e-3,3e-3,4e-3,6e-3", "with_metadata": "false"}
 _FOR_SMALL: Final = {"sft_rates": "1e-4,2e-4,4e-4,8e-4,1.6e-3", "rl_rates": "5e-5,1e-4,2e-4,4e-4,8e-4"}
 SMALL: Final = {**PAPERS, **_FOR_SMALL, "steps": "30", "eval_items": "48", "test_items": "150"}

@@ -17,7 +17,7 @@ from tinsmith.lab.study.record import Panel, Shown
 from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, within
 from tinsmith.pages.tables import shown
-from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations
+from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations, calibration
 from tinsmith.stats.intervals import wilson
 
 Row = list[Shown]
@@ -168,15 +168,17 @@ def _confidence(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
             evaluation, run = member.last(split), f"{arm.name}, seed {member.run.config.seed}|"
             if evaluation is None:
                 continue
-            if not {one.confidence for one in evaluation.answers if one.predicted is not None} <= {None, *STATED}:
+            stated = [one.confidence if one.predicted is not None else None for one in evaluation.answers]
+            right = [one.predicted == one.gold for one in evaluation.answers]
+            if not {*stated} <= {None, *STATED}:
                 rows.append([f"{run}{SPLIT_WORDS[split]}", "cannot be read", *[None] * (len(heads) - 1)])
-                continue
-            found = evaluation.calibration()
-            if found.num_items:
-                cells = [cell for one in found.levels for cell in (_share(one.right, one.items), f"{one.items:,}")]
-                errors = map(Measure, (found.ece, found.brier, found.nll))
+            elif any(stated):
+                levels = [[r for one, r in zip(stated, right, strict=True) if one == word] for word in STATED]
+                cells = [cell for one in levels for cell in (_share(sum(one), len(one)), f"{len(one):,}")]
+                errors = calibration(stated, right)
                 name = f"{run if len(arms) > 1 else ''}{SPLIT_WORDS[split]}"
-                rows.append([name, *cells, f"{found.left_out:,}", *errors])
+                left_out = f"{stated.count(None):,}"
+                rows.append([name, *cells, left_out, *(Measure(errors[key]) for key in ("ece", "brier", "nll"))])
     caption = (
         "Share of right answers by the confidence that was stated; the words are read as the probabilities in "
         "brackets. Lower errors are better."
