@@ -85,7 +85,7 @@ def run_study(
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
     lines = forecast(cells, sizes.later_arms(study, asked, usual, {}), pace)
-    for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
+    for line in (*study.warnings, *_unsized(study, given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
         return cells.out
@@ -107,6 +107,15 @@ def run_study(
     for line in (*told[1:], *ending(page)):
         say(line)
     return cells.out
+
+
+def _unsized(study: Study, given: Mapping[str, str]) -> list[str]:
+    """Warn that a pretrained model is asked for by a size that the study does not have."""
+    of_one_task = study.task is not None and not study.is_named
+    if given.get("at") != sizes.SMALL or sizes.SMALL in study.sizes or not of_one_task:
+        return []
+    taken = sizes.size_of(study, given)
+    return [f"warning: this study has no size {sizes.SMALL}: its numbers are those of {taken}, which suit a small base"]
 
 
 def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Minutes) -> list[str]:

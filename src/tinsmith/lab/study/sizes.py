@@ -161,13 +161,8 @@ def opened_task(plan: Plan) -> Task:
 
 def size_of(study: Study, given: Mapping[str, str]) -> str:
     """Return the name of the size that is asked for."""
-    if given.get("at") == At.SMALL.value and not (study.is_named and "size" in given):
-        if SMALL in study.sizes:
-            return SMALL
-        if study.task is not None and not study.is_named:
-            allowed = f"at=nano with size={' or '.join(study.sizes)}"
-            what, fix = "this study has no size for a pretrained model", f'give it one: sizes={{"{SMALL}": Size(...)}}'
-            raise ConfigError(what, field="at", value=SMALL, allowed=allowed, fix=fix)
+    if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
+        return SMALL
     asked = given.get("size", usual_size(study))
     if asked not in _sizes(study):
         fix = "at=small for a pretrained model" if SMALL in study.sizes else None
