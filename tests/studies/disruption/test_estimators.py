@@ -81,13 +81,13 @@ def test_a_clone_has_the_same_parameters_and_nothing_learned(kind: type[PaperCla
 def test_every_key_of_the_command_line_is_a_parameter(kind: type[PaperClassifier], loop: Kind) -> None:
     names = set(inspect.signature(kind).parameters)
     assert names == set(kind().get_params())
-    known = LABEL_KINDS[loop].keys
+    known = LABEL_KINDS[loop]
     keys = {each.name for part in known.parts for each in fields(part)} | {key.name for key in known.own}
     # The class says the kind, fit takes the data; the rest is for a terminal.
     terminal = {"kind", "data", "dry_run", "check_reward", "stop_after", "quiet"}
-    terminal |= {"wandb_project", "wandb_name", "trackio_project"}
+    terminal |= {"wandb_project", "wandb_name", "trackio_project", "deviation", "gradient_unit"}
     unused = {"reward"} if kind is SFT else set()
-    own = {"held_out", "verbose", "arithmetic"} | ({"reward_settings"} if kind is GRPO else set())
+    own = {"held_out", "verbose"} | ({"reward_settings"} if kind is GRPO else set())
     assert names == keys - terminal - unused | own
 
 
