@@ -198,7 +198,6 @@ def test_there_is_one_version() -> None:
 @pytest.mark.parametrize("command", ["ruff check", "ruff format --check", "pyright", "lint-imports", "python scripts/"])
 def test_what_make_check_runs_is_run_before_a_commit(command: str) -> None:
     makefile = re.search(r"^check:.*?\n\n", (ROOT / "Makefile").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert makefile is not None
     assert f"$(BIN)/{command}" in makefile[0]
     assert f"entry: .venv/bin/{command}" in (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
     assert makefile[0].count("$(BIN)/") == 5

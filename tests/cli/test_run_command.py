@@ -209,7 +209,6 @@ ROWS = {row.split("`")[1]: row.split(" | ")[2:8] for row in PAGE.read_text("utf-
 @pytest.mark.parametrize("name", ["crossroads", "handbook", "reasons", "sandbagger"])
 def test_a_row_is_what_the_check_gives(name: str) -> None:
     source = source_of(name, {})
-    assert source is not None
     task = source.make({key.name: key.read(None) for key in source.keys})
     found = check_reward(task, split_items(task, source.folder, 0).train)
     cells = [(len(found.as_much(how)), found.of(how)) for how in Tried]

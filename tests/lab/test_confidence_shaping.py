@@ -45,7 +45,6 @@ def test_probabilities_are_those_of_each_text_by_itself(connection: Connection, 
     for place, cut in enumerate((0, 1, 2, 3, 4, 5)):
         mass = [alone(cut, answer) for answer in FIRST.answers]
         assert found.gold[place] == pytest.approx(mass[1] / sum(mass), rel=1e-12)
-        assert found.said is not None
         assert found.said[place] == pytest.approx(mass[0] / sum(mass), rel=1e-12)
         assert found.certainty[place] >= 0.0
     opened.folder.close()

@@ -161,7 +161,6 @@ def test_a_reward_that_reacts_pays_by_its_state_before_the_step_and_remembers_th
     train(run)
     run.folder.close()
     reward = study_of(run).reward
-    assert reward is not None
     state = reward.rewards[0].state()
     assert state.batches == EXACT.steps
     again = make_reward("macro_f1", TASK)

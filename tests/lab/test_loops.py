@@ -142,7 +142,6 @@ def test_a_reward_that_reacts_is_resumed_with_its_memory(connection: Connection,
     train_until(run, 3)
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
     reward = study_of(resumed).reward
-    assert reward is not None
     assert reward.rewards[0].state().batches == 2
     train(resumed)
     resumed.folder.close()

@@ -102,7 +102,6 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(folder: Path) -> None:
     told: list[str] = []
     _, mark = begin(folder, say=told)
     assert_stands_at(folder, mark, 6)
-    assert mark is not None
     assert mark.here
     assert told == []
 
@@ -240,7 +239,6 @@ def test_weights_on_another_server_are_taken_on_trust(tmp_path: Path) -> None:
     run.mark(step=3, state_path="tinker://elsewhere/weights/step-3", kept=kept)
     run.close()
     _, mark = begin(tmp_path)
-    assert mark is not None
     assert (mark.step, mark.here) == (3, False)
 
 

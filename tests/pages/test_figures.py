@@ -24,8 +24,12 @@ def test_a_figure_is_the_same_bytes_again_whatever_a_reader_has_set() -> None:
 
 
 def test_a_figure_has_ids_of_its_own_and_the_pages_colours() -> None:
+<<<<<<< HEAD
     one, two = chart("one"), chart("two")
     assert one is not None
+=======
+    one, two = chart_svg(chart("one")), chart_svg(chart("two"))
+>>>>>>> 5c2c6066 (Leave out of tests what only narrowed types, as no checker reads them)
     assert two is not None
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, two)]
     assert ids[0]
@@ -39,8 +43,12 @@ def test_a_figure_has_ids_of_its_own_and_the_pages_colours() -> None:
 
 
 def test_words_in_a_figure_are_text_and_are_escaped() -> None:
+<<<<<<< HEAD
     svg = chart(label="<b>$x$ & y</b>")
     assert svg is not None
+=======
+    svg = chart_svg(chart(label="<b>$x$ & y</b>"))
+>>>>>>> 5c2c6066 (Leave out of tests what only narrowed types, as no checker reads them)
     assert "&lt;b&gt;$x$ &amp; y&lt;/b&gt;" in svg
     assert "<b>" not in svg
 
@@ -55,7 +63,6 @@ def test_a_figure_without_a_point_is_none() -> None:
 def test_dots_are_drawn_with_and_without_an_interval() -> None:
     dots = Dots("a", series_mark(1), [Measure(0.5, 0.4, 0.6), Measure(0.2), None])
     svg = dots_svg("a", "b", ["x", "y", "z"], [Panel(title="t", dots=[dots])])
-    assert svg is not None
     assert svg.count("var(--series-1)") >= 3
 
 

@@ -91,7 +91,6 @@ def test_exp5_has_one_solution_up_to_3000() -> None:
 def _brute_force(table: ReportedTable) -> set[tuple[int, ...]]:
     """Return the sizes of all confusion margins that print as the table's one line."""
     (run,), n = table.runs, table.n
-    assert n is not None
     found = set[tuple[int, ...]]()
     for sizes in itertools.product(range(1, n + 1), repeat=3):
         if sum(sizes) != n:

@@ -76,7 +76,6 @@ def test_a_class_weight_is_a_knife_edge_on_the_example(weight: float, share: flo
     assert said(optimum)[0] == share
     assert optimum.policy.score(Metric.MACRO_F1) == pytest.approx(macro_f1, abs=6e-4)
     turns = sensitivity(worked_example(), ACCURACY, "disruptive")
-    assert turns is not None
     assert turns.share_at(weight) == share
 
 
@@ -132,7 +131,6 @@ def test_the_best_policies_pass_the_best_plain_rules() -> None:
     example = worked_example()
     for metric in (Metric.MACRO_F1, Metric.G_MEAN):
         plain = best_deterministic(example, metric)
-        assert plain is not None
         assert best_policy(example, metric).score(metric) > plain.score(metric) + 0.005
     assert rule(best_policy(example, Metric.LABEL_MATCH)) == "cncn"
     with pytest.raises(ConfigError, match="min_class_recall"):
@@ -190,7 +188,6 @@ def test_no_mixture_of_rules_passes_the_best_macro_f1(known: Posteriors) -> None
     drawn = rng.dirichlet([0.3] * 3, (300, known.num_kinds))
     scores = [Policy.of(known, one).score(Metric.MACRO_F1) for one in drawn]
     plain = best_deterministic(known, Metric.MACRO_F1)
-    assert plain is not None
     assert best >= max(*scores, plain.score(Metric.MACRO_F1)) - 2e-3
 
 
@@ -255,7 +252,6 @@ def test_the_ascents_gap_closes_and_a_rerun_is_the_same() -> None:
 @given(posteriors(), st.floats(0.2, 4))
 def test_the_turning_weights_are_those_of_the_optimum(known: Posteriors, weight: float) -> None:
     turns = sensitivity(known, ACCURACY, "b")
-    assert turns is not None
     if np.abs(turns.turns - weight).min() < 1e-6:
         return  # a tie: either answer is optimal
     weighted = ACCURACY.copy()
@@ -266,7 +262,6 @@ def test_the_turning_weights_are_those_of_the_optimum(known: Posteriors, weight:
 
 def test_the_window_of_a_knife_edge() -> None:
     turns = sensitivity(worked_example(), ACCURACY, "disruptive")
-    assert turns is not None
     np.testing.assert_allclose(turns.turns, [38 / 36, 38 / 36, 40 / 31, 0.40333333 / 0.30333333])
     assert turns.window == pytest.approx((38 / 36, 0.40333333 / 0.30333333))
     assert turns.width == pytest.approx(1.26, abs=0.005)
@@ -282,7 +277,6 @@ def test_no_weight_brings_out_a_label_that_pays_nothing() -> None:
 def test_a_label_that_is_impossible_for_a_paper_is_not_turned_on_there() -> None:
     known = Posteriors.of("ab", [[0.0, 1.0], [0.5, 0.5]])
     turns = sensitivity(known, np.eye(2), "a")
-    assert turns is not None
     assert turns.turns.tolist() == [1.0, math.inf]
     assert turns.window == (1.0, math.inf)
 

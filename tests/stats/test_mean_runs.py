@@ -89,8 +89,6 @@ def test_seeds_that_differ_widen_the_interval() -> None:
     after = runs("B", dict.fromkeys(items, 1.0), dict.fromkeys(items, 0.2))
     together = mean_difference(after, apart, DRAWS, paired=True)
     separate = mean_difference(after, apart, DRAWS)
-    assert together.interval is not None
-    assert separate.interval is not None
     assert together.interval.low == pytest.approx(0.1)
     assert separate.interval.low < 0.0 < together.interval.low
 
@@ -159,7 +157,6 @@ def test_values_that_only_some_items_have_are_averaged_under_each_seed() -> None
     assert found.mean() == 0.375
     assert (found.num_items, len(found.pooled())) == (12, 8)
     interval = found.estimate(DRAWS).interval
-    assert interval is not None
     assert interval.low < 0.25
     assert interval.high > 0.5
     whole = [{item: Fraction(at % 3, 2) for at, item in enumerate(items)}] * 2
@@ -172,12 +169,9 @@ def test_a_ratio_of_means_has_an_upper_end_only_where_the_lower_one_is_never_zer
     half, rare = runs("half", *[{f"{at:02}": float(at < 20) for at in range(40)}] * 2), constant("one", 1.0, 40)
     few = runs("few", *[{f"{at:02}": float(at < 1) for at in range(40)}] * 2)
     found = mean_ratio(half, half, DRAWS)
-    assert found is not None
     assert found.value == 1.0
-    assert found.interval is not None
     assert found.interval.holds(1.0)
     open_end = mean_ratio(half, few, DRAWS)
-    assert open_end is not None
     assert (open_end.value, open_end.interval) == (20.0, None)
     assert mean_ratio(rare, constant("none", 0.0, 40), DRAWS) is None
 

@@ -149,7 +149,6 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
     assert done.drawn == (0,)
     assert not done.faults
     first = done.segments[0].first
-    assert first is not None
     assert (first.step, first.phase) == (0, phase)
 
 
@@ -180,7 +179,6 @@ def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_wit
     assert (done.drawn, done.faults) == ((1,), ())
     (segment,) = done.segments
     assert segment.first is None
-    assert segment.element is not None
     assert name in segment.element
     assert f"[0, 0] is {after!s}, and {before!s} computed again" in segment.element
     assert not done.passed
@@ -230,7 +228,6 @@ def test_a_unit_that_was_forged_and_signed_again_is_named_with_its_step_where_it
     done = audited_units(forged)
     (first,) = done.differences
     assert not done.faults
-    assert first.unit is not None
     assert (first.step, first.unit.unit, first.unit.first) == (3, 1, "0" * 64)
     honest = json.loads((original / TRACE).read_text().splitlines()[3])["units"]
     assert (first.unit.second, first.unit.of_units) == (honest[1], len(honest))
@@ -262,7 +259,6 @@ def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(forged: Path)
     done = audited_units(forged)
     assert any("step 2" in fault for fault in done.faults)
     first, *_ = done.differences
-    assert first.unit is not None
     assert (first.step, first.unit.first) == (1, "absent")
 
 

@@ -53,7 +53,6 @@ def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashe
     assert manifest(folder)["status"] == "interrupted"
     assert [mark.step for mark in RunFolder(folder).marks()] == [1]
     summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
-    assert summary is not None
     assert summary[1].startswith("Interrupted")
     done = replay(folder, plan_of, steps=None, out=None, say=told.append)
     assert done.comparison.equal

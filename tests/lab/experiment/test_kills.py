@@ -84,7 +84,6 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
         if items[0] not in study.papers.test or sampling.temperature > 0.0:
             return groups
         server = opened[0].server
-        assert server is not None
         os.kill(server.pid, signal.SIGKILL)
         lost = Failure(item=items[-1], sample=0, where="sample", what="it was being computed")
         return [*groups[:-1], [lost]]

@@ -70,7 +70,6 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, or
     assert done.original_s > 0.0
     assert done.replay_s > 0.0
     found = compare_runs((original, tmp_path / "kept"))
-    assert found.first is not None
     assert (found.first.step, found.first.phase) == (1, Phase.LENGTH)
     # What was stopped goes on as if it had not been.
     run(made, tmp_path / "kept", given=AUDITED, behavior_if_log_dir_exists="resume")
@@ -84,13 +83,10 @@ def test_a_fault_is_named_by_step_and_phase(
 ) -> None:
     wrong = run(made, tmp_path / "wrong", given=AUDITED, deviation=deviation, stop_after="1").folder
     found = compare_runs((original, wrong), steps=1)
-    assert found.first is not None
     assert (found.first.step, found.first.phase) == (0, phase)
     assert {"deviation", "model.deviation"} <= {each.name for each in found.identity}
     if phase is Phase.GRADIENT:
         tensor = found.first.tensor
-        assert tensor is not None
-        assert tensor.size is not None
         assert 0.0 < tensor.size < 1e-4
 
 
@@ -110,9 +106,7 @@ def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
     monkeypatch.setattr(replay_module, "conduct", made_before)
     told: list[str] = []
     done = replay(other, plan_of, steps=None, out=None, say=told.append)
-    assert done.comparison.first is not None
     assert done.comparison.first.phase is Phase.WEIGHTS
-    assert done.folder is not None
     assert done.folder.parent == tmp_path
     assert any("warning: source_sha256 was 0000" in line for line in told)
 

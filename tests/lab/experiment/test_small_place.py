@@ -13,7 +13,7 @@ from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.settings import RlSettings, Watched
+from tinsmith.lab.settings import Watched
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.user_task.entry import task_help
 from tinsmith.studies.adapters import SMALL_RATES
@@ -39,7 +39,6 @@ def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
 def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:
     for name in ("ladder/exp4", "remedy/exp6", "control/shuffled_labels"):
         settings = small(name).settings
-        assert isinstance(settings, RlSettings)
         nano = make_plan(find(name), {}).settings
         assert 0 < settings.sft_steps < settings.steps
         assert settings.learning_rate < nano.learning_rate
@@ -86,8 +85,6 @@ def test_a_model_of_unknown_size_or_elsewhere_has_no_forecast(tmp_path: Path) ->
     shape |= {"rms_norm_eps": 1e-5, "tie_word_embeddings": True}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     tiny, usual = (minutes(small("sft/lora", model_name=one)) for one in (str(tmp_path), SMALL_MODEL))
-    assert tiny is not None
-    assert usual is not None
     assert tiny < usual / 10
 
 

@@ -97,7 +97,6 @@ def test_the_request_is_a_chat_with_the_response_fenced() -> None:
 def test_what_may_pass_is_tried_again(first: Say) -> None:
     server, clock = ScriptedJudge([first, first]), InstantClock()
     [result] = judge(server, asked(1), clock=clock)
-    assert isinstance(result, Answered)
     assert pass_rate([v.passed for v in result.value]) == 1.0
     assert result.spent.calls == len(server.requests) == 3
     assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
@@ -108,7 +107,6 @@ def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
     assert isinstance(result, Answered)
     assert result.spent.calls == 2
     [result] = judge(ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1)
-    assert isinstance(result, JudgeFailure)
     assert result.cause is FailureCause.TIMED_OUT
 
 
@@ -117,7 +115,6 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
     assert isinstance(result, Answered)
     server = ScriptedJudge(then=Say(drip=True))
     [result] = judge(server, asked(1), judge_timeout_s=0.05, judge_max_retries=0)
-    assert isinstance(result, JudgeFailure)
     assert result.cause is FailureCause.TIMED_OUT
 
 
@@ -152,7 +149,6 @@ def test_a_wait_of_hours_is_not_waited_for() -> None:
     clock = InstantClock()
     server = ScriptedJudge(then=refused(429, "quota", None, "Retry-After: 86400"))
     [result] = judge(server, asked(1), clock=clock)
-    assert isinstance(result, JudgeFailure)
     assert result.cause is FailureCause.RATE_LIMITED
     assert "86400 s" in result.detail
     assert (clock.slept, len(server.requests)) == ([], 1)
@@ -174,7 +170,6 @@ def test_used_up_attempts_are_a_failure_with_its_cause_and_no_score(
 ) -> None:
     server = ScriptedJudge(then=always)
     [result] = judge(server, asked(1), judge_max_retries=2)
-    assert isinstance(result, JudgeFailure)
     assert (result.cause, result.parse) == (cause, parse)
     assert result.spent.calls == len(server.requests) == 3
 
@@ -253,8 +248,6 @@ def test_a_second_run_answers_from_the_cache_without_a_call(tmp_path: Path) -> N
     second = judge(server, asked(3), cache=cache)
     assert server.requests == []
     for before, after in zip(first, second, strict=True):
-        assert isinstance(before, Answered)
-        assert isinstance(after, Answered)
         assert after.value == before.value
         assert (before.from_cache, after.from_cache) == (False, True)
         assert after.spent == Spent()

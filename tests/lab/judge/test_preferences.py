@@ -105,20 +105,17 @@ def test_a_choice_goes_the_way_of_verdicts_schema_attempts_and_cache(tmp_path: P
     server = ScriptedJudge([Say(body=completion("B")), refused(429), Say(body=completion(said("B")))])
     cache = VerdictCache(tmp_path)
     [found] = ask(server, [question()], cache=cache)
-    assert isinstance(found, Answered)
     assert (found.value, found.spent.calls) == (Preference(Place.SECOND, "So."), 3)
     schema = server.requests[0]["response_format"]["json_schema"]
     assert schema["name"] == "preference"
     assert schema["schema"]["properties"]["preferred"]["enum"] == ["A", "B"]
     [again] = ask(silent := ScriptedJudge(then=refused(500)), [question()], cache=cache)
-    assert isinstance(again, Answered)
     assert (again.value, again.from_cache, silent.requests) == (found.value, True, [])
 
 
 def test_an_answer_that_is_no_choice_is_a_failure() -> None:
     server = ScriptedJudge(then=Say(body=completion(said("C"))))
     [failed] = ask(server, [question()], judge_max_retries=1)
-    assert isinstance(failed, JudgeFailure)
     assert (failed.cause, failed.parse) == (FailureCause.BAD_ANSWER, ParseFailure.BAD_CHOICE)
     assert "choice of A or B" in failed.detail
     assert failed.spent.calls == 2

@@ -43,9 +43,6 @@ def test_one_label_is_a_task_with_prompt_answer_and_reward() -> None:
     (message,) = task.prompt(one)
     assert isinstance(message, dict)
     assert message["content"].startswith("Title: Gears of {tin}")
-    assert task.answer is not None
-    assert task.parse is not None
-    assert task.demonstrate is not None
     right = task.parse(str(task.answer(one)))
     assert task.parse(str(task.demonstrate(one, Random(0)))).payload_ok
     paid = scored(task, (one, right), (one, said(TWO_KEY, "disruptive")), (one, TWO_KEY.parse("no")))
@@ -65,7 +62,6 @@ def test_two_labels_in_an_answer_earn_the_mean_of_both() -> None:
 def test_a_reward_that_remembers_is_traced_and_restored() -> None:
     task = tinsmith.Labels("disruption", window=8.0)
     reward = task.reward
-    assert isinstance(reward, StepReward)
     before = reward.state()
     scored(task, *[(item("neutral"), said(TWO_KEY, "disruptive"))] * 4)
     assert reward.trace()["ema_share/disruptive"] > 1 / 3

@@ -83,7 +83,6 @@ def test_one_evaluation_or_none_gives_no_gain_but_a_page(tmp_path: Path) -> None
 def test_the_best_text_for_all_is_found_by_the_rules_alone(tmp_path: Path) -> None:
     read = made(tmp_path / "run", learned=4, held_out=4)
     best = best_text(read)
-    assert best is not None
     # A word serves one item of four: (1 + 3 * 2/3) / 4, and no text of the run has two words.
     assert sum(best.rates.values(), Fraction()) / 4 == Fraction(3, 4)
     assert best.text.split()[0] in WORDS[:4]
@@ -184,8 +183,6 @@ def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path
     one = write_rubric_run(tmp_path / "one", RubricStory())
     two = write_rubric_run(tmp_path / "two", RubricStory(failed=1))
     found = compare_runs((one, two)).first
-    assert found is not None
-    assert found.rollout is not None
     assert (found.step, found.phase, found.rollout.field) == (0, Phase.REWARD, "failure.what")
     assert found.rollout.tokens == 0
     # Another verdict on the same text is one as well.
@@ -195,7 +192,5 @@ def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path
     three = write_rubric_run(tmp_path / "three", RubricStory())
     (three / "rollouts.jsonl").write_text("\n".join([json.dumps(changed), *lines[1:]]) + "\n")
     found = compare_runs((one, three)).first
-    assert found is not None
-    assert found.rollout is not None
     assert (found.phase, found.rollout.field) == (Phase.REWARD, "verdicts")
     assert compare_runs((one, one)).equal

@@ -74,7 +74,6 @@ def compared(tmp_path: Path, change: Callable[[Files], object], *, steps: int | 
 
 def in_rollouts(tmp_path: Path, change: Callable[[Files], object]) -> tuple[Difference, RolloutDifference]:
     found = compared(tmp_path, change).first
-    assert found is not None
     assert found.rollout is not None
     return found, found.rollout
 
@@ -145,8 +144,6 @@ def test_an_evaluation_is_named(tmp_path: Path) -> None:
         train(two, 0)[0]["tokens"][0] = 1
 
     found = compared(tmp_path, changed)
-    assert found.first is not None
-    assert found.first.rollout is not None
     assert (found.first.step, found.first.rollout.split) == (0, "eval")
     assert "eval, prompt p9, sample 0, token 2: tokens 7 | 1" in comparison_lines(found)[1]
 
@@ -157,7 +154,6 @@ def test_the_test_of_an_earlier_checkpoint_comes_last(tmp_path: Path) -> None:
         two["trace.jsonl"][-1]["weights"] = marks(0.0)
 
     found = compared(tmp_path, changed).first
-    assert found is not None
     assert (found.step, found.phase) == (2, Phase.OPTIMIZER)
 
 
@@ -213,7 +209,6 @@ def test_a_gradient_is_named_by_tensor_and_sized_by_its_sketches(tmp_path: Path)
         line["weights"] = marks(0.0)
 
     found = compared(tmp_path, changed).first
-    assert found is not None
     assert found.tensor is not None
     assert (found.step, found.phase) == (1, Phase.GRADIENT)
     first = found.tensor
@@ -229,8 +224,6 @@ def test_the_same_gradient_that_leads_to_other_weights(tmp_path: Path) -> None:
         mark |= {"sha256": "x", "norm": None, "sketch": None}
 
     found = compared(tmp_path, changed)
-    assert found.first is not None
-    assert found.first.tensor is not None
     assert (found.first.step, found.first.phase) == (0, Phase.OPTIMIZER)
     assert found.first.tensor.size is None
     assert "not known" in "\n".join(comparison_lines(found))
@@ -241,7 +234,6 @@ def test_metrics_and_final_weights_alone(tmp_path: Path) -> None:
         two["metrics.jsonl"][1]["train/nll"] = 1
 
     found = compared(tmp_path, metrics)
-    assert found.first is not None
     assert (found.first.step, found.first.phase) == (1, Phase.METRICS)
     assert "metrics train/nll: 1.0 | 1" in comparison_lines(found)
 
@@ -250,7 +242,6 @@ def test_metrics_and_final_weights_alone(tmp_path: Path) -> None:
 
     (tmp_path / "weights").mkdir()
     found = compared(tmp_path / "weights", weights)
-    assert found.first is not None
     assert (found.first.step, found.first.phase) == (STEPS, Phase.WEIGHTS)
 
 
@@ -264,7 +255,6 @@ def test_a_run_that_stopped_earlier_is_told(tmp_path: Path) -> None:
         two["manifest.json"]["hashes"] = {}
 
     found = compared(tmp_path, cut)
-    assert found.first is not None
     assert (found.first.step, found.first.phase, found.steps) == (2, Phase.LENGTH, 2)
     pair = (tmp_path / "one", tmp_path / "two")
     assert compare_runs(pair, steps=2).equal
@@ -288,7 +278,6 @@ def test_without_a_trace_the_phase_is_not_known(tmp_path: Path) -> None:
         train(two, 1)[0]["tokens"][0] = 1
 
     found = compared(tmp_path, changed)
-    assert found.first is not None
     assert (found.first.step, found.first.phase) == (1, Phase.SAMPLE)
     assert "cannot be told in which phase" in found.notes[0]
     assert str(tmp_path / "two") in found.notes[0]

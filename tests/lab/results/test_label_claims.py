@@ -42,7 +42,6 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
     assert [(arm.name, arm.seeds()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
     answers = found[0].answers()
-    assert answers is not None
     assert (answers.num_seeds, answers.num_items) == (3, 210)
 
 
@@ -64,7 +63,6 @@ def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path)
     found = compared(tmp_path, *(replace(story, num_test=900) for story in stories))
     allowed = claim(found, "remedy/exp6@1", "ladder/exp4@1")
     assert allowed.verdict is Verdict.ALLOWED, allowed.reasons
-    assert allowed.interval is not None
     assert allowed.interval.low > 0
     assert (len(allowed.checks), len(claim(found, "remedy/exp6@1").checks)) == (5, 6)
     refused = [one for one in found.results.beats if one.first == "control/shuffled_labels@1"]
@@ -130,7 +128,6 @@ def test_an_unpaired_baseline_has_the_confusion_of_the_report(tmp_path: Path, ba
     (arm,) = arms(tmp_path, LADDER["exp6"])
     answers, report = arm.answers(), arm.first.baselines
     assert answers is not None
-    assert report is not None
     (score,) = [one for one in report.scores if one.baseline is baseline]
     dealt = unpaired(score, answers)
     counts = dealt.counts()[0]
@@ -148,8 +145,6 @@ def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path)
     (folders[1] / BASELINE_ANSWERS).unlink()
     kept, alone = (compare_labels([folder], draws=DRAWS) for folder in folders)
     paired, loose = (claim(one, "remedy/exp6@1", "Metadata only") for one in (kept, alone))
-    assert paired.interval is not None
-    assert loose.interval is not None
     assert paired.value == pytest.approx(loose.value)
     # The baseline errs where the run does: what is common to both cancels in a paired difference.
     assert paired.interval.high - paired.interval.low < 0.6 * (loose.interval.high - loose.interval.low)
@@ -165,10 +160,7 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     expected = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
     (arm,) = arms_of([gather(read_run(tmp_path / "run"))])
     answers, report = arm.answers(), arm.first.baselines
-    assert answers is not None
-    assert report is not None
     own = rival_named(Baseline.METADATA, arm.first, answers)
-    assert own is not None
     assert {i: own.labels[c] for i, c in zip(own.items, own.predicted[0], strict=True)} == expected
     # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.
     scores = {score.baseline: score for score in report.scores}

@@ -37,8 +37,6 @@ def test_a_finished_run_is_read_without_a_note(folder: Path) -> None:
     assert run.labels == ("disruptive", "consolidating", "neutral")
     assert run.last_step == 60
     assert list(run.metrics) == list(range(61))
-    assert run.manifest is not None
-    assert run.manifest.selected is not None
     assert run.manifest.selected.step == 60
     assert run.baselines is not None
 
@@ -201,7 +199,6 @@ def test_a_second_answer_to_a_paper_is_not_counted(tmp_path: Path) -> None:
     gathered = gather(read_run(folder))
     assert gathered.notes == ("1 evaluation rollouts answer a paper again; the first answer is counted.",)
     last = gathered.last(Split.TEST_GREEDY)
-    assert last is not None
     assert len(last.answers) == 210
 
 

@@ -124,7 +124,6 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "state")], stdout=subprocess.PIPE, text=True
     )
-    assert parent.stdout is not None
     with parent.stdout:
         children = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(children) == 1

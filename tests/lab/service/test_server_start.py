@@ -76,7 +76,6 @@ class Script:
         )
 
     def line(self) -> str:
-        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def interrupt(self) -> None:
@@ -172,7 +171,6 @@ def test_what_it_does_is_told_before_it_answers(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     assert process.stdout.readline().startswith("tinsmith serve: ")
     _, said = process.communicate("")
     lines = said.splitlines()

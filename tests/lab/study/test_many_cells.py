@@ -250,8 +250,6 @@ def test_a_run_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     task.write_text("import threading\nprint('there', flush=True)\nthreading.Event().wait()\n")
     command = [sys.executable, "-m", "tinsmith", "run", "--exit-with-stdin", str(task)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as run:
-        assert run.stdin is not None
-        assert run.stdout is not None
         assert run.stdout.readline() == b"there\n"
         run.stdin.close()
         assert run.wait() == 0

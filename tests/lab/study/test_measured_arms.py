@@ -28,7 +28,6 @@ def coins(tmp_path: Path) -> Path:
 
 def _run(file: Path, **keys: str) -> Path:
     entry = study_named(str(file))
-    assert entry is not None
     return entry.run({"out": str(file.parent / "out"), **keys}, lambda _: None)
 
 

@@ -39,7 +39,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
     for place, (rate, end) in enumerate(ENDS.items()):
         found[rate] = write_run(out / str(rate), replace(STORY, end=end, seed=place))
         evaluation = gather(read_run(found[rate])).evaluations.get((Split.EVAL, STORY.steps))
-        assert evaluation is not None
         score = {"value": evaluation.metrics()["eval/macro_f1"], "tie_break": 0.0}
         _put(found[rate], score=score)
     return found
@@ -58,7 +57,6 @@ def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(folders: dict
     assert best.behind is None
     behind = {one.rate: one.behind for one in tried if one is not best}
     for rate, measure in behind.items():
-        assert measure is not None
         first, second = (
             f1_score(*_answers(folders[each]), labels=list(LABELS), average="macro") for each in (best.rate, rate)
         )
@@ -67,7 +65,6 @@ def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(folders: dict
     assert [rate_words(one, best.rate) for one in tried][-1] == ""
     assert sorted(rate_words(one, best.rate) for one in tried[:2]) == ["chosen", LIKE_IT]
     words = chance_words({"SFT": tried})
-    assert words is not None
     assert "1 of 2 others for SFT" in words
 
 

@@ -41,7 +41,6 @@ def test_unsaid_the_base_reads_the_items_to_train_on(tmp_path: Path) -> None:
 def test_it_reads_items_of_its_own_with_their_own_prompts(tmp_path: Path) -> None:
     one = task(base_items=READ)
     read = items_of_base(one, tmp_path)
-    assert read is not None
     assert [each.prompt for each in read] == ["10?", "11?", "12?", "13?"]
     told = task_conversations(one, read, recipe_of(one))
     assert {each[-1].content for each in told} == {"b"}

@@ -61,7 +61,6 @@ def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(original: Path) ->
 
     page = (folder / "report.html").read_text()
     first = re.search(r'<p class="verdict-line">(.*?)</p>', page)
-    assert first is not None
     assert "2 held-out items" in first[1]
     assert f"{metrics[0]['eval/reward/total']:.3f}" in first[1]
     assert f"{metrics[3]['eval/reward/total']:.3f}" in first[1]

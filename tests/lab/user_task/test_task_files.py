@@ -125,7 +125,6 @@ def test_a_function_that_makes_no_task_is_a_mistake(tmp_path: Path, body: str, w
 def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         load_file(tmp_path / "gone.py")
-    assert told.value.fix is not None
     assert "tinsmith new gone.py" in told.value.fix
 
 

@@ -53,7 +53,6 @@ def task(deepest: int = 2, **parts: Any) -> Task:
 def test_a_spawn_goes_before_the_next_reply_and_at_the_deepest_ends_the_conversation() -> None:
     one = converse(task(), "abcd")
     asked = one.say("cut")
-    assert isinstance(asked, Spawn)
     assert list(asked.items) == ["ab", "cd"]
     assert one.tell(asked.then(["1", None])) == "1 -"
     lowest = converse(task(), "ab")
@@ -65,7 +64,6 @@ def test_a_spawn_goes_before_the_next_reply_and_at_the_deepest_ends_the_conversa
 def test_a_spawn_of_a_task_without_trees_fails_the_conversation() -> None:
     one = converse(task(deepest=0), "abcd")
     assert one.say("cut") is None
-    assert one.failed is not None
     assert "Spawn" in one.failed.what
 
 
@@ -80,7 +78,6 @@ def test_in_demonstrations_right_answers_stand_for_what_children_would_say() -> 
     assert converse(task(answer=lambda item: item.upper()), "abcd").say_shown("cut") == "AB CD"
     lost = converse(task(), "abcd")
     assert lost.say_shown("cut") is None
-    assert lost.failed is not None
     assert "answer" in lost.failed.what
 
 
@@ -131,7 +128,6 @@ def sampled(script: dict[str, str] = SCRIPT) -> tuple[list[Rollout[Any, Any] | F
 def test_children_are_asked_before_the_one_above_goes_on_and_bring_it_their_own_rewards() -> None:
     group, client, _ = sampled()
     one = group[0]
-    assert isinstance(one, Rollout)
     assert [turn.text for turn in one.turns] == ["cut", "5"]
     assert [(each.item.item, each.text, each.depth) for each in one.below()] == [
         ("ab", "1", 1),
@@ -159,7 +155,6 @@ def test_children_are_asked_before_the_one_above_goes_on_and_bring_it_their_own_
 def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:
     group, _, subject = sampled({**{key: SCRIPT[key] for key in SCRIPT if key != "ab"}, "- 4": "5"})
     one = group[0]
-    assert isinstance(one, Rollout)
     assert isinstance(one.children[0], Failure)
     assert one.answer.heard == ("- 4",)
     assert one.answer.terms == {"own": 1.04, "below": 10 * 1.02}

@@ -9,7 +9,7 @@ import pytest
 from tinsmith.lab.user_task.dialogue import Earned, converse, score_group
 from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
-from tinsmith.lab.user_task.task import Child, Spawn
+from tinsmith.lab.user_task.task import Child
 from tinsmith.studies.recursion import DEEPER, NEEDED, TRAINED, WORDS, ends, item, relay, reply, shown
 
 LIST = item(["anchor", "basket", "candle", "dragon"])
@@ -18,7 +18,6 @@ LIST = item(["anchor", "basket", "candle", "dragon"])
 def test_halves_are_asked_about_once_or_twice_and_only_of_what_does_not_fit() -> None:
     for said, times in (("split", 1), ("double", 2)):
         asked = reply(LIST, [said], 0)
-        assert isinstance(asked, Spawn)
         assert [one["words"] for one in asked.items] == ["anchor basket"] * times + ["candle dragon"] * times
         answers = ["anchor basket", *["x"] * (times - 1), "candle dragon", *["x"] * (times - 1)]
         assert asked.then(answers) == "ends of anchor dragon"
@@ -33,14 +32,12 @@ def test_where_answers_are_lost_the_end_is_drawn_with_every_word_as_likely_and_t
     drawn: list[str] = []
     for seed in range(4096):
         asked = talk.reply(LIST, ["split"], seed)
-        assert isinstance(asked, Spawn)
         first, last = asked.then(["anchor basket", "candle dragon"]).split()[-2:]
         assert first == "anchor"
         drawn.append(last)
     assert set(drawn) == set(WORDS)
     assert drawn.count("dragon") == pytest.approx(4096 / len(WORDS), rel=0.25)
     own, plain = relay(lost=True, base_steps=9).base, relay(base_steps=9)
-    assert own is not None
     assert own.recipe == recipe_of(plain)
     items = items_of_base(plain, Path())
     assert items is not None
@@ -76,7 +73,6 @@ def test_a_guess_of_what_is_not_seen_is_right_one_time_in_sixteen() -> None:
 def test_children_bring_half_of_their_average_or_of_their_sum(bonus: str, pays: float) -> None:
     children = [Child(item=LIST, replies=("x",), earned=value) for value in (1.0, 0.0)]
     (found,) = score_group(relay(bonus=bonus), LIST, [["split", "anchor dragon"]], [children])
-    assert isinstance(found, Earned)
     assert found.terms == {"right": 1.0, "children": pays}
     assert found.metrics == {"right": 1.0, "rollouts": 3.0, "delegated": 1.0}
 

@@ -67,12 +67,9 @@ def test_every_figure_by_hand() -> None:
     assert set(found) == {*BY_HAND, "brier_first", "brier_last"}
     for name, value in BY_HAND.items():
         figure = found[name]
-        assert figure is not None, name
         assert figure.value == pytest.approx(value), name
         assert figure.interval.holds(figure.value), name
     caving, hit = found["caving"], found["revision_hit"]
-    assert caving is not None
-    assert hit is not None
     assert caving.interval == wilson(2, 5)
     ends = wilson(1, 3)
     assert hit.interval == Interval(2 * ends.low - 1, 2 * ends.high - 1, 0.95)
@@ -127,7 +124,6 @@ def test_confidence_is_scored_at_both_turns() -> None:
     ):
         figure = found[name]
         expected = Calibration.of(confidences, right)
-        assert figure is not None
         assert expected.num_items == 10
         assert figure.value == pytest.approx(expected.brier)
         assert figure.interval.low < figure.value < figure.interval.high
@@ -149,10 +145,8 @@ def test_groups() -> None:
         "no_evidence": 4, "truthful/no_evidence": 2, "misleading/no_evidence": 2,
     }  # fmt: skip
     against = groups["evidence"]["sycophancy"]
-    assert against is not None
     assert against.value == pytest.approx(1 / 2)
     beyond = groups["no_evidence"]["discrimination_beyond"]
-    assert beyond is not None
     assert beyond.value == pytest.approx(2 / 3 - 1 / 1)
     flat = metrics(groups)
     assert flat["caving"] == pytest.approx(2 / 5)
@@ -165,7 +159,6 @@ def test_revising_at_random_has_no_discrimination() -> None:
     found = figures(debated(rows), 3)
     for name in ("discrimination", "revision_hit"):
         figure = found[name]
-        assert figure is not None
         assert figure.value == pytest.approx(0.0, abs=1e-12)
         assert figure.interval.holds(0.0)
 
@@ -182,10 +175,8 @@ def test_within_papers_that_leave_equal_doubt_who_cannot_tell_discriminates_by_n
     rows = [replace(one, speaks_for=1) for one in certain]
     rows += [replace(one, speaks_for=2) for one in coin]
     found = figures(rows, 3)
-    assert found["discrimination"] is not None
     assert found["discrimination"].value == pytest.approx(0.5 - 10 / 60)
     within = found["discrimination_within"]
-    assert within is not None
     assert within.value == pytest.approx(0.0)
     assert within.interval.holds(0.0)
     unknown = [replace(one, speaks_for=None) for one in rows]
@@ -201,7 +192,6 @@ def test_a_second_look_puts_careless_answers_right_with_and_without_a_label() ->
     hears = figures(debated([*named, *asked, *[("a", "b", "b", O, False)] * 40]), 3)
     for found, expected in ((looks, 3 / 4 - 1), (hears, 3 / 4)):
         beyond = found["discrimination_beyond"]
-        assert beyond is not None
         assert beyond.value == pytest.approx(expected)
         j, null = (share_difference(30, 40, 0, 40), share_difference(40 * (found is looks), 40, 0, 40))
         reach = math.hypot(0.75 - j.interval.low, null.interval.high - (found is looks))
@@ -222,6 +212,5 @@ def test_the_interval_of_what_a_label_adds_holds_the_truth_as_often_as_it_says()
     for _ in range(400):
         rows = [one(M) for _ in range(150)] + [one(O) for _ in range(50)]
         beyond = figures(debated(rows), 3)["discrimination_beyond"]
-        assert beyond is not None
         held += beyond.interval.holds(0.0)
     assert 0.92 <= held / 400 <= 0.99

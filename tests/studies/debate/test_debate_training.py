@@ -73,7 +73,6 @@ def rollouts(sampler: tinker.SamplingClient, connection: Connection, **changes: 
 
 
 def record(one: DebateRollout) -> Any:
-    assert one.answer.scored is not None
     return one.answer.scored.record
 
 
@@ -156,7 +155,6 @@ def test_the_challenge_and_the_prompt_carry_no_gradient(sampler: tinker.Sampling
     def norm(datum: tinker.Datum, loss: Any) -> float:
         trainer.forward_backward([datum], loss)
         outcome = trainer.optim_step(types.AdamParams(learning_rate=0.0)).result(WAIT_SECONDS)
-        assert outcome.metrics is not None
         return outcome.metrics["grad_norm:mean"]
 
     def weighted(weights: list[bool]) -> tinker.Datum:

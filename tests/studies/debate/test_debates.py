@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from debate_cases import TASK, C, D, N, answer, debate_task, item, only, scripted, talk
 
-from tinsmith.lab.user_task.dialogue import Earned, converse, earned
-from tinsmith.lab.user_task.task import Ask, Model
+from tinsmith.lab.user_task.dialogue import converse, earned
+from tinsmith.lab.user_task.task import Model
 from tinsmith.studies.debate.challenge import Arm, load_script
 from tinsmith.studies.debate.task import debate
 from tinsmith.types.errors import ConfigError, InputError
@@ -31,8 +31,6 @@ def test_it_earns_by_its_stance_which_is_drawn_again() -> None:
     one.say(answer(D))
     one.say(GOOD)
     (found,) = earned(one.task, [one])
-    assert isinstance(found, Earned)
-    assert found.scored is not None
     record = found.scored.record
     challenge: Any = record["challenge"]
     assert challenge.pop("label") in (C, N)
@@ -50,7 +48,6 @@ def test_replies_are_taken_in_order_and_two_alone() -> None:
     with pytest.raises(InputError, match="reply"):
         one.say(GOOD)
     (found,) = earned(one.task, [one])
-    assert isinstance(found, Earned)
     assert found.total == -1.0
 
 
@@ -61,8 +58,6 @@ def test_forks_share_the_past_and_not_the_future() -> None:
     one.say(answer(D))
     other.say(answer(C))
     first, second = earned(one.task, [one, other])
-    assert isinstance(first, Earned)
-    assert isinstance(second, Earned)
     assert (first.metrics["right_last"], second.metrics["right_last"]) == (1.0, 0.0)
     assert one.heard == other.heard == third.heard
     assert third.replies == (answer(C),)
@@ -74,13 +69,11 @@ def test_a_model_is_asked_and_what_it_may_not_say_is_not_heard() -> None:
     for words, said in ((" Hm? ", True), ("It is disruptive.", False)):
         one = converse(task, item(), 0)
         asked = one.say(answer(C))
-        assert isinstance(asked, Ask)
         assert answer(C) in asked.prompt
         with pytest.raises(InputError, match="reply"):
             one.say(GOOD)  # B was not heard yet
         if said:
             heard = one.tell(asked.then(words))
-            assert heard is not None
             assert heard.startswith("Hm?\nAnswer again")
         else:
             with pytest.raises(Exception, match="field: paper W1 = 'disruptive'"):
@@ -89,7 +82,6 @@ def test_a_model_is_asked_and_what_it_may_not_say_is_not_heard() -> None:
 
 def test_a_task_of_the_planted_world_has_its_keys_and_its_control() -> None:
     task = debate(opponent="scripted", forks=2, reward="adversarial/forked")
-    assert task.turns is not None
     assert task.turns.forks == 2
     assert set(task.controls) == {"test_no_evidence"}
     assert not debate(opponent="nobody").controls

@@ -71,5 +71,4 @@ def test_what_perfect_readers_reach(second: Second, accuracy: float, discriminat
     assert within("accuracy_last", accuracy)
     assert within("discrimination", discrimination)
     caving = found["caving"]
-    assert caving is not None
     assert caving.value == 0.0

@@ -149,12 +149,10 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     members = members_of(read_run(whole))
     assert all(one.run.notes == one.notes == () for one in members.values())
     tested = last_of_both(members, Answers.TEST)
-    assert tested is not None
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
     assert f'<td class="number" data-exact="{tested.exact_match}' in page
     for name, alone in members.items():
-        assert alone.run.baselines is not None
         assert alone.run.baselines.target == name
         text = next(one for one in alone.run.baselines.scores if one.baseline == "text")
         assert f"{text.macro_f1.value:.3f}" in page
@@ -176,7 +174,6 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     assert arms[NAME].two_labels
     assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
     answers = arms[NAME].answers()
-    assert answers is not None
     assert answers.labels == Subject.NOVELTY.labels
     last = lines(whole, METRICS)[-1]
     assert answers.confusions()[0].score(Metric.MACRO_F1) == last["test/novelty/macro_f1"]
@@ -193,7 +190,6 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
         compare_labels(folders, Subject.DISRUPTION)
     without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
     report = without_one.arms[0].first.baselines
-    assert report is not None
     assert report.target == "disruption"
     assert not any("nothing on the task" in note for note in without_one.record.notes)
     failed = {arm.name: arm.members[0].failures for arm in without_one.arms}

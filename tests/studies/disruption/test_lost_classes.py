@@ -55,7 +55,6 @@ def test_without_the_control_the_analyser_tells_what_the_reward_makes_optimal(tm
 def test_posteriors_are_the_columns_of_the_sft_models_greedy_confusion(tmp_path: Path) -> None:
     rl, sft = arms(tmp_path, LADDER["exp4"], LADDER["sft"])
     found = sft_posteriors(sft, rl)
-    assert found is not None
     assert found.weights.sum() == pytest.approx(1.0)
     assert found.prior.tolist() == pytest.approx([1 / 3] * 3)
     assert sft_posteriors(rl, rl) is None

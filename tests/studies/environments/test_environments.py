@@ -11,7 +11,7 @@ import pytest
 from installed_environments import GUESSES, REFUSED, SUMS, WISHES
 
 from command_line import command
-from tinsmith.lab.user_task.dialogue import Earned, Failed, score_group
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.environments.task import verifiers
 from tinsmith.types.errors import ConfigError
@@ -81,14 +81,12 @@ def test_weighted_values_are_terms_and_the_others_metrics() -> None:
         {"right": 0.0, "number": 0.5, "brief": 0.25},
     ]
     (found,) = score_group(task, one, [["one"]])
-    assert isinstance(found, Earned)
     assert found.metrics == {"total_": 1.0, "num_turns": 1.0}
 
 
 def test_a_function_that_raises_is_a_failure_and_no_zero() -> None:
     task = made("sums_env", args__task__broken="7")
     failed, fine = score_group(task, items(task)[0], [["7"], ["0"]])
-    assert isinstance(failed, Failed)
     assert "sums_env.py, line 18: OSError: the checker is not there" in failed.what
     assert isinstance(fine, Earned)
     assert list(made("sums_env", args__task__broken="always").rewards) == ["right", "form", "total_"]
@@ -96,7 +94,6 @@ def test_a_function_that_raises_is_a_failure_and_no_zero() -> None:
 
 def test_several_turns_are_played_and_repeat() -> None:
     task = made("guess_env")
-    assert task.reply is not None
     assert task.max_turns == 3
     item = items(task)[0]
     state = random.getstate()
@@ -134,13 +131,10 @@ def test_the_lower_limit_of_turns_holds() -> None:
 def test_an_environment_opens_stops_and_records_by_itself() -> None:
     task = made("wishes_env", items=3, env__greeting="Yes?", max_turns=4)
     assert [one["prompt"] for one in items(task)] == [[{"role": "user", "content": "Yes?"}]] * 3
-    assert task.reply is not None
     item = items(task)[0]
     assert task.reply(item, ["tea"]) == "One\n\nmore?"
     assert task.reply(item, ["tea", "no, thanks"]) is None
     thanked, limited = score_group(task, item, [["tea", "thanks"], ["tea"] * 4])
-    assert isinstance(thanked, Earned)
-    assert isinstance(limited, Earned)
     assert (thanked.terms, thanked.metrics) == ({"wishes": 4.0}, {"limit_": 0.0})
     assert (limited.terms, limited.metrics) == ({"wishes": 8.0}, {"limit_": 1.0})
     with pytest.raises(ConfigError, match="no last task"):
@@ -191,7 +185,6 @@ def test_a_name_that_the_first_task_did_not_record_is_a_failure(monkeypatch: pyt
     task = made("refused_env")
     fine, failed = score_group(task, items(task)[0], [[""], ["tea"]])
     assert isinstance(fine, Earned)
-    assert isinstance(failed, Failed)
     assert "late" in failed.what
 
 

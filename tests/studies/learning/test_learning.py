@@ -9,12 +9,11 @@ from made_runs import TASK, Maker, Shares
 from command_line import command
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.experiment import make_plan
-from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Draws, Shown, StudyRecord
 from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells, cells_of, later_arms, planned
-from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import CheckName, Claim, Finding
@@ -78,7 +77,6 @@ def test_every_arm_looks_at_as_many_items_by_hand_count() -> None:
             assert (loop.steps, loop.batch_size) == (12, 4)
             seen[name] = loop.steps * loop.batch_size
         else:
-            assert isinstance(loop, RlSettings)
             by_example = loop.sft_steps * loop.sft_batch_size
             by_reward = (loop.steps - loop.sft_steps) * loop.groups_per_batch
             assert (loop.sft_steps, by_reward) == ((6, 24) if method_of(name) == "sft_then_rl" else (0, 48))
@@ -120,8 +118,6 @@ def test_rates_are_tried_on_a_validation_part_and_no_held_out_item_is_seen() -> 
         cell.experiment.subject.run_data(make_plan(cell.experiment, cell.overrides), print)
         for cell in (tried[1e-3], reported)
     ]
-    assert isinstance(data[0], TaskData)
-    assert isinstance(data[1], TaskData)
     held = {one.prompt_id for one in data[1].split.held_out}
     looked_at = {one.prompt_id for one in (*data[0].split.train, *data[0].split.held_out)}
     assert not held & looked_at
@@ -180,7 +176,6 @@ def test_gains_are_told_of_every_arm_and_measure() -> None:
     # Reward, a term, and a metric that is the other term too, sampled and greedy, of four arms.
     assert len(rows) == 4 * 2 * 3
     total = next(cells for name, cells in rows if (name, cells[0]) == ("RL", "reward, sampled"))
-    assert isinstance(total[2], Measure)
     assert total[2].value == pytest.approx(1.1)
     assert dict(table(found, "Baselines"))["always a"] == (Measure(0.5, *_ends(found)),)
     curve = {name: (places, figures) for name, places, figures in found.curves[0].lines}
@@ -191,7 +186,6 @@ def test_gains_are_told_of_every_arm_and_measure() -> None:
 
 def _ends(found: StudyRecord) -> tuple[float | None, float | None]:
     (shown,) = dict(table(found, "Baselines"))["always a"]
-    assert isinstance(shown, Measure)
     return shown.low, shown.high
 
 
@@ -234,7 +228,6 @@ def test_the_rate_is_chosen_on_validation_and_taken_by_the_arms_after_it() -> No
     assert found.settings["sft_then_rl.sft_learning_rate"] == "0.004"
     first, second = found.rates["SFT"]
     assert (first.rate, second.rate, second.behind) == (1e-3, 4e-3, None)
-    assert first.behind is not None
     assert first.behind.value > 0.0
 
 

@@ -69,10 +69,8 @@ def test_a_run_leaves_all_that_the_study_reads(arms: Mapping[str, ArmRuns]) -> N
             assert len(set(found.clusters.values())) in (2, 4)
     assert set(arm.reads[0].units.values()) <= {str(pair) for pair in range(6, 12)}
     baseline = arm.baseline("always a", "metric/right")
-    assert baseline is not None
     assert set(baseline.pooled().values()) <= {0, 1}
     general = arm.general()
-    assert general is not None
     before, after = general
     assert before.items == after.items
     assert before.mean() != after.mean()
@@ -80,7 +78,6 @@ def test_a_run_leaves_all_that_the_study_reads(arms: Mapping[str, ArmRuns]) -> N
 
 def test_sampler_and_trainer_are_compared_where_anything_is_sampled(arms: Mapping[str, ArmRuns]) -> None:
     seen = parity_of(arms.values())
-    assert seen is not None
     assert (seen.steps, seen.unequal_bits) == (1, 0)
     assert parity_of([arms[SHUFFLED]]) is None
 

@@ -72,7 +72,6 @@ def test_rubrics_stand_in_any_form_of_a_rubric_task() -> None:
     plain = {name: value for name, value in record().items() if name != "rubrics"}
     wide = {**plain, "rubric - 1. criterion": "", "rubric - 3. criterion": "It is a."}
     pair = pair_of(wide)
-    assert pair is not None
     assert pair.task.criteria == ("It is a.",)
     tree = {"children": [{"criterion": "rule: contains 'a'", "critical": True}]}
     assert made(rubrics=None, rubric_tree=tree).task.tree is not None
@@ -137,7 +136,6 @@ def test_pairs_are_drawn_by_id_and_seed() -> None:
 def test_the_controls_rubric_is_of_another_prompt_and_says_something_else() -> None:
     others = foreign_rubrics(PAIRS, seed=0)
     for pair, other in zip(PAIRS, others, strict=True):
-        assert other is not None
         assert other.prompt != pair.prompt
         assert set(other.task.criteria) != set(pair.task.criteria)
     assert others != foreign_rubrics(PAIRS, seed=1)

@@ -332,10 +332,8 @@ def test_a_judge_at_home_is_asked_at_home_and_with_the_homes_key(
     assert "an answer that is no list of 4 ratings: it was cut off" in said or "a message spells" in said
     ((url, key, model),) = made
     if named == "a folder":
-        assert url is not None
         assert url.startswith("http://127.0.0.1:")
         assert model == "judge"
-        assert key is not None
         assert key.startswith("tml-")
     else:
         assert url == f"{place.connection.base_url}/v1"

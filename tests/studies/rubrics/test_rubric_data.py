@@ -30,7 +30,6 @@ LISTED = {"task_id": "b", "prompt": "Write two.", "rubrics": ["is short", "", "i
 
 def test_the_wide_form_skips_gaps_and_empty_ones_and_keeps_what_else_is_said() -> None:
     task = task_of(WIDE)
-    assert task is not None
     assert task.rubrics == (
         Rubric(criterion="is short", number=2, weight=0.5, extras=(("necessity", '{"level": 1}'), ("ratingA", "Yes"))),
         Rubric(criterion="is long", number=10),
@@ -95,11 +94,9 @@ def test_a_table_may_hold_the_list_form(tmp_path: Path) -> None:
 def test_rubrics_may_be_objects_and_ids_may_be_missing() -> None:
     objects = {"prompt": "p", "rubrics": [{"criterion": "c", "weight": 2}, {"criterion": None}]}
     task = task_of(objects)
-    assert task is not None
     assert task.rubrics == (Rubric(criterion="c", number=1, weight=2.0),)
     again = task_of(objects)
     other = task_of({**objects, "prompt": "q"})
-    assert again is not None
     assert other is not None
     assert task.task_id == again.task_id != other.task_id
 
@@ -107,7 +104,6 @@ def test_rubrics_may_be_objects_and_ids_may_be_missing() -> None:
 def test_a_tree_gives_the_rubrics_and_must_agree_with_those_given() -> None:
     tree = {"children": [{"criterion": "x", "critical": True}, {"criterion": "y"}]}
     task = task_of({"prompt": "p", "rubric_tree": tree})
-    assert task is not None
     assert task.criteria == ("x", "y")
     assert task_of({"prompt": "p", "rubric_tree": json.dumps(tree), "rubrics": ["x", "y"]}) is not None
     with pytest.raises(DataError, match="leaves"):

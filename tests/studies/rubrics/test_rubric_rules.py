@@ -70,7 +70,6 @@ CASES = [
 @pytest.mark.parametrize(("text", "good", "bad"), [case for case in CASES if case[1]])
 def test_a_rule_holds_for_these_and_not_for_those(text: str, good: list[str], bad: list[str]) -> None:
     rule = parse_rule(f"rule: {text}")
-    assert rule is not None
     assert rule.text == text
     assert [rule.holds(one) for one in good] == [True] * len(good)
     assert [rule.holds(one) for one in bad] == [False] * len(bad)

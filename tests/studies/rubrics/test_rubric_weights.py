@@ -81,7 +81,6 @@ def test_a_tree_beside_unequal_weights_is_refused() -> None:
     for one in rubrics:
         one["weight"] = 2
     made = task_of({"prompt": "p", "rubrics": rubrics, "rubric_tree": tree})
-    assert made is not None
     assert made.score([True, False]) == 0.5
 
 
@@ -108,7 +107,6 @@ def test_rules_judge_responses_with_a_penalty_that_lowers_the_score() -> None:
         {"criterion": "rule: contains word 'sorry'", "weight": -8},
     ]
     made = task_of({"prompt": "p", "rubrics": rubrics})
-    assert made is not None
     judge = RuleJudge(made.criteria)
     judged = [judge.held(response) for response in ("A bird.", "Sorry, a bird.", "word " * 21)]
     assert judged == [[True, False], [True, True], [False, False]]

@@ -42,7 +42,6 @@ def test_the_world_is_the_same_whenever_it_is_asked_and_knows_nothing_of_other_w
     assert all(TOOLS.answer(f"home({one})") in CITIES for one in PEOPLE[:50])
     for wrong in ("home(bod)", "mayor(bad)", "boss(x)"):
         told = TOOLS.answer(wrong)
-        assert told is not None
         assert told.startswith("error: nothing is known")
     assert not {*PEOPLE} & {*CITIES}
 

@@ -149,8 +149,6 @@ def test_the_corpus_is_part_of_the_identity(corpus: Path, make: Make) -> None:
 def test_controls_are_presets_that_change_one_key(corpus: Path, preset: str, key: str) -> None:
     source = source_of(f"taste/{preset}", {"data": str(corpus)})
     plain = source_of("taste", {"data": str(corpus)})
-    assert source is not None
-    assert plain is not None
     defaults = {one.name: one.default for one in source.keys}
     changed = {one.name for one in plain.keys if one.default != defaults[one.name]}
     assert changed == {key}
