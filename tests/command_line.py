@@ -19,6 +19,11 @@ class Ran(NamedTuple):
 Run = Callable[..., Ran]
 
 
+def keys_in(text: str) -> dict[str, str]:
+    """Return keys and their values, written as on the command line."""
+    return dict(part.split("=", 1) for part in text.split())
+
+
 def command(capsys: pytest.CaptureFixture[str], *words: object) -> Ran:
     """Give a command. Whatever it refuses or loses is told in at most five lines."""
     capsys.readouterr()

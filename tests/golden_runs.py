@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from command_line import keys_in
 from tinsmith.cli import main
 from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
@@ -38,18 +39,10 @@ BASE = PaperBaseRecipe(
 )
 HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256", "trace_sha256")
 
-_BOTH = {
-    "steps": "20",
-    "learning_rate": "2e-3",
-    "lora_rank": "4",
-    "max_tokens": "24",
-    "temperature": "1.0",
-    "eval_every": "5",
-    "eval_items": "6",
-    "save_every": "3",
-    "seed": "0",
-    "quiet": "true",
-}
+_BOTH = keys_in(
+    "steps=20 learning_rate=2e-3 lora_rank=4 max_tokens=24 temperature=1.0 eval_every=5 eval_items=6 save_every=3 "
+    "seed=0 quiet=true"
+)
 RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
         "rl": ("remedy/exp6", {**_BOTH, "groups_per_batch": "4", "group_size": "4"}),
@@ -60,20 +53,10 @@ RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
 """Experiment and keys by the name of the golden file."""
 
 
-_RLVR: Final = {
-    "steps": "3",
-    "learning_rate": "2e-3",
-    "lora_rank": "4",
-    "groups_per_batch": "3",
-    "group_size": "3",
-    "eval_every": "2",
-    "save_every": "0",
-    "max_tokens": "10",
-    "eval_items": "2",
-    "eval_samples": "1",
-    "seed": "0",
-    "quiet": "true",
-}
+_RLVR: Final = keys_in(
+    "steps=3 learning_rate=2e-3 lora_rank=4 groups_per_batch=3 group_size=3 eval_every=2 save_every=0 max_tokens=10 "
+    "eval_items=2 eval_samples=1 seed=0 quiet=true"
+)
 """Three steps on rubrics, whose criteria rules judge."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
 from own_task import silent
 
+from command_line import keys_in
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import SECONDS_JSON, STUDY_JSON, TABLES
@@ -36,6 +37,22 @@ UNMET: Mapping[str, set[int]] = {
     "sparse_select": {0, 1, 2},
 }
 """Places of the expectations that are not met by the runs that are made up here, with so few draws."""
+REFUSED: Mapping[str, str] = {
+    "study/adapters": "rates=1,2,3,4 rates=1,2,3,4,4 rates=0,1,2,3,4 rates.qdora=1,2,3,4,five seeds=1,2 seeds=1,2,2 "
+    "seeds=a,b,c seeds=1,2,-3 tuning_seed=0,4 tuning_seed=-1 adapters=qdora adapters=lora,full learning_rate=1 seed=1 "
+    "adapter=dora log_path=x rate=1,2,3,4,5 rates.full=1,2,3,4,5 group_size=4 dry_run=flase select_by=last "
+    "stop_after=2 steps=0",
+    "study/sft_vs_rl": "seeds=0,1 seeds=1,1 rl_rates=1e-3,2e-3 rl_rates=1e-3,x world=nowhere world=planted+data=a "
+    "sft_steps=100 learning_rate=1e-3 group_size=1 select_by=last stop_after=2 search_gate=2 "
+    "search_gate=0+prompt_search=true prompt_search=maybe prompt_lines=brief",
+    "microscope": "size=huge task=nothing seed=3 threshold=-1 samples=0 stepz=3 second=final second=nowhere@final "
+    "steps=3+second=nowhere@final generator=basic_arithmetic",
+    "moe/wander": "batches=1,4 batches=4,4 batches=four sides=canonical,vllm sides= sides=fast,fast samples=1 tokens=0 "
+    "base_steps=-1 dry_run=perhaps promts=4",
+    "prompt_search": "size=large proposer=nobody task=sandbagger gate=0 most_edits=none learning_rate=1e-3",
+    "sparse_select": "task=nothing generator=chain_sum asked_items=3 sparse_rates=0 sparse_steps=0",
+}
+"""Requests of studies, the first key of each of which is refused."""
 FIGURES = json.loads((Path(__file__).parents[1] / "golden" / "figures.json").read_text())
 
 
@@ -155,3 +172,16 @@ def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_pa
     out = run_study(study, given, silent, open_source=source_of, run=maker, draws=FEW)
     found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
     assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]
+
+
+@pytest.mark.parametrize(("of", "asked"), [(name, one) for name, some in REFUSED.items() for one in some.split()])
+def test_a_mistake_is_refused_by_its_key(of: str, asked: str) -> None:
+    given = keys_in(asked.replace("+", " "))
+    with pytest.raises(ConfigError) as refused:
+        STUDIES[of].read(given)
+    assert refused.value.field == next(iter(given))
+
+
+def test_a_first_checkpoint_without_a_second_is_refused_by_the_second() -> None:
+    with pytest.raises(ConfigError, match=r"field: second\b"):
+        STUDIES["microscope"].read({"first": "nowhere@final"})

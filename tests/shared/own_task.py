@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from command_line import keys_in
+
 TASK = '''\
 from pathlib import Path
 
@@ -47,18 +49,10 @@ def task(start: int = 0):
 '''
 
 NANO = "tinsmith/nano"
-KEYS = {
-    "steps": "3",
-    "group_size": "4",
-    "groups_per_batch": "2",
-    "lora_rank": "4",
-    "learning_rate": "2e-3",
-    "eval_items": "2",
-    "eval_samples": "2",
-    "eval_every": "2",
-    "save_every": "1",
-    "quiet": "true",
-}
+KEYS = keys_in(
+    "steps=3 group_size=4 groups_per_batch=2 lora_rank=4 learning_rate=2e-3 eval_items=2 eval_samples=2 eval_every=2 "
+    "save_every=1 quiet=true"
+)
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:

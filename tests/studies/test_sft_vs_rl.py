@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from own_task import silent
 
+from command_line import keys_in
 from running import KEY, Running
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct
@@ -24,7 +25,7 @@ from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import Cell, cells_of
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.stats.estimates import Bootstrap
@@ -47,19 +48,10 @@ from tinsmith.types.waits import Say
 
 pytestmark = pytest.mark.whole
 
-SMALLEST = {
-    "seeds": "1",
-    "sft_rates": "2e-3",
-    "rl_rates": "2e-3",
-    "steps": "2",
-    "sft_steps": "1",
-    "groups_per_batch": "3",
-    "group_size": "8",
-    "lora_rank": "4",
-    "max_tokens": "20",
-    "eval_items": "6",
-    "with_metadata": "false",
-}
+SMALLEST = keys_in(
+    "seeds=1 sft_rates=2e-3 rl_rates=2e-3 steps=2 sft_steps=1 groups_per_batch=3 group_size=8 lora_rank=4 "
+    "max_tokens=20 eval_items=6 with_metadata=false"
+)
 ARMS = 7
 LINE = "Return JSON only."
 DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
@@ -270,32 +262,6 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
     assert all(known.score(Metric.MACRO_F1) <= best.score(Metric.MACRO_F1) + 1e-9 for known in (imitation, *others))
     for score in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL):
         assert best.score(score) > imitation.score(score) + 0.05
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"seeds": "0,1"}, "seeds"),
-        ({"seeds": "1,1"}, "seeds"),
-        ({"rl_rates": "1e-3,2e-3"}, "rl_rates"),
-        ({"rl_rates": "1e-3,x"}, "rl_rates"),
-        ({"world": "nowhere"}, "world"),
-        ({"world": "planted", "data": "a"}, "world"),
-        ({"sft_steps": "100"}, "sft_steps"),
-        ({"learning_rate": "1e-3"}, "learning_rate"),
-        ({"group_size": "1"}, "group_size"),
-        ({"select_by": "last"}, "select_by"),
-        ({"stop_after": "2"}, "stop_after"),
-        ({"search_gate": "2"}, "search_gate"),
-        ({"prompt_search": "true", "search_gate": "0"}, "search_gate"),
-        ({"prompt_search": "maybe"}, "prompt_search"),
-        ({"prompt_lines": "Be brief."}, "prompt_lines"),
-    ],
-)
-def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], field: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        cells_of(sft_vs_rl, given)
-    assert caught.value.field == field
 
 
 def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:

@@ -12,6 +12,7 @@ import pytest
 from own_task import silent
 from small_study import PAPERS
 
+from command_line import keys_in
 from running import KEY, Running
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
@@ -22,18 +23,10 @@ from tinsmith.lab.runs.files import MANIFEST, METRICS
 
 pytestmark = pytest.mark.whole
 
-KEYS = {
-    "steps": "2",
-    "groups_per_batch": "3",
-    "group_size": "4",
-    "lora_rank": "4",
-    "eval_every": "1",
-    "save_every": "0",
-    "eval_items": "6",
-    "max_tokens": "16",
-    "learning_rate": "2e-3",
-    "quiet": "true",
-}
+KEYS = keys_in(
+    "steps=2 groups_per_batch=3 group_size=4 lora_rank=4 eval_every=1 save_every=0 eval_items=6 max_tokens=16 "
+    "learning_rate=2e-3 quiet=true"
+)
 HASHES = ("weights_sha256", "metrics_sha256", "rollouts_sha256")
 OTHER_SEED = 77
 

@@ -12,6 +12,7 @@ from own_task import lines
 from safetensors.torch import load_file, save_file
 from small_slice import Made
 
+from command_line import keys_in
 from tinsmith.cli.registered import plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.conduct import conduct
@@ -31,20 +32,10 @@ from tinsmith.types.errors import ConfigError
 pytestmark = pytest.mark.whole
 
 RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=12, batch_size=6, warm_up=3)
-KEYS = {
-    "contract": "two_key",
-    "steps": "2",
-    "group_size": "2",
-    "groups_per_batch": "3",
-    "lora_rank": "2",
-    "max_tokens": "14",
-    "eval_every": "0",
-    "save_every": "0",
-    "eval_items": "3",
-    "test_items": "4",
-    "learning_rate": "2e-3",
-    "quiet": "true",
-}
+KEYS = keys_in(
+    "contract=two_key steps=2 group_size=2 groups_per_batch=3 lora_rank=2 max_tokens=14 eval_every=0 save_every=0 "
+    "eval_items=3 test_items=4 learning_rate=2e-3 quiet=true"
+)
 
 
 @dataclass(frozen=True)

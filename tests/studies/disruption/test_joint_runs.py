@@ -10,7 +10,7 @@ from label_runs import manifest
 from own_task import lines
 from pages_of import page_of
 
-from command_line import command
+from command_line import command, keys_in
 from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
@@ -41,18 +41,10 @@ TASKS = ("disruption", "novelty")
 WORLD = WorldRecipe(preset=Preset.TINY, task=Task.JOINT, per_class=20, caps=Caps(train=90, validation=9, test=9))
 BASE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=80, batch_size=8, warm_up=5, reading_every=0)
 """Of abstracts' beginnings only: it learns the form of the answer in seconds."""
-KEYS = {
-    "steps": "2",
-    "groups_per_batch": "3",
-    "group_size": "4",
-    "lora_rank": "4",
-    "eval_every": "2",
-    "save_every": "1",
-    "eval_items": "6",
-    "max_tokens": "64",
-    "learning_rate": "2e-3",
-    "quiet": "true",
-}
+KEYS = keys_in(
+    "steps=2 groups_per_batch=3 group_size=4 lora_rank=4 eval_every=2 save_every=1 eval_items=6 max_tokens=64 "
+    "learning_rate=2e-3 quiet=true"
+)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from made_runs import TASK
 from own_task import silent
 from small_slice import Made
 
+from command_line import keys_in
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import make_plan
@@ -21,18 +22,10 @@ from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
 from tinsmith.studies.learning import LABELS, study
 
-SMALL = {
-    "steps": "2",
-    "groups_per_batch": "2",
-    "group_size": "2",
-    "eval_samples": "1",
-    "eval_items": "4",
-    "lora_rank": "4",
-    "looks": "1",
-    "sft_rates": "1e-3",
-    "rl_rates": "1e-3",
-    "seeds": "1",
-}
+SMALL = keys_in(
+    "steps=2 groups_per_batch=2 group_size=2 eval_samples=1 eval_items=4 lora_rank=4 looks=1 sft_rates=1e-3 "
+    "rl_rates=1e-3 seeds=1"
+)
 THEN, SHUFFLED = "sft_then_rl", "shuffled_sft"
 
 

@@ -9,6 +9,7 @@ import pytest
 from label_runs import in_process
 from small_slice import Made
 
+from command_line import keys_in
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, TABLES
@@ -16,24 +17,13 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.microscope.study import study as microscope
-from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
 
-SMALL = {
-    "size": "smallest",
-    "steps": "2",
-    "steps_on": "2",
-    "groups_per_batch": "2",
-    "group_size": "2",
-    "items": "6",
-    "held_out_items": "4",
-    "eval_samples": "1",
-    "max_tokens": "6",
-    "lora_rank": "4",
-    "learning_rate": "0.05",
-    "samples": "1",
-}
+SMALL = keys_in(
+    "size=smallest steps=2 steps_on=2 groups_per_batch=2 group_size=2 items=6 held_out_items=4 eval_samples=1 "
+    "max_tokens=6 lora_rank=4 learning_rate=0.05 samples=1"
+)
 DRAWS = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
 
 
@@ -91,28 +81,6 @@ def test_a_checkpoint_against_itself_has_nothing_to_correct(folder: Path, tmp_pa
     written = file.stat().st_mtime_ns
     study(same)
     assert file.stat().st_mtime_ns == written
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"size": "huge"}, "size"),
-        ({"task": "nothing"}, "task"),
-        ({"seed": "3"}, "seed"),
-        ({"threshold": "-1"}, "threshold"),
-        ({"samples": "0"}, "samples"),
-        ({"stepz": "3"}, "stepz"),
-        ({"first": "nowhere@final"}, "second"),
-        ({"second": "final"}, "second"),
-        ({"second": "nowhere@final"}, "second"),
-        ({"second": "nowhere@final", "steps": "3"}, "steps"),
-        ({"generator": "basic_arithmetic"}, "generator"),
-    ],
-)
-def test_a_mistake_is_refused_by_its_key(given: Mapping[str, str], field: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        cells_of(microscope, given, source_of)
-    assert refused.value.field == field
 
 
 def test_another_task_has_none_of_what_stands_for_the_usual_one() -> None:

@@ -261,25 +261,3 @@ def test_sides_are_computed_in_their_own_order() -> None:
     said: list[str] = []
     measure_of(wander, {"sides": "transformers,canonical", "dry_run": "true"})(said.append)
     assert said[0].endswith("by canonical fp32, canonical bf16, transformers fp32, transformers bf16")
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("batches", "1,4"),
-        ("batches", "4,4"),
-        ("batches", "four"),
-        ("sides", "canonical,vllm"),
-        ("sides", ""),
-        ("sides", "fast,fast"),
-        ("samples", "1"),
-        ("tokens", "0"),
-        ("base_steps", "-1"),
-        ("dry_run", "perhaps"),
-        ("promts", "4"),
-    ],
-)
-def test_what_is_not_allowed_is_refused_by_name(key: str, value: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        measure_of(wander, {key: value})
-    assert caught.value.field == key

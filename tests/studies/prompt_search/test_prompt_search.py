@@ -13,7 +13,7 @@ import pytest
 from made_searches import Maker, searched
 from own_task import silent
 
-from tinsmith.cli.registered import STUDIES, source_of
+from tinsmith.cli.registered import source_of
 from tinsmith.lab.prompt_search import halves_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
@@ -111,23 +111,6 @@ def test_sizes_say_what_is_run_and_how_is_searched(tmp_path: Path) -> None:
     assert values["seeds"] == [1]
     assert (settings["prompt.steps"], settings["prompt.gate"], settings["prompt.proposer"]) == ("3", "9", "grammar")
     assert settings["rl.base_steps"] == "200"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"size": "large"},
-        {"proposer": "nobody"},
-        {"task": "sandbagger"},
-        {"gate": "0"},
-        {"most_edits": "none"},
-        {"learning_rate": "1e-3"},
-    ],
-)
-def test_what_cannot_be_asked_for_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        STUDIES["prompt_search"].read(given)
-    assert refused.value.field == next(iter(given))
 
 
 def test_a_task_of_one_item_cannot_be_halved() -> None:
