@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import keys_in
 from tinsmith.cli.registered import EXPERIMENTS, find
 from tinsmith.lab.experiment.experiment import (
     Experiment,
@@ -209,47 +210,23 @@ def test_overrides_are_recorded_and_change_the_identity() -> None:
     assert plain.title == "ladder/exp4@1"
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("steps", "7"),
-        ("seed", "9"),
-        ("at", "seed"),
-        ("prompt", "plain"),
-        ("contract", "four_key"),
-        ("reward", "soft"),
-        ("with_metadata", "false"),
-        ("shuffle_labels", "true"),
-        ("prompt_lines", "Be brief."),
-        ("arithmetic", "fast"),
-        ("deviation", "stock_silu"),
-        ("adapter", "dora"),
-    ],
+DECIDING = keys_in(
+    "steps=7 seed=9 at=seed prompt=plain contract=four_key reward=soft with_metadata=false shuffle_labels=true "
+    "prompt_lines=brief arithmetic=fast deviation=stock_silu adapter=dora"
 )
+CIRCUMSTANCES = keys_in(
+    "model_name=/models/llama data=/slices/mine log_path=/runs/here base_url=http://127.0.0.1:1 threads=3 "
+    "micro_batch=1 hold=fp32 workers=2 stop_after=2 behavior_if_log_dir_exists=resume dry_run=true wandb_project=p "
+    "wandb_name=n trackio_project=p quiet=true"
+)
+
+
+@pytest.mark.parametrize(("key", "value"), DECIDING.items())
 def test_every_key_that_decides_results_changes_the_identity(key: str, value: str) -> None:
     assert plan_fingerprint(plan(**{key: value})) != plan_fingerprint(plan())
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("model_name", "/models/llama"),
-        ("data", "/slices/mine"),
-        ("log_path", "/runs/here"),
-        ("base_url", "http://127.0.0.1:1"),
-        ("threads", "3"),
-        ("micro_batch", "1"),
-        ("hold", "fp32"),
-        ("workers", "2"),
-        ("stop_after", "2"),
-        ("behavior_if_log_dir_exists", "resume"),
-        ("dry_run", "true"),
-        ("wandb_project", "p"),
-        ("wandb_name", "n"),
-        ("trackio_project", "p"),
-        ("quiet", "true"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), CIRCUMSTANCES.items())
 def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
     changed = plan(**{key: value})
     assert plan_fingerprint(changed) == plan_fingerprint(plan())
