@@ -1,21 +1,19 @@
 """A base, a judge in a thread, and the keys of a run on rubrics, small enough for tests."""
 
-import asyncio
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from label_runs import manifest
 from own_task import KEYS as SHORT
 from scripted_judge import Say, ScriptedJudge, completion, criteria_in, ratings, refused
+from scripted_judge import judge_server as scripted_judge_server
 
-from running import HANG_S
 from tinsmith.lab.base_recipe import Conversation
 from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
@@ -97,30 +95,7 @@ EMPTY = Say(body="{}")
 SOON = refused(429, "slow down", None, "Retry-After: 7")
 
 
-@contextmanager
-def judge_server(*script: Say, then: Say = JUDGING) -> Iterator[ScriptedJudge]:
-    """Run a scripted judge in a thread of its own."""
-    judge = ScriptedJudge(script=list(script), then=then)
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-    ended = asyncio.Event()
-
-    async def serve() -> None:
-        async with judge:
-            ready.set()
-            await ended.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert ready.wait(HANG_S)
-        yield judge
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
+judge_server = partial(scripted_judge_server, then=JUDGING)
 
 
 def every_file(folder: Path) -> Iterator[tuple[Path, bytes]]:

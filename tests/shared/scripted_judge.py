@@ -3,11 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinsmith.lab.judge.chat_judge import Clock
+from running import HANG_S
+from tinsmith.lab.judge.chat_judge import ChatJudge, Clock
+from tinsmith.lab.judge.prompting import JudgeRequest, Question, VerdictCache
+from tinsmith.lab.judge.records import Answered, ChatSettings, JudgeFailure
 
 KEY = "sk-test-0123456789-secret"
 
@@ -148,3 +153,49 @@ class InstantClock(Clock):
         self.slept.append(seconds)
         self.time += seconds
         await asyncio.sleep(0)
+
+
+def asks(
+    server: ScriptedJudge,
+    questions: Sequence[JudgeRequest] | Sequence[Question[Any]],
+    *,
+    clock: InstantClock | None = None,
+    cache: VerdictCache | None = None,
+    **settings: Any,
+) -> list[Answered[Any] | JudgeFailure]:
+    """Return what a judge on the endpoint answers to requests for verdicts, or to questions."""
+
+    async def main() -> list[Answered[Any] | JudgeFailure]:
+        async with server:
+            made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
+            async with ChatJudge(made, cache=cache, api_key=KEY, clock=clock or InstantClock()) as judge:
+                ask: Any = judge.judge_all if isinstance(questions[0], JudgeRequest) else judge.ask_all
+                return await ask(questions)
+
+    return asyncio.run(main())
+
+
+@contextmanager
+def judge_server(*script: Say, then: Say = YES) -> Iterator[ScriptedJudge]:
+    """Run a scripted judge in a thread of its own, for code that has no event loop."""
+    judge = ScriptedJudge(script=list(script), then=then)
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        async with judge:
+            ready.set()
+            await ended.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(HANG_S)
+        yield judge
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()

@@ -3,15 +3,24 @@
 import asyncio
 import json
 import logging
-import threading
-from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_judge import KEY, YES, InstantClock, Say, ScriptedJudge, all_yes, completion, ratings, refused
+from scripted_judge import (
+    KEY,
+    YES,
+    InstantClock,
+    Say,
+    ScriptedJudge,
+    all_yes,
+    asks,
+    completion,
+    judge_server,
+    ratings,
+    refused,
+)
 
-from running import HANG_S
 from tinsmith.lab.judge.chat_judge import BlockingJudge, CallLimits, ChatJudge
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
 from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, JudgeFailure, ParseFailure, Spent
@@ -26,46 +35,19 @@ def asked(count: int) -> list[JudgeRequest]:
     return [JudgeRequest("Name a bird.", f"Bird {i}", CRITERIA) for i in range(count)]
 
 
-def judge(
-    server: ScriptedJudge,
-    requests: Sequence[JudgeRequest],
-    *,
-    clock: InstantClock | None = None,
-    cache: VerdictCache | None = None,
-    **settings: Any,
-) -> list[Answered[Any] | JudgeFailure]:
-    async def main() -> list[Answered[Any] | JudgeFailure]:
-        async with server:
-            made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
-            async with ChatJudge(made, cache=cache, api_key=KEY, clock=clock or InstantClock()) as judge:
-                return await judge.judge_all(requests)
-
-    return run(main())
-
-
-def run(main: Coroutine[Any, Any, list[Answered[Any] | JudgeFailure]]) -> list[Answered[Any] | JudgeFailure]:
-    return asyncio.run(main)
-
-
 def test_verdicts_and_tokens_come_back_in_order() -> None:
     def by_response(request: Any) -> str:
         odd = any(f"Bird {i}\n" in request["messages"][1]["content"] for i in (1, 3))
         return completion(ratings("Yes", "Yes" if odd else "No"))
 
-    results = judge(ScriptedJudge(then=Say(body=by_response)), asked(5))
-    assert [pass_rate([v.passed for v in r.value]) for r in results if isinstance(r, Answered)] == [
-        0.5,
-        1.0,
-        0.5,
-        1.0,
-        0.5,
-    ]
+    results = asks(ScriptedJudge(then=Say(body=by_response)), asked(5))
+    assert [pass_rate([v.passed for v in r.value]) for r in results] == [0.5, 1.0, 0.5, 1.0, 0.5]
     assert all(r.spent == Spent(calls=1, prompt_tokens=100, completion_tokens=20) for r in results)
 
 
 def test_the_request_is_a_chat_with_the_response_fenced() -> None:
     server = ScriptedJudge()
-    judge(server, [JudgeRequest("t", INJECTION, CRITERIA)], judge_max_tokens=500)
+    asks(server, [JudgeRequest("t", INJECTION, CRITERIA)], judge_max_tokens=500)
     [body] = server.requests
     assert (body["model"], body["temperature"], body["max_completion_tokens"]) == ("m", 0.0, 500)
     assert body["response_format"]["json_schema"]["strict"] is True
@@ -96,25 +78,25 @@ def test_the_request_is_a_chat_with_the_response_fenced() -> None:
 )
 def test_what_may_pass_is_tried_again(first: Say) -> None:
     server, clock = ScriptedJudge([first, first]), InstantClock()
-    [result] = judge(server, asked(1), clock=clock)
+    [result] = asks(server, asked(1), clock=clock)
     assert pass_rate([v.passed for v in result.value]) == 1.0
     assert result.spent.calls == len(server.requests) == 3
     assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
 
 
 def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
-    [result] = judge(ScriptedJudge([Say(hang=True)]), asked(1), judge_timeout_s=0.05)
+    [result] = asks(ScriptedJudge([Say(hang=True)]), asked(1), judge_timeout_s=0.5)
     assert isinstance(result, Answered)
     assert result.spent.calls == 2
-    [result] = judge(ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1)
+    [result] = asks(ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1)
     assert result.cause is FailureCause.TIMED_OUT
 
 
 def test_an_answer_that_never_ends_is_given_up() -> None:
-    [result] = judge(ScriptedJudge([Say(drip=True)]), asked(1), judge_timeout_s=0.05)
+    [result] = asks(ScriptedJudge([Say(drip=True)]), asked(1), judge_timeout_s=0.5)
     assert isinstance(result, Answered)
     server = ScriptedJudge(then=Say(drip=True))
-    [result] = judge(server, asked(1), judge_timeout_s=0.05, judge_max_retries=0)
+    [result] = asks(server, asked(1), judge_timeout_s=0.05, judge_max_retries=0)
     assert result.cause is FailureCause.TIMED_OUT
 
 
@@ -129,7 +111,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_honoured(status: int, headers: tuple[str, ...], least: float) -> None:
     clock = InstantClock(wall=60.0)
-    [result] = judge(ScriptedJudge([refused(status, "slow down", None, *headers)]), asked(1), clock=clock)
+    [result] = asks(ScriptedJudge([refused(status, "slow down", None, *headers)]), asked(1), clock=clock)
     assert isinstance(result, Answered)
     assert least <= clock.now() <= least + 0.3
 
@@ -141,14 +123,14 @@ def test_a_wait_that_was_asked_for_holds_for_every_call(monkeypatch: pytest.Monk
         paused.append(seconds)
 
     monkeypatch.setattr(CallLimits, "pause", note)
-    judge(ScriptedJudge([refused(429, "", None, "Retry-After: 7"), refused(429)]), asked(1))
+    asks(ScriptedJudge([refused(429, "", None, "Retry-After: 7"), refused(429)]), asked(1))
     assert paused == [7.0]
 
 
 def test_a_wait_of_hours_is_not_waited_for() -> None:
     clock = InstantClock()
     server = ScriptedJudge(then=refused(429, "quota", None, "Retry-After: 86400"))
-    [result] = judge(server, asked(1), clock=clock)
+    [result] = asks(server, asked(1), clock=clock)
     assert result.cause is FailureCause.RATE_LIMITED
     assert "86400 s" in result.detail
     assert (clock.slept, len(server.requests)) == ([], 1)
@@ -169,7 +151,7 @@ def test_used_up_attempts_are_a_failure_with_its_cause_and_no_score(
     always: Say, cause: FailureCause, parse: ParseFailure | None
 ) -> None:
     server = ScriptedJudge(then=always)
-    [result] = judge(server, asked(1), judge_max_retries=2)
+    [result] = asks(server, asked(1), judge_max_retries=2)
     assert (result.cause, result.parse) == (cause, parse)
     assert result.spent.calls == len(server.requests) == 3
 
@@ -190,7 +172,7 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_from_then_on() -> None:
                 assert judge.left_out == {"temperature", "response_format"}
                 return results
 
-    results = run(main())
+    results = asyncio.run(main())
     assert [r.spent.calls for r in results if isinstance(r, Answered)] == [3, 1]
     assert set(server.requests[-1]) == {"model", "messages"}
 
@@ -198,7 +180,7 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_from_then_on() -> None:
 def test_the_same_run_waits_the_same_and_calls_do_not_come_back_together() -> None:
     def waits(seed: int) -> list[float]:
         clock = InstantClock()
-        judge(ScriptedJudge(then=refused(500)), asked(4), clock=clock, seed=seed)
+        asks(ScriptedJudge(then=refused(500)), asked(4), clock=clock, seed=seed)
         return sorted(clock.slept)
 
     assert waits(1) == waits(1) != waits(2)
@@ -207,7 +189,7 @@ def test_the_same_run_waits_the_same_and_calls_do_not_come_back_together() -> No
 
 def test_no_more_calls_at_once_than_allowed() -> None:
     server = ScriptedJudge(gate=4)
-    results = judge(server, asked(12), judge_concurrency=4)
+    results = asks(server, asked(12), judge_concurrency=4)
     assert all(isinstance(result, Answered) for result in results)
     assert server.most_at_once == 4
 
@@ -220,7 +202,7 @@ def test_the_limits_of_a_minute_hold_for_what_is_sent_retries_too(limit: dict[st
         arrived.append(clock.now())
         return all_yes(request) if len(arrived) != 3 else "broken"
 
-    judge(ScriptedJudge(then=Say(body=noted)), asked(5), clock=clock, **limit)
+    asks(ScriptedJudge(then=Say(body=noted)), asked(5), clock=clock, **limit)
     assert len(arrived) == 6
     # 120 tokens a call: two fit into 300, but not while their prompts still count by bytes.
     assert max(sum(a <= b < a + 60.0 for b in arrived) for a in arrived) <= 2
@@ -229,13 +211,13 @@ def test_the_limits_of_a_minute_hold_for_what_is_sent_retries_too(limit: dict[st
 
 def test_tokens_count_as_reported_once_they_are() -> None:
     clock = InstantClock()
-    judge(ScriptedJudge(), asked(5), clock=clock, judge_concurrency=1, judge_tpm=5000)
+    asks(ScriptedJudge(), asked(5), clock=clock, judge_concurrency=1, judge_tpm=5000)
     assert clock.slept == []
 
 
 def test_the_endpoint_without_token_counts_is_estimated() -> None:
     plain = Say(body=json.dumps({"choices": [{"message": {"content": ratings("Yes", "No")}}]}))
-    [result] = judge(ScriptedJudge(then=plain), asked(1))
+    [result] = asks(ScriptedJudge(then=plain), asked(1))
     assert result.spent.estimated
     assert result.spent.prompt_tokens > 100
     assert 10 < result.spent.completion_tokens < 60
@@ -243,9 +225,9 @@ def test_the_endpoint_without_token_counts_is_estimated() -> None:
 
 def test_a_second_run_answers_from_the_cache_without_a_call(tmp_path: Path) -> None:
     cache = VerdictCache(tmp_path / "cache")
-    first = judge(ScriptedJudge(), asked(3), cache=cache)
+    first = asks(ScriptedJudge(), asked(3), cache=cache)
     server = ScriptedJudge(then=refused(500))
-    second = judge(server, asked(3), cache=cache)
+    second = asks(server, asked(3), cache=cache)
     assert server.requests == []
     for before, after in zip(first, second, strict=True):
         assert after.value == before.value
@@ -255,15 +237,15 @@ def test_a_second_run_answers_from_the_cache_without_a_call(tmp_path: Path) -> N
 
 def test_equal_requests_under_way_are_paid_for_once_with_a_cache_only(tmp_path: Path) -> None:
     server = ScriptedJudge()
-    results = judge(server, asked(1) * 5, cache=VerdictCache(tmp_path))
+    results = asks(server, asked(1) * 5, cache=VerdictCache(tmp_path))
     assert sum((r.spent for r in results), Spent()).calls == len(server.requests) == 1
-    assert len(judge(again := ScriptedJudge(), asked(1) * 5)) == len(again.requests) == 5
+    assert len(asks(again := ScriptedJudge(), asked(1) * 5)) == len(again.requests) == 5
 
 
 def test_a_failure_is_not_kept(tmp_path: Path) -> None:
     cache = VerdictCache(tmp_path)
-    [failed] = judge(ScriptedJudge(then=refused(500)), asked(1), cache=cache)
-    [judged] = judge(ScriptedJudge(), asked(1), cache=cache)
+    [failed] = asks(ScriptedJudge(then=refused(500)), asked(1), cache=cache)
+    [judged] = asks(ScriptedJudge(), asked(1), cache=cache)
     assert isinstance(failed, JudgeFailure)
     assert isinstance(judged, Answered)
 
@@ -284,7 +266,7 @@ def test_the_key_is_nowhere_but_in_the_header(
                 seen.extend([repr(judge), repr(settings), str(vars(judge)), str(judge.left_out)])
                 return [(await judge.judge_all([request]))[0] for request in asked(3)]
 
-    results = run(main())
+    results = asyncio.run(main())
     assert server.authorizations == [f"Bearer {KEY}"] * 3
     assert "***" in repr(results[1])
     files = [path.read_text() for path in tmp_path.rglob("*.json")]
@@ -312,29 +294,9 @@ def test_settings_that_cannot_be_are_refused_without_showing_a_secret(monkeypatc
 
 
 def test_code_without_an_event_loop_judges_again_and_again() -> None:
-    async def serve(ready: Any, stop: asyncio.Event) -> None:
-        async with ScriptedJudge() as server:
-            ready(server.url)
-            await stop.wait()
-
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    started: list[str] = []
-    ready = threading.Event()
-
-    def note(url: str) -> None:
-        started.append(url)
-        ready.set()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve(note, stop)))
-    thread.start()
-    try:
-        assert ready.wait(HANG_S)
-        settings = ChatSettings(judge_model="m", judge_base_url=started[0])
+    with judge_server() as server:
+        settings = ChatSettings(judge_model="m", judge_base_url=server.url)
         with BlockingJudge(ChatJudge(settings, api_key=KEY)) as judge:
-            assert all(r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Answered))
+            assert [one.spent.calls for one in judge.judge_all(asked(2))] == [1, 1]
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Answered)
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()

@@ -1,18 +1,16 @@
 """What an endpoint's bodies hold: texts, refusals, token counts, and errors of every shape."""
 
-import asyncio
 import gzip
 import json
 import logging
 from typing import Any
 
 import pytest
-from scripted_judge import KEY, YES, InstantClock, Say, ScriptedJudge, ratings, refused
+from scripted_judge import YES, Say, ScriptedJudge, asks, ratings, refused
 
-from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.endpoint import Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, JudgeFailure
+from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure
 from tinsmith.types.bodies import BoundedBody
 from tinsmith.types.errors import DataError
 
@@ -23,16 +21,9 @@ def answered(message: dict[str, object], finish: str | None = "stop", usage: obj
     return json.dumps({"choices": [{"finish_reason": finish, "message": message}], "usage": usage})
 
 
-def judged(script: list[Say], **settings: Any) -> tuple[Answered[Any] | JudgeFailure, ScriptedJudge]:
+def judged(script: list[Say], **settings: Any) -> tuple[Any, ScriptedJudge]:
     server = ScriptedJudge(script)
-
-    async def main() -> Answered[Any] | JudgeFailure:
-        async with server:
-            made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
-            async with ChatJudge(made, api_key=KEY, clock=InstantClock()) as judge:
-                return (await judge.judge_all([JudgeRequest("Name a bird.", "A rook.", ("Is short.",))]))[0]
-
-    return asyncio.run(main()), server
+    return asks(server, [JudgeRequest("Name a bird.", "A rook.", ("Is short.",))], **settings)[0], server
 
 
 PART = {"type": "text", "text": "Yes"}

@@ -1,18 +1,14 @@
 """`rubric_quality` with a judge behind an endpoint: both orders, what is sent, what is left out, the same bytes."""
 
-import asyncio
 import json
 import re
-import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_judge import KEY, Say, ScriptedJudge, completion, ratings, refused
+from scripted_judge import KEY, Say, ScriptedJudge, completion, judge_server, ratings, refused
 
-from running import HANG_S
 from tinsmith.lab.study.keys import measure_of
 from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import LostError
@@ -20,28 +16,6 @@ from tinsmith.types.errors import LostError
 pytestmark = pytest.mark.whole
 
 GOOD, BAD = "a good one", "a bad one"
-
-
-@contextmanager
-def serving(answer: Say) -> Generator[ScriptedJudge]:
-    """A scripted judge on a loop of its own, for code that has none."""
-    loop, stop, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    server = ScriptedJudge(then=answer)
-
-    async def serve() -> None:
-        async with server:
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert ready.wait(HANG_S)
-        yield server
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
 
 
 def write_pairs(path: Path, count: int) -> Path:
@@ -116,7 +90,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_both_orders_are_asked_and_a_judge_of_places_is_found_out(tmp_path: Path) -> None:
-    with serving(choose(by_criteria)) as server:
+    with judge_server(then=choose(by_criteria)) as server:
         folder, said = run(tmp_path, server)
     asked = [fences(request) for request in server.requests]
     choices = [parts for parts in asked if "RESPONSE A" in parts]
@@ -141,7 +115,7 @@ def test_both_orders_are_asked_and_a_judge_of_places_is_found_out(tmp_path: Path
 
 
 def test_the_same_bytes_with_and_without_the_cache(tmp_path: Path) -> None:
-    with serving(choose(by_criteria)) as server:
+    with judge_server(then=choose(by_criteria)) as server:
         first, _ = run(tmp_path, server)
         sent = len(server.requests)
         again, _ = run(tmp_path, server, name="again")
@@ -158,7 +132,7 @@ def test_a_pair_without_every_answer_is_left_out_of_all_and_counted(tmp_path: Pa
         fails = "Task 3." in parts["TASK"] and "good for 3." in user
         return "neither" if fails else by_criteria(parts, user)
 
-    with serving(choose(broken)) as server:
+    with judge_server(then=choose(broken)) as server:
         folder, _ = run(tmp_path, server)
     found = quality(folder)
     assert (found["pairs"], found["left_out"], found["failures"]) == (15, 1, {"bad_answer": 2})
@@ -176,7 +150,7 @@ def test_a_pair_without_every_answer_is_left_out_of_all_and_counted(tmp_path: Pa
 # One pair without a control: four choices and two ratings.
 @pytest.mark.parametrize(("answer", "calls"), [(refused(401), 2), (refused(503), 6)])
 def test_a_judge_that_never_answers_stops_the_run_and_leaves_no_folder(tmp_path: Path, answer: Say, calls: int) -> None:
-    with serving(answer) as server, pytest.raises(LostError) as error:
+    with judge_server(then=answer) as server, pytest.raises(LostError) as error:
         run(tmp_path, server, count=1)
     assert len(server.requests) == calls
     assert KEY not in str(error.value)
@@ -186,7 +160,7 @@ def test_a_judge_that_never_answers_stops_the_run_and_leaves_no_folder(tmp_path:
 def test_a_dry_run_sends_nothing_and_tells_calls_tokens_and_money(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('[models."weak"]\nprompt = 1000.0\ncompletion = 0.0\n')
-    with serving(refused(500)) as server:
+    with judge_server(then=refused(500)) as server:
         folder, said = run(tmp_path, server, dry_run="true", prices=str(prices))
     assert server.requests == []
     assert not folder.exists()
