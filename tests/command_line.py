@@ -1,5 +1,6 @@
 """`tinsmith` as on the command line, in this process."""
 
+import io
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,6 +18,13 @@ class Ran(NamedTuple):
 
 
 Run = Callable[..., Ran]
+
+
+class Terminal(io.StringIO):
+    """Text that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def keys_in(text: str) -> dict[str, str]:

@@ -69,9 +69,13 @@ def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
 def test_the_example_prints_the_worked_table(run: Run) -> None:
     printed = squeezed(run("incentives").out)
     expected = [
+        "soft c n c n 0.391 0.313 0.00/0.59/0.59 0.00/0.50/0.50 0.313",
         "strong c n c n 0.391 0.313 0.00/0.59/0.59 0.00/0.50/0.50 0.313",
         "exp5 d d d d 0.333 0.167 1.00/0.00/0.00 1.00/0.00/0.00 0.167",
         "macro_f1 .66d+.34c .67d+.33n c n 0.384 0.384 0.36/0.40/0.40 0.33/0.34/0.33 0.374",
+        "prior_matching .65d+.35c .65d+.35n c n 0.384 0.384 0.35/0.40/0.40 0.33/0.34/0.34 0.374",
+        "g_mean .68d+.32c .69d+.31n c n 0.384 0.384 0.37/0.39/0.39 0.34/0.33/0.33 0.374",
+        "inverse_share .64d+.36c .64d+.36n c n 0.384 0.384 0.35/0.40/0.40 0.32/0.34/0.34 0.374",
         "macro_f1, plain rule c d c n 0.386 0.374 0.27/0.59/0.30 0.25/0.50/0.25",
         "min_class_recall, plain rule d d c n 0.381 0.374 0.54/0.30/0.30 0.50/0.25/0.25",
         "g_mean, plain rule d d c n 0.381 0.374 0.54/0.30/0.30 0.50/0.25/0.25",

@@ -36,6 +36,8 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("data", "baselines", "nowhere"): "",
     ("sweep", "x=1", "--out", "x"): "",
     ("run", "ladder/exp44"): "ladder/exp4",
+    ("run", "exp6"): "remedy/exp6",
+    ("run", "sft/lora_offest"): "sft/lora_offset",
     ("run", "ladder/exp4", "stepz=3"): "perhaps steps",
     ("run", "ladder/exp4", "out=mine"): "perhaps log_path",
     ("run", "ladder/exp4", "lr=1e-3"): "perhaps learning_rate",

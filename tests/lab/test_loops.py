@@ -23,7 +23,7 @@ from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_group
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import Gradient, Order, RlLoss
+from tinsmith.lab.settings import Order, RlLoss
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
@@ -120,7 +120,6 @@ def plain(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> P
     [
         {"kl_penalty_coef": 0.1, "num_substeps": 2, "loss_fn": RlLoss.PPO},
         {"advantage": Advantage.RLOO, "zero_variance_filter": False, "loss_fn": RlLoss.CISPO},
-        {"gradient": Gradient.EXACT},
     ],
 )
 def test_every_setting_of_the_loop_reaches_the_weights(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from command_line import Terminal
 from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs import folder as run_folder
@@ -256,11 +257,6 @@ def test_a_deleted_run_leaves_nothing_of_itself(folder: Path) -> None:
     assert {each.name for each in folder.iterdir()} == {*(CONFIG, CHECKPOINTS, "notes.txt"), *GROWING}
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("said", "chosen"),
     [
@@ -271,8 +267,8 @@ class _Terminal(io.StringIO):
     ],
 )
 def test_at_a_terminal_it_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str, chosen: IfExists) -> None:
-    asked = _Terminal()
-    monkeypatch.setattr("sys.stdin", _Terminal(said))
+    asked = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(said))
     monkeypatch.setattr("sys.stderr", asked)
     assert settle(folder, IfExists.ASK) is chosen
     assert "raise, resume, delete?" in asked.getvalue()

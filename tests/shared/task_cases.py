@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.contracts import TWO_KEY, Answer, Confidence
-from tinsmith.lab.labels.rewards import Reward
 from tinsmith.lab.labels.task import Item, Paper
 
 D, C, N = TWO_KEY.labels
@@ -55,9 +52,3 @@ def said(label: str) -> Answer:
 INVALID = TWO_KEY.parse("{}")
 UNPARSED = TWO_KEY.parse("I cannot say.")
 THOUGHT = TWO_KEY.parse("<think>hm</think>" + TWO_KEY.answer_text(D, Confidence.LOW))
-
-
-def per_label_at(reward: Reward, confusion: np.ndarray) -> np.ndarray:
-    """The pay of a reward if its confusion were this one, with or without a column of invalid answers."""
-    whole = np.hstack([confusion, np.zeros((3, 4 - confusion.shape[1]))])
-    return reward.per_label(tuple(map(tuple, whole.tolist())))

@@ -101,31 +101,12 @@ def test_an_experiment_is_found_by_name_and_by_its_version() -> None:
     assert find("ladder/exp4") is find("ladder/exp4@1") is EXPERIMENTS["ladder/exp4"]
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("ladder/exp44", "ladder/exp4"), ("exp6", "remedy/exp6"), ("sft/lora_offest", "sft/lora_offset")],
-)
-def test_a_misspelt_experiment_is_suggested(name: str, meant: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        find(name)
-    assert meant in (caught.value.fix or "")
-
-
 def test_another_version_is_no_such_experiment() -> None:
     with pytest.raises(ConfigError, match="study or experiment"):
         find("ladder/exp4@2")
 
 
 # Keys and values
-
-
-@pytest.mark.parametrize(
-    ("key", "meant"), [("learning_rat", "learning_rate"), ("groupsize", "group_size"), ("log_pth", "log_path")]
-)
-def test_an_unknown_key_suggests_the_right_one(key: str, meant: str) -> None:
-    error = refused("ladder/exp4", {key: "1"})
-    assert error.what == "there is no such key"
-    assert meant in (error.fix or "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, per_label_at, said
+from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.objectives import MacroF1Influence, ShareTable
@@ -21,8 +21,9 @@ BALANCED = np.full((3, 3), 1 / 9)
 
 
 def task_terms(name: str, confusion: np.ndarray, **settings: object) -> np.ndarray:
-    """The matrix without the contract's 0.05."""
-    return per_label_at(make_reward(name, TASK, **settings), confusion) - 0.05
+    """The matrix without the contract's 0.05, if its confusion were this one, with or without invalid answers."""
+    whole = np.hstack([confusion, np.zeros((3, 4 - confusion.shape[1]))])
+    return make_reward(name, TASK, **settings).per_label(tuple(map(tuple, whole.tolist()))) - 0.05
 
 
 def macro_f1(cells: np.ndarray) -> float:

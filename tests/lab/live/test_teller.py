@@ -5,16 +5,10 @@ from threading import Event
 
 import pytest
 
+from command_line import Terminal
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.stats.monitors import Alarm, AlarmKind
-
-
-class Terminal(io.StringIO):
-    """Says that it is one."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def alarm(step: int, label: str = "neutral") -> Alarm:

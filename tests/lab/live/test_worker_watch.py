@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from command_line import Terminal
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.service.workers import Workers, WorkerWatch, read_workers
@@ -66,13 +67,6 @@ def test_it_ends_when_it_is_stopped() -> None:
     looking.stop()
     looking.run()
     assert said == []
-
-
-class Terminal(io.StringIO):
-    """Says that it is one."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_in_a_terminal_they_have_a_line_below_the_table_and_elsewhere_none(monkeypatch: pytest.MonkeyPatch) -> None:

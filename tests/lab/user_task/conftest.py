@@ -8,6 +8,10 @@ from own_task import KEYS, NANO
 
 from command_line import Ran, command
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.renderers.renderer import Renderer
+from tinsmith.renderers.tokenizer import train_tokenizer
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,3 +47,8 @@ def run(server: Connection, place: None, capsys: pytest.CaptureFixture[str]) -> 
         return command(capsys, "run", file, *(f"{key}={one}" for key, one in keys.items() if key not in without))
 
     return run
+
+
+@pytest.fixture(scope="package")
+def renderer() -> Renderer:
+    return renderer_for(train_tokenizer(builtin_corpus(num_sentences=200), 400))

@@ -11,10 +11,7 @@ from tinsmith.lab.grouping import answered_logprobs, known_logprobs, policy_datu
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.settings import RlSettings, told_apart
 from tinsmith.lab.user_task.subject import TemplateBorders
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.types.errors import ConfigError
 
 FIRST = Turn(observation=(1, 2, 3), tokens=(4, 5), logprobs=(-0.5, -0.25), text="one")
@@ -55,11 +52,6 @@ def test_what_is_known_of_a_conversation() -> None:
     told, known = known_logprobs(ROLLOUT)
     assert list(compress(told, known)) == [-0.5, -0.25, -2.0, -0.125]
     assert answered_logprobs(ROLLOUT) == [-2.0]
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return renderer_for(train_tokenizer(builtin_corpus(num_sentences=200), 400))
 
 
 @pytest.mark.parametrize("text", ["found 7", "none", "a b c", "The paper?"])

@@ -10,18 +10,10 @@ from tinsmith.lab.grouping import Example, example_datum
 from tinsmith.lab.user_task.dialogue import right_example
 from tinsmith.lab.user_task.items import UserItem, split_items
 from tinsmith.lab.user_task.task import Task
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.types.errors import TaskError
 
 ITEM = {"id": "one", "a": "seven", "b": "nine"}
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return renderer_for(train_tokenizer(builtin_corpus(num_sentences=200), 400))
 
 
 def told(item: Any, said: Sequence[str]) -> str | None:

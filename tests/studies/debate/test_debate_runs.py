@@ -11,6 +11,7 @@ from label_runs import manifest
 from own_task import lines
 from safetensors.torch import load_file, save_file
 from small_slice import Made
+from small_study import connect_to
 
 from command_line import keys_in
 from tinsmith.cli.registered import plan_of
@@ -23,7 +24,7 @@ from tinsmith.lab.page.run_page import page_of_run
 from tinsmith.lab.papers.worlds import papers_of
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, SECTIONS
 from tinsmith.lab.runs.reader import read_run, read_task_run
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import Connection
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.studies.debate.challenge import load_script
 from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_conversations
@@ -63,8 +64,7 @@ def place(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
     task = make_task("disruption", prompt="brief", contract="two_key")
     papers = papers_of(Slice.open(made.data), task, shuffle_seed=None)
     build_base(RECIPE, debate_conversations(RECIPE, task, load_script("brief"), papers.train), where / "base")
-    settings = EmbeddedSettings(models={"base": str(where / "base")}, state=where / "state", seed=5)
-    connection = open_connection(None, settings)
+    connection = connect_to(where / "base", where / "state")
     patch = pytest.MonkeyPatch()
     patch.setenv("TINKER_API_KEY", str(connection.key))
     yield Place(made.data, where / "base", connection)
@@ -97,7 +97,9 @@ def test_each_experiment_runs_as_it_is_described(
     first = finished(name)
     hashes = manifest(first)["hashes"]
     if name == "forked":
-        assert hashes == manifest(run(f"adversarial/{name}", place.keys(tmp_path / "again")))["hashes"]
+        again = place.keys(tmp_path / "again", save_every="1", behavior_if_log_dir_exists="resume")
+        run(f"adversarial/{name}", {**again, "stop_after": "1"})
+        assert hashes == manifest(run(f"adversarial/{name}", again))["hashes"]
     assert all(hashes.values())
     assert manifest(first)["status"] == "finished"
     rollouts = lines(first, ROLLOUTS)

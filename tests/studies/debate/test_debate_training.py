@@ -10,13 +10,13 @@ import pytest
 import tinker
 from own_task import lines
 from small_debate import SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, open_debate
-from small_study import PAPERS, connect_to, train_until
+from small_study import PAPERS, connect_to
 from tinker import types
 
-from tinsmith.lab.grouping import policy_datum, score_groups
+from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
-from tinsmith.lab.runs.files import METRICS, ROLLOUTS, IfExists
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.dialogue import Earned
@@ -25,7 +25,7 @@ from tinsmith.lab.user_task.subject import AskedModel
 from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.challenge import Challenger, load_script
+from tinsmith.studies.debate.challenge import load_script
 
 DebateRollout = Rollout[UserItem, Earned]
 Groups = list[list[DebateRollout | Failure[UserItem]]]
@@ -45,17 +45,6 @@ def sampler(connection: Connection) -> tinker.SamplingClient:
     return connection.client.create_sampling_client(base_model="base").result(WAIT_SECONDS)
 
 
-@pytest.fixture(scope="module")
-def whole(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with examinations and checkpoints that nothing disturbed."""
-    out = tmp_path_factory.mktemp("runs") / "whole"
-    finish(open_debate(connection, out, SAVED))
-    return out
-
-
-SAVED = dataclasses.replace(SETTINGS, eval_every=2, save_every=1)
-
-
 def finish(run: DebateRun) -> None:
     assert isinstance(run.settings, RlSettings)
     train(run)
@@ -65,11 +54,6 @@ def finish(run: DebateRun) -> None:
 def items(connection: Connection, count: int = 4) -> list[UserItem]:
     task = debated(connection).task
     return [named_item(task, one) for one in PAPERS.train[:count]]
-
-
-def rollouts(sampler: tinker.SamplingClient, connection: Connection, **changes: Any) -> Groups:
-    where = debated(connection)
-    return sample_groups(sampler, where, items(connection), dataclasses.replace(SAMPLING, **changes))
 
 
 def record(one: DebateRollout) -> Any:
@@ -123,126 +107,19 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     assert asked == [prompt for at, prompt in enumerate(wanted) if prompt not in wanted[:at]]
 
 
-def test_a_datum_trains_on_what_the_model_wrote_and_on_nothing_else(
-    sampler: tinker.SamplingClient, connection: Connection
-) -> None:
-    one = kept(rollouts(sampler, connection))[0]
-    first, second = one.turns
-    datum = policy_datum(one, [[0.5] * len(first.tokens), [-2.0] * len(second.tokens)])
-    inputs = {name: np.array(value.data) for name, value in datum.loss_fn_inputs.items()}
-    sequence = [*first.observation, *first.tokens, *second.observation, *second.tokens]
-    assert datum.model_input.to_ints() == sequence[:-1]
-    assert inputs["target_tokens"].tolist() == sequence[1:]
-    a = len(first.observation) - 1
-    b = a + len(first.tokens)
-    c = b + len(second.observation)
-    advantages = inputs["advantages"]
-    assert advantages[:a].tolist() == [0.0] * a
-    assert advantages[a:b].tolist() == [0.5] * len(first.tokens)
-    assert advantages[b:c].tolist() == [0.0] * (c - b)
-    assert advantages[c:].tolist() == [-2.0] * len(second.tokens)
-    assert inputs["logprobs"][a:b].astype(np.float32).tolist() == [*first.logprobs]
-    assert inputs["logprobs"][c:].astype(np.float32).tolist() == [*second.logprobs]
-    assert not inputs["logprobs"][:a].any()
-    assert not inputs["logprobs"][b:c].any()
-
-
-def test_the_challenge_and_the_prompt_carry_no_gradient(sampler: tinker.SamplingClient, connection: Connection) -> None:
-    one = kept(rollouts(sampler, connection))[0]
-    made = connection.client.create_lora_training_client(base_model="base", rank=4, seed=3)
-    trainer = made.result(WAIT_SECONDS)
-
-    def norm(datum: tinker.Datum, loss: Any) -> float:
-        trainer.forward_backward([datum], loss)
-        outcome = trainer.optim_step(types.AdamParams(learning_rate=0.0)).result(WAIT_SECONDS)
-        return outcome.metrics["grad_norm:mean"]
-
-    def weighted(weights: list[bool]) -> tinker.Datum:
-        tokens = one.sequence()
-        values = np.array(weights[1:], dtype=np.float32)
-        return types.Datum(
-            model_input=types.ModelInput.from_ints(tokens[:-1]),
-            loss_fn_inputs={
-                "target_tokens": types.TensorData.from_numpy(np.array(tokens[1:])),
-                "weights": types.TensorData.from_numpy(values),
-            },
-        )
-
-    def policy(value: float) -> tinker.Datum:
-        return policy_datum(one, [[value] * len(turn.tokens) for turn in one.turns])
-
-    assert norm(policy(0.0), "importance_sampling") == 0.0
-    # On policy the ratio is 1, so an advantage of 1 is the likelihood of the model's own tokens, and no others.
-    own = norm(weighted(one.written()), "cross_entropy")
-    assert own > 0.0
-    assert norm(policy(1.0), "importance_sampling") == pytest.approx(own, rel=1e-5)
-    heard = [not mine for mine in one.written()]
-    assert abs(norm(weighted(heard), "cross_entropy") - own) > 0.01 * own
-    assert abs(norm(weighted([True] * len(heard)), "cross_entropy") - own) > 0.01 * own
-    # Whatever log-probability stands at a token that B said, nothing comes of it.
-    other = policy(1.0)
-    logprobs = np.array(other.loss_fn_inputs["logprobs"].data, dtype=np.float32)
-    logprobs[np.array(heard[1:])] = -3.0
-    other.loss_fn_inputs["logprobs"] = types.TensorData.from_numpy(logprobs)
-    assert norm(other, "importance_sampling") == norm(policy(1.0), "importance_sampling")
-
-
 # Runs
 
 
-def test_sampler_and_trainer_are_one_model_over_two_turns(whole: Path) -> None:
-    trained = [line for line in lines(whole, METRICS) if "optim/loss" in line]
-    assert trained
-    for line in trained:
-        assert line["optim/kl_sample_train"] == 0.0
-        assert line["optim/unequal_logprob_bits"] == 0
-    conversations = [line for line in lines(whole, ROLLOUTS) if line["split"] == "train"]
-    assert len(conversations) == 27
-    for line in conversations:
-        roles = [turn["role"] for turn in line["turns"]]
-        assert roles == ["assistant", "user", "assistant"]
-        said = [t for turn in line["turns"] if "tokens" in turn for t in turn["tokens"]]
-        assert said == line["tokens"]
-        assert line["total"] == pytest.approx(sum(line["terms"].values()), abs=1e-12)
-
-
-def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
-    connection: Connection, whole: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "killed"
-    train_until(open_debate(connection, out, SAVED), 2)
-    resumed = open_debate(connection, out, SAVED, if_exists=IfExists.RESUME)
-    assert resumed.step == 2
-    finish(resumed)
-    for name in (METRICS, ROLLOUTS):
-        assert (out / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_two_policies_are_examined_in_the_same_arms(whole: Path) -> None:
-    examined = [line for line in lines(whole, ROLLOUTS) if line["split"] == "eval"]
-    by_step: dict[int, dict[str, Any]] = {}
-    for line in examined:
-        by_step.setdefault(line["step"], {})[line["prompt_id"]] = line.get("challenge")
-    before, *later = by_step.values()
-    assert later
-    assert len({challenge["arm"] for challenge in before.values()}) > 1
-    assert all(challenges == before for challenges in later)
-
-
-@pytest.mark.parametrize("challenger", [SCRIPTED, None])
-def test_substeps_and_a_penalty_go_with_conversations(
-    connection: Connection, tmp_path: Path, challenger: Challenger | None
-) -> None:
+def test_substeps_and_a_penalty_go_with_conversations(connection: Connection, tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, steps=2, num_substeps=2, kl_penalty_coef=0.1, zero_variance_filter=False)
-    finish(open_debate(connection, tmp_path / "run", settings, challenger=challenger))
+    finish(open_debate(connection, tmp_path / "run", settings))
     first, second, _ = lines(tmp_path / "run", METRICS)
     assert first["kl/base"] == 0.0
     assert second["kl/base"] != 0.0
     for line in (first, second):
         assert line["optim/kl_sample_train"] == 0.0
         assert line["optim/unequal_logprob_bits"] == 0
-    turns = {len(line.get("turns", "1")) for line in lines(tmp_path / "run", ROLLOUTS)}
-    assert turns == ({1} if challenger is None else {3})
+    assert {len(line["turns"]) for line in lines(tmp_path / "run", ROLLOUTS)} == {3}
 
 
 # Forks

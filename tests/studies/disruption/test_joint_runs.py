@@ -9,6 +9,7 @@ import pytest
 from label_runs import manifest
 from own_task import lines
 from pages_of import page_of
+from small_study import connect_to
 
 from command_line import command, keys_in
 from tinsmith.cli.registered import find
@@ -28,7 +29,7 @@ from tinsmith.lab.results.label_tables import last_of_both
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split as Answers
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import Connection
 from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
@@ -73,8 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
     base = cached_base(BASE, paper_conversations(BASE, task, brief), print)
-    settings = EmbeddedSettings(models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5)
-    connection = open_connection(None, settings)
+    connection = connect_to(base, tmp_path_factory.mktemp("state"))
     patch.setenv("TINKER_API_KEY", str(connection.key))
     yield Place(source, connection)
     connection.close()

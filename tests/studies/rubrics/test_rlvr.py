@@ -27,6 +27,7 @@ from rlvr_small import (
     write_prose,
 )
 from scripted_judge import KEY, InstantClock, Say, refused
+from small_study import connect_to
 
 from command_line import command as given
 from tinsmith.cli.registered import plan_of
@@ -35,7 +36,7 @@ from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.prompting import VerdictCache
 from tinsmith.lab.judge.records import ChatSettings
 from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.user_task import judge_choice
 from tinsmith.studies.rubrics.dataset import read_dataset
 
@@ -46,8 +47,7 @@ pytestmark = pytest.mark.whole
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     where = tmp_path_factory.mktemp("rlvr")
     base = build(where / "base")
-    settings = EmbeddedSettings(models={"base": str(base)}, state=where / "state", seed=5)
-    connection = open_connection(None, settings)
+    connection = connect_to(base, where / "state")
     yield Place(base, write_prose(where / "prose.json"), connection)
     connection.close()
 
