@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from kept_pages import kept_markdown, kept_text, read_kept
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 KEPT = sorted((RESULTS / "values").glob("*.json"))
 
