@@ -10,7 +10,7 @@ from golden_frozen import MEASURED, figures, measured, searched_values, values_o
 from tinsmith.cli.registered import STUDIES
 from tinsmith.types.errors import ConfigError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
 
 BY_KEYS = [name for name in MEASURED if name in STUDIES]
 PAGES = {"sweep": ("sweep.html", 4), "moe/wander": ("wander.html", 4), "rubric_quality": ("report.html", 4)}

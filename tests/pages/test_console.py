@@ -14,7 +14,7 @@ from tinsmith.pages.console import VisibleConsole
 from tinsmith.studies.disruption.page import compare_labels
 from tinsmith.studies.disruption.page import console as table_of_labels
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
 
 
 def run(*arguments: str) -> int:

@@ -1,13 +1,17 @@
 import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from markupsafe import Markup
 
+from tinsmith.lab.runs.frames import History
 from tinsmith.pages.curves import Dots, Flag, Limit, Line, Panel, chart_svg, dots_svg, legend_columns, running_mean
 from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
 from tinsmith.pages.measures import Measure
+from tinsmith.types.errors import DataError
 
 
 def chart(name: str = "one", label: str = "a label") -> Markup | None:
@@ -24,12 +28,9 @@ def test_a_figure_is_the_same_bytes_again_whatever_a_reader_has_set() -> None:
 
 
 def test_a_figure_has_ids_of_its_own_and_the_pages_colours() -> None:
-<<<<<<< HEAD
+from tinsmith.lab.runs.frames import History
     one, two = chart("one"), chart("two")
     assert one is not None
-=======
-    one, two = chart_svg(chart("one")), chart_svg(chart("two"))
->>>>>>> 5c2c6066 (Leave out of tests what only narrowed types, as no checker reads them)
     assert two is not None
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, two)]
     assert ids[0]
@@ -43,12 +44,9 @@ def test_a_figure_has_ids_of_its_own_and_the_pages_colours() -> None:
 
 
 def test_words_in_a_figure_are_text_and_are_escaped() -> None:
-<<<<<<< HEAD
+from tinsmith.lab.runs.frames import History
     svg = chart(label="<b>$x$ & y</b>")
     assert svg is not None
-=======
-    svg = chart_svg(chart(label="<b>$x$ & y</b>"))
->>>>>>> 5c2c6066 (Leave out of tests what only narrowed types, as no checker reads them)
     assert "&lt;b&gt;$x$ &amp; y&lt;/b&gt;" in svg
     assert "<b>" not in svg
 
@@ -84,3 +82,34 @@ def test_a_legend_has_as_many_columns_as_fit() -> None:
     uneven = ["RL", "RL, entropy bonus", "bonus, groups filtered", "bonus, stopped early", "RL, shuffled labels"]
     assert legend_columns(uneven) == 3
     assert legend_columns(["one"]) == 1
+
+
+LINES = [
+    {"step": 0, "train/reward/total": 0.25, "eval/macro_f1": 0.5, "alarms/x": "early"},
+    {"step": 1, "train/reward/total": 0.75},
+    {"step": 2, "eval/macro_f1": 0.625},
+]
+
+
+def test_a_history_is_its_lines_and_a_table_with_nulls() -> None:
+    history = History(LINES)
+    assert history[-1] == LINES[-1]
+    assert history.to_polars()["train/reward/total"].to_list() == [0.25, 0.75, None]
+
+
+def test_a_plot_draws_what_is_named_or_reward_and_evaluations_and_saves_a_whole_svg(tmp_path: Path) -> None:
+    history = History(LINES)
+    usual, named = history.plot(), history.plot("eval/macro_f1")
+    assert "train/reward/total, eval/macro_f1." in usual.svg
+    assert "train/reward" not in named.svg
+    file = named.save(tmp_path / "macro_f1.svg")
+    drawn = ElementTree.fromstring(file.read_text(encoding="utf-8"))  # our own file
+    assert drawn.tag.endswith("svg")
+    assert "--series-0: #" in file.read_text(encoding="utf-8")
+    assert history.plot().svg == usual.svg == history._repr_html_()
+
+
+def test_a_plot_of_nothing_is_refused_and_shown_as_text() -> None:
+    with pytest.raises(DataError, match="no step has such a metric"):
+        History(LINES).plot("eval/accuracy")
+    assert History()._repr_html_() == "[]"

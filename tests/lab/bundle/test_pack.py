@@ -22,7 +22,7 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import CONFIG, LEDGER, MANIFEST, REPORT, SECTIONS
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 SAID = ("--author", "A. Author", "--license", "apache-2.0", "--date", "2026-01-02")
 WITH_ALL = (*SAID, "--checkpoints", "all", "--data", "CC0-1.0")

@@ -12,11 +12,6 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import METRICS
 
 
-@pytest.fixture(autouse=True, scope="module")
-def pages_without_pictures(without_pictures: None) -> None:
-    """Draw none: what is on a page is read here, and pictures are looked at in tests of pages."""
-
-
 @pytest.fixture(scope="package")
 def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run, begun again in the folder of one that was interrupted."""

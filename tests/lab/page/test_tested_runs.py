@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from page_words import Words
@@ -11,14 +10,12 @@ from pages_of import document_of, page_of
 from run_files import write_task_run
 
 from tinsmith.lab.page.comparison import RunsCompared, study_of_runs
-from tinsmith.lab.runs.frames import History
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study.record import Draws, Shown
 from tinsmith.lab.study.terms import audit_of_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.types.errors import DataError
 
 FEW = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
 NUM_ITEMS, RIGHT = 60, 34
@@ -151,34 +148,3 @@ def test_terms_of_training_stand_on_the_page_with_their_variance_and_correlation
 def test_a_run_with_one_term_has_no_such_table(tmp_path: Path) -> None:
     folder = write_terms(tmp_path / "run", {"good": [1.0, 0.0]}, [1.0, 0.0])
     assert "around the group's mean" not in document_markdown(document_of(folder))
-
-
-LINES = [
-    {"step": 0, "train/reward/total": 0.25, "eval/macro_f1": 0.5, "alarms/x": "early"},
-    {"step": 1, "train/reward/total": 0.75},
-    {"step": 2, "eval/macro_f1": 0.625},
-]
-
-
-def test_a_history_is_its_lines_and_a_table_with_nulls() -> None:
-    history = History(LINES)
-    assert history[-1] == LINES[-1]
-    assert history.to_polars()["train/reward/total"].to_list() == [0.25, 0.75, None]
-
-
-def test_a_plot_draws_what_is_named_or_reward_and_evaluations_and_saves_a_whole_svg(tmp_path: Path) -> None:
-    history = History(LINES)
-    usual, named = history.plot(), history.plot("eval/macro_f1")
-    assert "train/reward/total, eval/macro_f1." in usual.svg
-    assert "train/reward" not in named.svg
-    file = named.save(tmp_path / "macro_f1.svg")
-    drawn = ElementTree.fromstring(file.read_text(encoding="utf-8"))  # our own file
-    assert drawn.tag.endswith("svg")
-    assert "--series-0: #" in file.read_text(encoding="utf-8")
-    assert history.plot().svg == usual.svg == history._repr_html_()
-
-
-def test_a_plot_of_nothing_is_refused_and_shown_as_text() -> None:
-    with pytest.raises(DataError, match="no step has such a metric"):
-        History(LINES).plot("eval/accuracy")
-    assert History()._repr_html_() == "[]"

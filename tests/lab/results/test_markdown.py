@@ -27,7 +27,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.markdown import document_markdown, table_lines
 from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, text
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
+pytestmark = pytest.mark.whole
 
 
 def test_every_kind_of_block_has_its_words_and_figures() -> None:

@@ -24,6 +24,11 @@ FORMULAS = ('=HYPERLINK("http://a","b")', "+1+1", "-2 apples", "@SUM(A1)", "-0.5
 
 
 @pytest.fixture(scope="module")
+def without_pictures() -> None:
+    """Draw all: they are looked at here."""
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A judged run of 64 items, of which 40 gain; the answers to the first ones would be formulas."""
     made = with_copies(write_rubric_run(tmp_path_factory.mktemp("run") / "run", RubricStory(learned=5)), 8)

@@ -28,6 +28,11 @@ CUT = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_
 
 
 @pytest.fixture(scope="module")
+def without_pictures() -> None:
+    """Draw all: they are looked at here."""
+
+
+@pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Twelve of them: runs and comparisons of both kinds, one that is under way, cards, and studies."""
     made = tmp_path_factory.mktemp("pages")

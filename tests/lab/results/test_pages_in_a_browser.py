@@ -18,6 +18,11 @@ pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
+def without_pictures() -> None:
+    """Draw all: they are looked at here."""
+
+
+@pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = replace(LADDER["exp4"], nasty=True)
     return report_of(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))

@@ -14,11 +14,6 @@ from tinsmith.renderers.renderer import Renderer
 from tinsmith.renderers.tokenizer import train_tokenizer
 
 
-@pytest.fixture(autouse=True, scope="module")
-def pages_without_pictures(without_pictures: None) -> None:
-    """Draw none: what is on a page is read here, and pictures are looked at in tests of pages."""
-
-
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     state = tmp_path_factory.mktemp("own-task") / "state"
