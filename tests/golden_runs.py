@@ -23,6 +23,7 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.lab.rl import train
 from tinsmith.lab.runs.files import CHECKPOINTS
+from tinsmith.types.waits import unsaid
 
 WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(
@@ -79,15 +80,15 @@ class Ground:
 
 def build() -> Ground:
     """Return the slice and the base, built below TINSMITH_HOME where they are not there."""
-    source = world_slice(WORLD, _silent)
+    source = world_slice(WORLD, unsaid)
     task = make_task("disruption", prompt="brief", contract="two_key")
     papers = papers_of(source, task, shuffle_seed=None)
-    return Ground(source.folder, nano_base(BASE, task, papers, _silent))
+    return Ground(source.folder, nano_base(BASE, task, papers, unsaid))
 
 
 def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
     """Run it here; return its hashes, after those of the papers and the base, where a difference would begin."""
-    conduct(make_plan(find(RUNS[run][0]), ground.keys(run, folder)), say=_silent)
+    conduct(make_plan(find(RUNS[run][0]), ground.keys(run, folder)), say=unsaid)
     model = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["identity"]["model"]
     return {
         "data_sha256": Slice.open(ground.data).card.sha256,
@@ -99,7 +100,7 @@ def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
 def conducted_rlvr(ground: Ground, folder: Path) -> dict[str, str | None]:
     """Run `rlvr` for three steps; return its hashes after that of its data."""
     keys = {**_RLVR, "model_name": str(ground.base), "log_path": str(folder)}
-    conduct(plan_of("rlvr", keys), say=_silent)
+    conduct(plan_of("rlvr", keys), say=unsaid)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"data": config["data"]["fingerprint"], **hashes_of(folder)}
 
@@ -133,7 +134,7 @@ def packed(folder: Path) -> bytes:
     folder.mkdir(parents=True)
     (folder / "letters.py").write_text(TASK, encoding="utf-8")
     keys = {**KEYS, **PACKED, "model_name": "tinsmith/nano", "log_path": str(folder / "run")}
-    conduct(plan_of(str(folder / "letters.py"), keys), say=_silent)
+    conduct(plan_of(str(folder / "letters.py"), keys), say=unsaid)
     marks = folder / "run" / CHECKPOINTS
     marks.write_bytes(marks.read_bytes().splitlines(keepends=True)[0])  # nothing is computed from the last
     with contextlib.suppress(SystemExit):
@@ -145,7 +146,3 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
     """Return what a finished run must repeat; a trace's hash only where there is one."""
     told = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return {name: told["hashes"][name] for name in HASHES if name in told["hashes"]}
-
-
-def _silent(message: str) -> None:
-    del message

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
-from own_task import silent
 
 from command_line import keys_in
 from tinsmith.cli.registered import STUDIES, source_of
@@ -22,6 +21,7 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import CheckName, Verdict
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
@@ -77,7 +77,7 @@ def whole(study: Study) -> Study:
 def folder(study: Study, name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp(name) / "out"
     given = {**MADE[name].keys, "out": str(out)}
-    return run_study(study, given, silent, open_source=source_of, run=Maker(MADE[name]), draws=FROZEN_DRAWS)
+    return run_study(study, given, unsaid, open_source=source_of, run=Maker(MADE[name]), draws=FROZEN_DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_pa
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}
     maker = Maker(made, dict.fromkeys(made.arms, alike))
-    out = run_study(study, given, silent, open_source=source_of, run=maker, draws=FEW)
+    out = run_study(study, given, unsaid, open_source=source_of, run=maker, draws=FEW)
     found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
     assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from own_task import silent
 from small_slice import Made
 
 from tinsmith.cli.registered import find, plan_of
@@ -13,7 +12,7 @@ from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.study.sizes import Cell
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 EXPERIMENT = "remedy/exp6"
 RL = {
@@ -55,7 +54,7 @@ def run(
     made: Made, folder: Path, name: str = EXPERIMENT, given: Mapping[str, str] | None = None, **changes: str
 ) -> Conducted:
     """Conduct it."""
-    return conduct(planned(made, folder, name, given, **changes), say=silent)
+    return conduct(planned(made, folder, name, given, **changes), say=unsaid)
 
 
 def manifest(folder: Path) -> dict[str, Any]:

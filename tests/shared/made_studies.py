@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from made_cells import Ends, MadeArm, MadeStudy, Maker
-from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
@@ -18,6 +17,7 @@ from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import backchain, confidence, environment_loss, exploration, pass_at_k, patience
 from tinsmith.studies.prompt_search import task as handbook
+from tinsmith.types.waits import unsaid
 
 # Each arm of a study opens its task, and these items take longer than the rest of a made-up study.
 for module, items in (
@@ -360,7 +360,7 @@ def studied(name: str, out: Path, arms: Mapping[str, MadeArm] | None = None) -> 
     given = {**made.study.keys, "out": str(out)}
     study = STUDIES[name].value()
     assert isinstance(study, Study)
-    run_study(study, given, silent, open_source=source_of, run=made, draws=FROZEN_DRAWS)
+    run_study(study, given, unsaid, open_source=source_of, run=made, draws=FROZEN_DRAWS)
     return figures_in(out)
 
 

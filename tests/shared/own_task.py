@@ -61,8 +61,3 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 def whole(folder: Path, name: str) -> dict[str, Any]:
     return json.loads((folder / name).read_text())
-
-
-def silent(message: str) -> None:
-    """Say nothing."""
-    del message

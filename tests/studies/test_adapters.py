@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from own_task import silent
 from safetensors.torch import load_file, save_file
 from sent_cells import Sent
 from small_slice import Made
@@ -39,7 +38,7 @@ from tinsmith.stats.gate import CheckName, Finding
 from tinsmith.studies.adapters import study
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
@@ -120,7 +119,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
         plan = make_plan(cell.experiment, {**cell.overrides, "log_path": str(cell.folder)})
-        conduct(plan, say=silent)
+        conduct(plan, say=unsaid)
     return cells
 
 
@@ -149,7 +148,7 @@ def test_a_study_is_told_as_values_table_and_page(ran: Mapping[str, Cell], tmp_p
         _copied(ran, cells)
 
     keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}
-    out = run_study(study, {**keys, "out": str(tmp_path / "one")}, silent, run=copied, draws=DRAWS)
+    out = run_study(study, {**keys, "out": str(tmp_path / "one")}, unsaid, run=copied, draws=DRAWS)
     assert (out / SECONDS_JSON).is_file()
     found = json.loads((out / STUDY_JSON).read_bytes())
     assert found["chosen"] == {"LoRA": 4e-4, "QDoRA": 4e-4}
@@ -185,17 +184,17 @@ def another_base(base: Path, folder: Path) -> Path:
 
 def test_a_cell_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
     cell, sent = ran["qdora"], Sent()
-    run_cells([cell], silent, send=sent, cores=(1,))
+    run_cells([cell], unsaid, send=sent, cores=(1,))
     changed = {**cell.overrides, "seed": "9"}
     with pytest.raises(ConfigError, match="this folder holds another run"):
-        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], silent, send=sent)
+        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], unsaid, send=sent)
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
     rebased = {**cell.overrides, "model_name": str(other)}
     with pytest.raises(ConfigError, match="trained on another base"):
-        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], silent, send=sent)
+        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], unsaid, send=sent)
     assert sent.arguments == []
     new = Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")
-    run_cells([new], silent, send=sent, cores=(1,))
+    run_cells([new], unsaid, send=sent, cores=(1,))
     assert [arguments[0] for arguments in sent.arguments] == ["sft/qdora"]
 
 

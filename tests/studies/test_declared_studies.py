@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
-from own_task import silent
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.conduct import run_study
@@ -17,6 +16,7 @@ from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.lab.study.study import Study
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.types.errors import DataError
+from tinsmith.types.waits import unsaid
 
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
@@ -24,7 +24,7 @@ def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
     given = {**MADE[name].keys, "out": str(out / name)}
     study = STUDIES[name].value()
     assert isinstance(study, Study)
-    folder = run_study(study, given, silent, run=Maker(MADE[name], arms), draws=few)
+    folder = run_study(study, given, unsaid, run=Maker(MADE[name], arms), draws=few)
     return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
 
 

@@ -10,15 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from own_task import silent
 
 from command_line import keys_in
 from running import KEY, Running
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Plan, make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.task import items_of, make_task
-from tinsmith.lab.papers import run_data
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
@@ -44,7 +42,7 @@ from tinsmith.studies.planted_world import (
 from tinsmith.studies.sft_vs_rl import PROMPT, PROMPT_SHUFFLED
 from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -55,11 +53,6 @@ SMALLEST = keys_in(
 ARMS = 7
 LINE = "Return JSON only."
 DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
-
-
-def _no_forecast(plan: Plan) -> list[str]:
-    del plan
-    return []
 
 
 @dataclass(frozen=True)
@@ -77,11 +70,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     patch.setenv("TINKER_API_KEY", KEY)
-    patch.setattr(run_data, "forecast_lines", _no_forecast)  # it is told before each run, and is slow
-    source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), silent)
+    source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), unsaid)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)
-    base = nano_base(replace(PLANTED_BASE, num_layers=1, steps=60, batch_size=16), task, papers, silent)
+    base = nano_base(replace(PLANTED_BASE, num_layers=1, steps=60, batch_size=16), task, papers, unsaid)
     with Running(tmp_path_factory.mktemp("state"), model=f"base={base}") as running:
         yield Made(source.folder, base, running)
     patch.undo()
@@ -122,7 +114,7 @@ def study(
     own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Materials, "find_prompt", search)
-        return run_study(sft_vs_rl, {**SMALLEST, **own, **more}, silent, run=run, draws=DRAWS)
+        return run_study(sft_vs_rl, {**SMALLEST, **own, **more}, unsaid, run=run, draws=DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +238,7 @@ def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
 def test_the_planted_world_has_the_shares_that_were_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
     recipe = PlantedRecipe(train=400, validation=40, test=40)
-    made = planted_slice(recipe, silent)
+    made = planted_slice(recipe, unsaid)
     items = items_of(made.rows(next(iter(made.card.splits))), make_task("disruption"))
     for atom, shares in ATOMS.items():
         of_atom = [item.gold for item in items if atom in item.paper.title]

@@ -17,6 +17,7 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import StudyArm, cells_of, keys_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -98,13 +99,13 @@ def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(folder: Path, mad
     given |= {"behavior_if_log_dir_exists": "resume", "save_every": "1", "quiet": "true"}
     task = str(folder.parent / "odd.py")
     for stop in ("1", "0"):
-        conduct(plan_of(task, {**given, "stop_after": stop}), say=print)
+        conduct(plan_of(task, {**given, "stop_after": stop}), say=unsaid)
     ends = [json.loads((place / "manifest.json").read_text())["hashes"] for place in (cell, tmp_path / "run")]
     assert ends[0]["weights_sha256"] == ends[1]["weights_sha256"]
     assert ends[0]["rollouts_sha256"] == ends[1]["rollouts_sha256"]
     lines = [(place / "metrics.jsonl").read_text().splitlines() for place in (cell, tmp_path / "run")]
     assert lines[0] == lines[1]
     # Its rollouts are the base's: an audit starts a server for them, and compares what was computed from a checkpoint.
-    done = audit(tmp_path / "run", plan_of, steps=len(lines[0]), seed=0, say=print)
+    done = audit(tmp_path / "run", plan_of, steps=len(lines[0]), seed=0, say=unsaid)
     assert done.passed, done
     assert len(done.drawn) > 1

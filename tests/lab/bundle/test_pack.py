@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 from made_studies import studied
-from own_task import KEYS, TASK, silent
+from own_task import KEYS, TASK
 from rocrate.rocrate import ROCrate
 
 from command_line import Ran, command
@@ -21,6 +21,7 @@ from tinsmith.lab.bundle.archive import unpack
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import CONFIG, LEDGER, MANIFEST, REPORT, SECTIONS
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -39,7 +40,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "items.jsonl").write_text("".join(json.dumps({"id": f"item-{n}", "n": n}) + "\n" for n in range(12)))
     folder = place / "run"
     where = {"model_name": "tinsmith/nano", "log_path": str(folder)}
-    conduct(plan_of(str(place / "mine.py"), {**KEYS, **where}), say=silent)
+    conduct(plan_of(str(place / "mine.py"), {**KEYS, **where}), say=unsaid)
     (folder / REPORT).write_text(f"<p>{folder.absolute()} of {place / 'mine.py'}</p>\n")
     return folder
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_task import silent
 
 from command_line import command
 from tinsmith.cli.registered import plan_of
@@ -21,6 +20,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -41,7 +41,7 @@ def forged(original: Path, tmp_path: Path) -> Path:
 
 
 def audited(folder: Path, steps: int, seed: int = 1) -> Audited:
-    return audit(folder, plan_of, steps=steps, seed=seed, say=silent)
+    return audit(folder, plan_of, steps=steps, seed=seed, say=unsaid)
 
 
 def line_changed(name: str, number: int, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -194,7 +194,7 @@ def test_the_command_ends_with_1_where_something_is_forged(forged: Path, capsys:
 
 
 def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
-    return audit_units(folder, plan_of, share=share, seed=seed, say=silent)
+    return audit_units(folder, plan_of, share=share, seed=seed, say=unsaid)
 
 
 def places(folder: Path) -> list[UnitPlace]:

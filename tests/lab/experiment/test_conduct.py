@@ -12,7 +12,7 @@ import httpx
 import pytest
 import tinker
 from label_runs import keys, manifest, planned, run
-from own_task import lines, silent
+from own_task import lines
 from small_slice import BASE, Made, build
 
 from command_line import command
@@ -28,7 +28,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, TIMINGS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import BackendError, ConfigError, LostError
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 # Materials
 
@@ -240,7 +240,7 @@ def test_an_interrupted_run_says_so_and_ends_its_server_and_its_pages_are_no_par
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(planned(made, folder), say=silent, reached=reached)
+        conduct(planned(made, folder), say=unsaid, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
     assert [row["step"] for row in lines(folder, TIMINGS) if row["step_s"] < 5_000.0] == [0, 1, 2]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from label_runs import EXPERIMENT, keys, manifest, run
-from own_task import silent
 from small_slice import Made
 
 from running import wait_for_end
@@ -28,7 +27,7 @@ from tinsmith.lab.rollouts import Failure, Rollout, Sampling
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import LostError
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 from warm import SCRIPT
 
 pytestmark = pytest.mark.whole
@@ -92,5 +91,5 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
     monkeypatch.setattr(course_module, "sample_groups", dying)
     last = {**on(made, tmp_path / "late"), "select_by": "last"}  # it is looked at once then
     with pytest.raises(LostError):
-        conduct(make_plan(find(EXPERIMENT), last), say=silent)
+        conduct(make_plan(find(EXPERIMENT), last), say=unsaid)
     assert manifest(tmp_path / "late")["status"] == "lost"

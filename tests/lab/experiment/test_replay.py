@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from label_runs import AUDITED, manifest, run
-from own_task import silent
 from small_slice import Made
 
 from command_line import command
@@ -18,6 +17,7 @@ from tinsmith.lab.experiment import replay as replay_module
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -131,14 +131,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
         (other / MANIFEST).write_text(as_it_was)
         changed(other, part, **values)
         with pytest.raises(error, match=match):
-            replay(other, plan_of, steps=None, out=None, say=silent)
+            replay(other, plan_of, steps=None, out=None, say=unsaid)
     (other / METRICS).write_text("")
     with pytest.raises(DataError, match="no finished step"):
-        replay(other, plan_of, steps=None, out=None, say=silent)
+        replay(other, plan_of, steps=None, out=None, say=unsaid)
     (other / MANIFEST).unlink()
     (other / METRICS).write_bytes((original / METRICS).read_bytes())
     with pytest.raises(ConfigError, match="does not say where"):
-        replay(other, plan_of, steps=None, out=None, say=silent)
+        replay(other, plan_of, steps=None, out=None, say=unsaid)
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from own_task import lines, silent
+from own_task import lines
 from pages_of import report_of
 from small_slice import Made
 
@@ -19,6 +19,7 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.stats.monitors import AlarmKind
+from tinsmith.types.waits import unsaid
 
 LAYERS = 30
 TEMPLATE = (
@@ -58,7 +59,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     changes = {**TINY, "sft_steps": "1", "sft_batch_size": "2", "group_size": "2"}
     changes |= {"groups_per_batch": "2", "test_items": "5", "model_name": str(deep)}
     changes |= {"data": str(made.data), "log_path": str(out), "at": "small"}
-    done = conduct(make_plan(find("remedy/exp6"), changes), say=silent)
+    done = conduct(make_plan(find("remedy/exp6"), changes), say=unsaid)
     assert done.finished is not None
     assert [alarm.kind for alarm in done.alarms] == [AlarmKind.UNREAD]
     assert done.alarms[0].step == 0

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
-from own_task import silent
 from run_files import write_task_run
 
 from tinsmith.lab.page.comparison import RunsCompared, compared_tasks, study_of_runs
@@ -20,6 +19,7 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import dead_groups
+from tinsmith.types.waits import unsaid
 
 # Items are drawn together by the task's own units, as a report draws them.
 study = replace(dead_groups.study, clusters=None)
@@ -29,7 +29,7 @@ FEW = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
 def made(out: Path, **arms: MadeArm) -> tuple[list[Path], StudyRecord]:
     """Make a study's runs, and return their folders with what the study says of them."""
     folder = run_study(
-        study, {**MADE["dead_groups"].keys, "out": str(out)}, silent, run=Maker(MADE["dead_groups"], arms), draws=FEW
+        study, {**MADE["dead_groups"].keys, "out": str(out)}, unsaid, run=Maker(MADE["dead_groups"], arms), draws=FEW
     )
     folders = [one.parent for one in sorted(folder.glob("**/config.json")) if "validation" not in str(one)]
     for one in folders:

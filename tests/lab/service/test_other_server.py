@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_task import silent
 from small_study import PAPERS
 
 from command_line import keys_in
@@ -20,6 +19,7 @@ from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.materials import with_model
 from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.runs.files import MANIFEST, METRICS
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -43,8 +43,8 @@ def hashes(folder: Path) -> dict[str, Any]:
 
 def run(chosen: Plan) -> None:
     run_data = PaperData(plan=chosen, papers=PAPERS, data={"sha256": "5e" * 32}, source=None)
-    materials = with_model(chosen, run_data, silent)
-    conduct(chosen, say=silent, materials=materials)
+    materials = with_model(chosen, run_data, unsaid)
+    conduct(chosen, say=unsaid, materials=materials)
 
 
 def test_a_run_on_another_server_ends_with_the_same_bits(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from made_studies import MADE, MadeArm, Maker
-from own_task import silent
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.checks import equivalent, not_higher, not_lower
@@ -16,6 +15,7 @@ from tinsmith.lab.study.study import Expectation, Finding, Study
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.recursion import COIN, LOST, RIGHT
 from tinsmith.types.errors import DataError
+from tinsmith.types.waits import unsaid
 
 
 def results_of(out: Path, coin: float, lost: float) -> Results:
@@ -33,7 +33,7 @@ def results_of(out: Path, coin: float, lost: float) -> Results:
     arms = {name: MadeArm(right=(0.05, right), metrics=metrics) for name, right in ((COIN, coin), (LOST, lost))}
     few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
     given = {**MADE["recursion"].keys, "seeds": "1,2,3", "out": str(out)}
-    run_study(study, given, silent, run=Maker(MADE["recursion"], arms), draws=few)
+    run_study(study, given, unsaid, run=Maker(MADE["recursion"], arms), draws=few)
     return found[0]
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from own_task import KEYS as SHORT
-from own_task import NANO, silent
+from own_task import NANO
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 KEYS = {**SHORT, "steps": "1", "group_size": "2", "groups_per_batch": "3", "eval_every": "0", "model_name": NANO}
 
@@ -21,7 +22,7 @@ def folder(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path
     patch, out = pytest.MonkeyPatch(), tmp_path_factory.mktemp("run") / "out"
     patch.setenv("TINKER_API_KEY", str(server.key))
     where = {"base_url": str(server.base_url), "log_path": str(out)}
-    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=silent)
+    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=unsaid)
     patch.undo()
     return out
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from own_task import KEYS as SHORT
-from own_task import silent
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 KEYS = {
     **{**SHORT, "steps": "1", "group_size": "2", "eval_every": "0", "max_tokens": "8", "base_steps": "2"},
@@ -22,7 +22,7 @@ KEYS = {
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     out = tmp_path_factory.mktemp("run") / "out"
-    conduct(plan_of("countdown", {**KEYS, "log_path": str(out)}), say=silent)
+    conduct(plan_of("countdown", {**KEYS, "log_path": str(out)}), say=unsaid)
     return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
 
 

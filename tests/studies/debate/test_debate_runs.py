@@ -29,6 +29,7 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.studies.debate.challenge import load_script
 from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_conversations
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -86,8 +87,7 @@ def finished(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 def run(name: str, keys: dict[str, str]) -> Path:
-    told: list[str] = []
-    return conduct(plan_of(name, keys), say=told.append).folder
+    return conduct(plan_of(name, keys), say=unsaid).folder
 
 
 @pytest.mark.parametrize("name", ["seed", "gated", "forked", "evidence_free", "alone"])

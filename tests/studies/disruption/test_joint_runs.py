@@ -34,6 +34,7 @@ from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -69,11 +70,11 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
-    source = world_slice(WORLD, print)
+    source = world_slice(WORLD, unsaid)
     task = make_joint_task(prompt="brief")
     items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
-    base = cached_base(BASE, paper_conversations(BASE, task, brief), print)
+    base = cached_base(BASE, paper_conversations(BASE, task, brief), unsaid)
     connection = connect_to(base, tmp_path_factory.mktemp("state"))
     patch.setenv("TINKER_API_KEY", str(connection.key))
     yield Place(source, connection)
@@ -88,16 +89,16 @@ def _beginning(paper: Paper) -> Paper:
 @pytest.fixture(scope="module")
 def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    conduct(place.plan(folder), say=print)
+    conduct(place.plan(folder), say=unsaid)
     return folder
 
 
 def test_a_resumed_run_ends_the_same(place: Place, whole: Path, tmp_path: Path) -> None:
-    conduct(place.plan(tmp_path / "parts", stop_after="1"), say=print)
+    conduct(place.plan(tmp_path / "parts", stop_after="1"), say=unsaid)
     (kept,) = lines(tmp_path / "parts", CHECKPOINTS)
     assert set(kept["kept"]["course"]["subject"]) == set(TASKS)
     assert set(kept["kept"]["course"]["watch"]) == set(TASKS)
-    conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), say=print)
+    conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), say=unsaid)
     assert manifest(whole)["hashes"] == manifest(tmp_path / "parts")["hashes"]
 
 
@@ -157,9 +158,9 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     place: Place, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other, shuffled, alone = (tmp_path / name for name in ("other", "shuffled", "alone"))
-    conduct(place.plan(other, seed="1"), say=print)
-    conduct(place.plan(shuffled, "joint/shuffled_labels"), say=print)
-    conduct(place.plan(alone, "remedy/exp6", task="novelty"), say=print)
+    conduct(place.plan(other, seed="1"), say=unsaid)
+    conduct(place.plan(shuffled, "joint/shuffled_labels"), say=unsaid)
+    conduct(place.plan(alone, "remedy/exp6", task="novelty"), say=unsaid)
     folders = [whole, other, shuffled, alone]
     compared = compare_labels(folders, Subject.NOVELTY)
     arms = {arm.experiment: arm for arm in compared.arms}
@@ -196,7 +197,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        plan.experiment.subject.run_data(plan, print)
+        plan.experiment.subject.run_data(plan, unsaid)
         for plan in (place.plan(tmp_path), place.plan(tmp_path, "joint/shuffled_labels"))
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
@@ -237,4 +238,4 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
     with pytest.raises(DataError, match="--task joint"):
-        plan.experiment.subject.run_data(plan, print)
+        plan.experiment.subject.run_data(plan, unsaid)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from made_runs import TASK
-from own_task import silent
 from small_slice import Made
 
 from command_line import keys_in
@@ -21,6 +20,7 @@ from tinsmith.lab.study.measures import ArmRuns, parity_of, read_runs
 from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
 from tinsmith.studies.learning import LABELS, study
+from tinsmith.types.waits import unsaid
 
 SMALL = keys_in(
     "steps=2 groups_per_batch=2 group_size=2 eval_samples=1 eval_items=4 lora_rank=4 looks=1 sft_rates=1e-3 "
@@ -43,7 +43,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     cells = {name: first_cells(whole, asked).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
     for cell in cells.values():
         where = {"log_path": str(cell.folder), "threads": "1"}
-        conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=silent)
+        conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=unsaid)
     return cells
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from own_task import silent
 
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
@@ -34,6 +33,7 @@ from tinsmith.studies.moe.sides import (
 from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched, wander
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -44,7 +44,7 @@ CANONICAL = Side(Engine.CANONICAL, Dtype.FP32)
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> MeasuredBase:
-    return measured_base(MOE_NANO, tmp_path_factory.mktemp("wander"), SMALL, silent)
+    return measured_base(MOE_NANO, tmp_path_factory.mktemp("wander"), SMALL, unsaid)
 
 
 @pytest.fixture(scope="module")
@@ -199,16 +199,16 @@ def test_a_dense_model_is_refused(tmp_path: Path) -> None:
     config = replace(PRESETS["nano"], num_layers=1)
     write_folder(tmp_path / "dense", config, initial_weights(config, 0))
     with pytest.raises(ConfigError, match="only a mixture"):
-        measured_base(str(tmp_path / "dense"), tmp_path, SMALL, silent)
+        measured_base(str(tmp_path / "dense"), tmp_path, SMALL, unsaid)
 
 
 def test_a_text_longer_than_the_context_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="context"):
-        measured_base(MOE_NANO, tmp_path, replace(SMALL, tokens=2000), silent)
+        measured_base(MOE_NANO, tmp_path, replace(SMALL, tokens=2000), unsaid)
 
 
 def test_the_base_is_the_same_again(base: MeasuredBase, tmp_path: Path) -> None:
-    again = measured_base(MOE_NANO, tmp_path, SMALL, silent)
+    again = measured_base(MOE_NANO, tmp_path, SMALL, unsaid)
     assert again.fingerprint == base.fingerprint
     assert open_base(str(again.folder)).identity.fingerprint == base.fingerprint
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from made_searches import Maker, searched
-from own_task import silent
 
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.prompt_search import halves_of
@@ -43,6 +42,7 @@ from tinsmith.studies.prompt_search.task import (
     sorted_rightly,
 )
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
 LOW = {"rl": 0.5, "rl_shuffled": 0.4}
@@ -52,7 +52,7 @@ HIGH = {"rl": 1.0, "rl_shuffled": 0.4}
 def found(out: Path, after: Mapping[str, float], search: Search = searched, **given: str) -> dict[str, Any]:
     one = replace(prompt_search, complete=partial(with_arms, search=search))
     given = {"out": str(out), **given}
-    run_study(one, given, silent, open_source=source_of, run=Maker(after), draws=DRAWS)
+    run_study(one, given, unsaid, open_source=source_of, run=Maker(after), draws=DRAWS)
     return json.loads((out / "study.json").read_text())
 
 

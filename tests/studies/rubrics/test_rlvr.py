@@ -39,6 +39,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLL
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.user_task import judge_choice
 from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -66,8 +67,7 @@ def clock(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inst
 
 
 def run(keys: dict[str, str]) -> Conducted:
-    told: list[str] = []
-    return conduct(plan_of("rlvr", keys), say=told.append)
+    return conduct(plan_of("rlvr", keys), say=unsaid)
 
 
 def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from markupsafe import escape
-from own_task import silent
 from pages_of import report_of
 from scipy.stats import binomtest
 
@@ -16,6 +15,7 @@ from tinsmith.lab.study.keys import keys_of, measure_of
 from tinsmith.studies.rubrics.quality.study import QUESTION, rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.waits import unsaid
 
 FILES = {"answers.jsonl", "config.json", "manifest.json", "quality.json", "report.html", "spent.json"}
 
@@ -61,7 +61,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
 
 
 def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
-    one, other = (measure_of(rubric_quality, {"log_path": str(tmp_path / name)})(silent) for name in ("a", "b"))
+    one, other = (measure_of(rubric_quality, {"log_path": str(tmp_path / name)})(unsaid) for name in ("a", "b"))
     assert {file.name for file in one.iterdir()} == FILES
     for name in FILES:
         assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -83,28 +83,28 @@ def test_report_leaves_a_measurement_and_its_page_alone(tmp_path: Path) -> None:
 
 def test_seed_and_limit_decide_what_is_asked_and_are_told(tmp_path: Path) -> None:
     keys = {"limit": "20", "seed": "5", "log_path": str(tmp_path / "a")}
-    folder = measure_of(rubric_quality, keys)(silent)
+    folder = measure_of(rubric_quality, keys)(unsaid)
     assert read(folder)["pairs"] == read(folder)["drawn"] == 20
     config = json.loads((folder / "config.json").read_text())
     assert config["settings"] == {"judge_model": "rules", "seed": 5, "limit": 20}
-    other = measure_of(rubric_quality, {**keys, "seed": "6", "log_path": str(tmp_path / "b")})(silent)
+    other = measure_of(rubric_quality, {**keys, "seed": "6", "log_path": str(tmp_path / "b")})(unsaid)
     assert config["identity_sha256"] != json.loads((other / "config.json").read_text())["identity_sha256"]  # fmt: skip
 
 
 def test_a_folder_that_is_taken_stays(tmp_path: Path) -> None:
     out = tmp_path / "out"
     keys = {"log_path": str(out), "limit": "8"}
-    measure_of(rubric_quality, keys)(silent)
+    measure_of(rubric_quality, keys)(unsaid)
     before = (out / "quality.json").read_bytes()
     with pytest.raises(ConfigError, match="holds such a run already"):
-        measure_of(rubric_quality, {**keys, "limit": "9"})(silent)
+        measure_of(rubric_quality, {**keys, "limit": "9"})(unsaid)
     assert (out / "quality.json").read_bytes() == before
-    measure_of(rubric_quality, {**keys, "limit": "9", "behavior_if_log_dir_exists": "delete"})(silent)
+    measure_of(rubric_quality, {**keys, "limit": "9", "behavior_if_log_dir_exists": "delete"})(unsaid)
     assert read(out)["drawn"] == 9
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"name": "disruption/exp4"}')
     with pytest.raises(ConfigError, match="something else"):
-        measure_of(rubric_quality, {"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"})(silent)
+        measure_of(rubric_quality, {"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"})(unsaid)
 
 
 def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_control(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_co
         for i in range(12)
     ]
     data = pairs_file(tmp_path / "pairs.jsonl", *rows)
-    folder = measure_of(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(silent)
+    folder = measure_of(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(unsaid)
     found = read(folder)
     assert (found["unit"], found["prompts"], found["pairs"]) == ("prompt", 1, 12)
     assert (found["control"], found["beyond_control"]) == (None, None)
@@ -130,7 +130,7 @@ def test_rules_do_not_judge_prose(tmp_path: Path) -> None:
     row = {"pair_id": "p7", "prompt": "Say tin.", "chosen": "tin", "rejected": "no"}
     data = pairs_file(tmp_path / "pairs.jsonl", {**row, "rubrics": ["It is kind."]})
     with pytest.raises(DataError, match="pair p7: the rule judge cannot judge prose"):
-        measure_of(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(silent)
+        measure_of(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(unsaid)
     assert not (tmp_path / "out").exists()
 
 
@@ -158,6 +158,6 @@ def test_a_wrong_key_or_value_is_told_in_a_few_lines(keys: dict[str, str], words
 def test_the_folder_is_named_after_what_was_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     keys = {"limit": "3", "judge_model": "m", "judge_rpm": "7", "dry_run": "true"}
-    folder = measure_of(rubric_quality, keys)(silent)
+    folder = measure_of(rubric_quality, keys)(unsaid)
     assert str(folder) == "runs/rubric_quality-judge_model=m-judge_rpm=7-limit=3"
     assert {"judge_rpm", "judge_timeout_s", "judge_base_url"} <= {key.name for key in keys_of(rubric_quality).own}

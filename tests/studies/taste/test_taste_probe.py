@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from own_task import silent
 from taste_corpora import world, write
 
 from tinsmith.lab.hidden_states import HiddenStates, Pooling, hidden_states
@@ -20,6 +19,7 @@ from tinsmith.studies.taste.probe import PROBE, RESULT, accuracy, probe, probed
 from tinsmith.studies.taste.task import Baseline
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import DataError
+from tinsmith.types.waits import unsaid
 
 NANO = "tinsmith/nano"
 TEXTS = ("Duality of branes", "Remarks", "On the spinors of a string")
@@ -37,11 +37,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Sides:
 
 
 def test_states_do_not_hang_on_neighbours_and_end_as_the_decoders_own() -> None:
-    together = hidden_states(NANO, TEXTS, silent)
+    together = hidden_states(NANO, TEXTS, unsaid)
     base = open_base(NANO)
     decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
     for place, text in enumerate(TEXTS):
-        alone = hidden_states(NANO, [text], silent)
+        alone = hidden_states(NANO, [text], unsaid)
         for pooling in Pooling:
             assert np.array_equal(alone.by_pooling[pooling][0], together.by_pooling[pooling][place])
         ids = torch.tensor(tokenizer_of(NANO).encode(text, add_special_tokens=False))
@@ -60,7 +60,7 @@ def test_states_do_not_hang_on_neighbours_and_end_as_the_decoders_own() -> None:
 
 def test_a_text_without_a_token_is_refused() -> None:
     with pytest.raises(DataError):
-        hidden_states(NANO, [TEXTS[0], ""], silent)
+        hidden_states(NANO, [TEXTS[0], ""], unsaid)
 
 
 def test_the_layer_that_holds_it_is_found_and_the_test_is_scored_with_it(sides: Sides) -> None:
@@ -89,7 +89,7 @@ def test_a_share_has_its_interval() -> None:
 def test_a_probe_is_measured_beside_the_baselines_and_repeats(folder: Path, tmp_path: Path) -> None:
     written: list[bytes] = []
     for name in ("one", "two"):
-        done = probe(data=str(folder), model=NANO, validation_pairs=6, out=tmp_path / name)(silent)
+        done = probe(data=str(folder), model=NANO, validation_pairs=6, out=tmp_path / name)(unsaid)
         written.append((done / RESULT).read_bytes())
     assert written[0] == written[1]
     found = json.loads(written[0])
