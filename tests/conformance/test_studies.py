@@ -101,15 +101,6 @@ def test_it_is_registered_with_its_question_and_says_its_keys(study: Study, name
     assert all(key.words for key in keys.own)
 
 
-def test_every_size_has_cells_of_its_own_folders_and_a_tuning_seed_apart(study: Study) -> None:
-    for size in study.sizes:
-        given = {"at": "small"} if size == "small" else {"size": size}
-        cells = cells_of(study, given, source_of)
-        made = [cell for arm in cells.arms for cell in cells.reported(arm, next(iter(arm.rates), None))]
-        assert len({cell.folder for cell in made}) == len(made) == len(cells.arms) * len(cells.seeds)
-        assert cells.tuning_seed not in cells.seeds
-
-
 def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_key(study: Study) -> None:
     given = cells_of(study, {"steps": "9", "max_tokens": "5"}, source_of)
     own = {"0", *(str(value) for arm in study.arms for key, value in arm.keys.items() if key == "steps")}

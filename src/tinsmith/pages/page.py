@@ -7,12 +7,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tinsmith.data.replacing import replacing
@@ -21,8 +22,8 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.version import VERSION
 
 
-def document_html(document: Document) -> str:
-    """Return the HTML of a page; all text in it is escaped but what is Markup already."""
+@cache
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("tinsmith.pages"),
         autoescape=True,
@@ -31,8 +32,13 @@ def document_html(document: Document) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.get_template("document.html")
+
+
+def document_html(document: Document) -> str:
+    """Return the HTML of a page; all text in it is escaped but what is Markup already."""
     code = resource("page.js")
-    html = environment.get_template("document.html").render(
+    html = _template().render(
         page=document, css=Markup(resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
     )
     return html.lstrip()  # the lines between the macros
