@@ -115,9 +115,8 @@ def test_posteriors_of_a_task_stand_in_the_tasks_order(run: Run, tmp_path: Path)
 
 
 def test_a_class_weight_is_a_setting_of_the_reward(run: Run) -> None:
-    (weighted,) = json.loads(run("incentives", "--reward", "strong", "--class-weight", "disruptive=3", "--json").out)[
-        "rewards"
-    ]
+    ran = run("incentives", "--reward", "strong", "--class-weight", "disruptive=3", "--json")
+    (weighted,) = json.loads(ran.out)["rewards"]
     assert weighted["policy"] == [[1.0, 0.0, 0.0]] * 4, "that of exp5"
 
 
