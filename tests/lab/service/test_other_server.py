@@ -24,8 +24,8 @@ from tinsmith.types.waits import unsaid
 pytestmark = pytest.mark.whole
 
 KEYS = keys_in(
-    "steps=2 groups_per_batch=3 group_size=4 lora_rank=4 eval_every=1 save_every=0 eval_items=6 max_tokens=16 "
-    "learning_rate=2e-3 quiet=true"
+    "steps=2 groups_per_batch=3 group_size=4 lora_rank=4 eval_every=1 save_every=0 eval_items=3 test_items=3 "
+    "max_tokens=16 learning_rate=2e-3 quiet=true"
 )
 HASHES = ("weights_sha256", "metrics_sha256", "rollouts_sha256")
 OTHER_SEED = 77

@@ -16,8 +16,9 @@ from running import NANO, wait_for_end
 from tinsmith.lab.service import connect as server_start
 from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, Stillness
 from tinsmith.types.errors import BackendError, LostError
+from warm import SCRIPT
 
-pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("cold_servers")]
+pytestmark = pytest.mark.whole
 
 NEVER_UP = """
 import os, signal
@@ -66,13 +67,9 @@ print("closed", flush=True)
 class Script:
     """A Python program in a process group of its own, as a shell or a notebook would start it."""
 
-    def __init__(self, text: str, *arguments: str) -> None:
+    def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", text, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            process_group=0,
+            [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
         )
 
     def line(self) -> str:
@@ -102,14 +99,15 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def connecting(stuck: Path, tmp_path: Path) -> Generator[Script]:
     assert stuck.is_fifo()
-    script = Script(CONNECTING, str(tmp_path / "state"))
+    script = Script(sys.executable, "-c", CONNECTING, str(tmp_path / "state"))
     assert script.line() == "on its way"
     yield script
     script.end()
 
 
 def test_an_interrupted_process_group_keeps_its_server(tmp_path: Path) -> None:
-    script = Script(SAMPLING, str(tmp_path / "state"))
+    (tmp_path / "sampling.py").write_text(SAMPLING)
+    script = Script(*SCRIPT, str(tmp_path / "sampling.py"), str(tmp_path / "state"))
     server = int(script.line())
     assert os.getsid(server) == server
     script.interrupt()
@@ -132,6 +130,7 @@ def test_it_does_not_come_up_for_a_parent_that_is_gone(connecting: Script, stuck
     wait_for_end(server)
 
 
+@pytest.mark.usefixtures("cold_servers")
 def test_killed_on_its_way_up_it_says_by_what_and_what_it_did(tmp_path: Path, stuck: Path) -> None:
     killer = subprocess.Popen(["sh", "-c", 'kill -9 "$(cat "$0")"', str(stuck)])
     with pytest.raises(LostError) as caught:
@@ -143,7 +142,7 @@ def test_killed_on_its_way_up_it_says_by_what_and_what_it_did(tmp_path: Path, st
     assert "behavior_if_log_dir_exists" not in message
 
 
-@pytest.mark.usefixtures("stuck")
+@pytest.mark.usefixtures("stuck", "cold_servers")
 def test_one_that_does_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_start, "STILL_SECONDS", 0.0)
     with pytest.raises(BackendError) as caught:

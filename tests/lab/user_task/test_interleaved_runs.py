@@ -17,7 +17,7 @@ task = Task(
     reward=lambda item, text: len(text) / 100,
 )
 """
-QUICK = {"eval_every": "0"}
+QUICK = {"eval_every": "0", "max_tokens": "5"}
 ASIDE = {f"item-{n}" for n in range(0, 12, 3)}
 
 

@@ -174,11 +174,11 @@ task = Task(
 
 @pytest.mark.usefixtures("place")
 def test_a_run_with_a_record_of_its_calls_has_the_same_bytes_and_another_identity(run: Run, tmp_path: Path) -> None:
-    assert run(log_path="live").code == 0
+    assert run(log_path="live", max_tokens="5", steps="2").code == 0
     heard = [turn["text"] for one in lines(tmp_path / "live", "rollouts.jsonl") for turn in one["turns"][1::2]]
     assert set(heard) == {"4"}
     (tmp_path / "record").touch()
-    assert run(log_path="replayed").code == 0
+    assert run(log_path="replayed", max_tokens="5", steps="2").code == 0
     live, replayed = (whole(tmp_path / name, "manifest.json") for name in ("live", "replayed"))
     assert replayed["hashes"]["rollouts_sha256"] == live["hashes"]["rollouts_sha256"]
     assert "record" not in live["identity"]["data"]
