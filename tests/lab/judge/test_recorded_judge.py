@@ -18,10 +18,11 @@ def test_verdicts_are_those_of_the_record_and_an_unknown_response_has_none(tmp_p
         {"task_id": "one", "criteria": ["short", "polite"]},
         {"task_id": "two", "criteria": ["true"]},
     )
+    row = {"step": 0, "split": "train"}
     _written(
         tmp_path / "rollouts.jsonl",
-        {"prompt_id": "one", "text": "yes", "verdicts": [{"passed": True, "rationale": "is"}, {"passed": False}]},
-        {"prompt_id": "two", "failure": {"where": "judge", "what": "timed_out: no answer in 60 s"}},
+        row | {"prompt_id": "one", "text": "yes", "verdicts": [{"passed": True, "rationale": "is"}, {"passed": False}]},
+        row | {"prompt_id": "two", "failure": {"where": "judge", "what": "timed_out: no answer in 60 s"}},
     )
     judge = RecordedJudge(tmp_path)
     asked = [("yes", ("short", "polite")), ("no", ("short", "polite")), ("yes", ("true",))]
