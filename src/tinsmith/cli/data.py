@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from tinsmith.cli.columns import with_options
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,6 +104,8 @@ def build(options: BuildOptions) -> None:
     from tinsmith.data.corpus_card import summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.own_labels import graph_warning, write_own_labels
+    from tinsmith.data.quarantine import first_entry
+    from tinsmith.data.schema import QUARANTINE
     from tinsmith.data.sources.source import build_corpus
 
     options = replace(options, pages=[*(options.pages or []), *(options.more_pages or [])] or None)
@@ -115,6 +117,10 @@ def build(options: BuildOptions) -> None:
     print(f"wrote {options.out}")
     for name, value in summary(card).items():
         print(f"  {name:<28}{value:>14}")
+    if card.quarantined:
+        file = options.out / QUARANTINE
+        first = first_entry(file)
+        print(f"set aside in {file}, the first: {first.file}:{first.line}: {first.reason}")
     corpus = Corpus.open(options.out)
     if options.works is None:
         if warning := graph_warning(corpus):
@@ -163,6 +169,8 @@ def chosen_source(options: BuildOptions) -> Source:
         return SciSciNetSource(tables, frozenset(_kept(options.keep, KEEP)), skip_bad)
     if options.source == "files":
         papers, edges = _need(options.papers, "papers", named), _need(options.edges, "edges", named)
+        _require_files("papers", papers)
+        _require_files("edges", edges)
         return FilesSource(papers, edges, skip_bad)
     return SyntheticSource(Preset(_need(options.preset, "preset", named)), options.seed or 0)
 
@@ -187,6 +195,7 @@ def _openalex(options: BuildOptions) -> Source:
     if options.snapshot is not None:
         return SnapshotSource(options.snapshot, choices)
     if options.pages:
+        _require_files("pages", *options.pages)
         return PagesSource(tuple(options.pages), choices)
     named = None if options.works is None else read_names(options.works)
     query = ApiQuery(
@@ -213,6 +222,13 @@ def _need(value: _Value | None, name: str, what: str) -> _Value:
     if value is None:
         raise ConfigError(f"{what} needs {_flag(name)}")
     return value
+
+
+def _require_files(name: str, *files: Path) -> None:
+    for file in files:
+        if not file.exists() or file.is_dir():
+            what = "this is a folder" if file.is_dir() else "there is no such file"
+            raise DataError(what, field=_flag(name), value=str(file), allowed="the path of a file")
 
 
 def _flag(name: str) -> str:

@@ -180,18 +180,18 @@ class CorpusWriter:
         self._when_done.append(callback)
 
     def _finish(self) -> None:
-        self._progress.begin("rows", 1)
+        self._progress.begin("ordering papers", 1)
         self._spill.flush()
         order = order_rows(self._spill)
         self._dropped.update(order.dropped)
         if not order.keys.height:
             raise self._nothing()
         edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward, check=self._check)
-        self._progress.begin("edges", edges.steps)
+        self._progress.begin("writing edges", edges.steps)
         edges.write(self._parts / EDGES, self._progress.advance)
         self._dropped.update(edges.dropped)
         papers = PaperTable(self._spill, order)
-        self._progress.begin("papers", papers.steps)
+        self._progress.begin("writing papers", papers.steps)
         papers.write(self._parts / PAPERS, self._progress.advance)
         years = dict(order.keys.group_by("year").len().sort("year").iter_rows())
         end = last_year(years, order.changed)
@@ -221,7 +221,12 @@ class CorpusWriter:
         if first is not None:
             where = f"{first.file}:{first.line}: {first.reason}"
             lost.append(f"{self._quarantine.count:,} malformed, the first at {where}")
-        return DataError(f"no paper is left for the corpus: {', '.join(lost) or 'none came'}")
+        return DataError(
+            f"no paper is left for the corpus: {', '.join(lost) or 'the source has none'}",
+            field=f"--source {self._source.kind.value}",
+            value=", ".join(f"{name}={value}" for name, value in self._source.settings.items()),
+            fix="correct the source, or name another one",
+        )
 
     def _publish(self) -> None:
         """Move the files into place; without its card, last to come and first to go, a folder is no corpus."""

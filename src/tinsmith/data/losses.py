@@ -67,10 +67,12 @@ def require_few(tally: Tally) -> None:
     reasons = [f"{cause.count:,} {name}" for name, cause in ranked[:_SHOWN]]
     if len(ranked) > _SHOWN:
         reasons.append(f"{sum(cause.count for _, cause in ranked[_SHOWN:]):,} others")
+    is_encoded = ranked[0][0] == "not UTF-8"
     raise loss(
         f"{tally.table}: {tally.lost:,} of {total:,} {tally.unit} are lost: {', '.join(reasons)}",
         ranked[0][1],
-        allowed=tally.allowed,
+        allowed="text in UTF-8 or UTF-16" if is_encoded else tally.allowed,
+        repair="convert it (iconv -f LATIN1 -t UTF-8 FILE > NEW)" if is_encoded else "correct the file",
     )
 
 
@@ -85,10 +87,8 @@ def require_values(table: str, read: int, lost: Mapping[str, Cause]) -> None:
             raise loss(f"{table}: {cause.count:,} {name} cannot be read, in {read:,} records", cause)
 
 
-def loss(what: str, example: Cause, *, allowed: str | None = None) -> DataError:
+def loss(what: str, example: Cause, *, allowed: str | None = None, repair: str = "correct the file") -> DataError:
     """Return the error that tells of a loss with an example."""
     shown = example.text if len(example.text) <= _TEXT else f"{example.text[:_TEXT]}..."
-    fix = f"correct the file, or {SKIP}"
-    if not example.where:
-        return DataError(what, allowed=allowed, fix=fix)
-    return DataError(what, field=example.where, value=shown, allowed=allowed, fix=fix)
+    value = {"value": shown} if shown else {}
+    return DataError(what, field=example.where or None, **value, allowed=allowed, fix=f"{repair}, or {SKIP}")

@@ -25,6 +25,12 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+def first_entry(file: Path) -> QuarantineEntry:
+    """Return the first line of a `quarantine.jsonl`."""
+    with file.open("rb") as lines:
+        return msgspec.json.decode(next(lines), type=QuarantineEntry)
+
+
 class Quarantine:
     """Writes entries to a file that exists only if there is one; `strict` makes the first an error."""
 

@@ -17,6 +17,8 @@ from tinsmith.data.sources.journal import journal_name
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import DataError
 
+STAGES = "reading papers\nreading edges\nordering papers\nwriting edges\nwriting papers\n"
+
 
 def build(
     folder: Path, papers: list[object], edges: bytes, *, strict: bool = False, skip_bad: bool = False
@@ -186,7 +188,7 @@ def two_files(tmp_path: Path) -> tuple[object, ...]:
 
 def test_a_build_tells_what_it_made(built: Run, tmp_path: Path, two_files: tuple[object, ...]) -> None:
     code, out, stages = built(*two_files, "--out", tmp_path / "c")
-    assert (code, stages) == (0, "papers read\nedges read\nrows\nedges\npapers\n")
+    assert (code, stages) == (0, STAGES)
     lines = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in out.splitlines()}
     assert (lines["papers"], lines["edges"], lines["dropped: self loops"]) == ("3", "2", "1")
     code, _, err = built(*two_files, "--out", tmp_path / "c")
@@ -224,7 +226,9 @@ def test_forward_edges_are_dropped_if_asked(built: Run, tmp_path: Path, two_file
         (["--source", "openalex", "--snapshot", "d", "--keep", "books"], "keep = 'books'"),
         (["--source", "openalex", "--snapshot", "d", "--strict", "--skip-bad"], "contradict each other"),
         (["--source", "openalex", "--snapshot", "nowhere"], "no OpenAlex works in nowhere"),
-        (["--source", "files", "--papers", "nowhere", "--edges", "e"], "nowhere: No such file"),
+        (["--source", "files", "--papers", "nowhere", "--edges", "e"], "no such file\n  field: --papers = 'nowhere'"),
+        (["--source", "files", "--papers", ".", "--edges", "e"], "this is a folder\n  field: --papers = '.'"),
+        (["--source", "openalex", "--pages", "nowhere"], "no such file\n  field: --pages = 'nowhere'"),
         (["--source", "files", "extra"], "--pages belongs to --source openalex"),
     ],
 )
@@ -237,6 +241,31 @@ def test_a_wrong_option_is_an_error_that_names_it(
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("papers", "messages"),
+    [
+        (b"id,title,year\na,T,2001\n", ["is a table (CSV or TSV)", "--papers = 'id,title,year'", "polars.read_csv("]),
+        ('{"id": "\xe9", "year": 2001}\n'.encode("latin-1"), ["1 not UTF-8", "text in UTF-8 or UTF-16", "do: convert"]),
+        (b"", ["the source has none", "--source files = 'papers=p.jsonl", "do: correct the source"]),
+        (b'{"id": "a"}\n', ["1 without a year\n  field: year\n", '"date": "2001-05-31" will do']),
+    ],
+)
+def test_papers_in_another_form_are_named_with_what_to_do(
+    built: Run, tmp_path: Path, papers: bytes, messages: list[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_bytes(papers)
+    (tmp_path / "e.tsv").write_text("1\t0\n")
+    files = ("--papers", tmp_path / "p.jsonl", "--edges", tmp_path / "e.tsv")
+    code, _, err = built("--source", "files", *files, "--out", tmp_path / "c")
+    assert (code, [one for one in messages if one not in err]) == (2, []), err
+
+
+def test_lines_set_aside_are_named(built: Run, tmp_path: Path, two_files: tuple[object, ...]) -> None:
+    gzip_lines(tmp_path / "p.jsonl.gz", [{"id": f"{n}", "date": "2000" if n < 3 else "yesterday"} for n in range(4)])
+    out = built(*two_files, "--out", tmp_path / "c")[1]
+    assert f"set aside in {tmp_path / 'c'}/quarantine.jsonl, the first: p.jsonl.gz:4: not a date: yesterday" in out
 
 
 def test_pages_take_many_files(built: Run, tmp_path: Path) -> None:

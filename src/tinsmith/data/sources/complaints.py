@@ -59,7 +59,7 @@ class Complaints:
         for counter, cause in LINE_COUNTERS.items() if of_papers else ():
             if count := after[counter] - before[counter]:
                 self._tally.read -= count
-                self._tally.lose(cause, count)
+                self._tally.lose(cause, count, where=counter.removeprefix("no_"))
         if not self.skip_bad:
             require_few(self._tally)
             require_values(name, self._tally.read, self._values)

@@ -21,13 +21,13 @@ from tinsmith.data.sources.json_blocks import read_json_blocks
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
 from tinsmith.data.sources.paper_record import paper_of as _paper
-from tinsmith.data.sources.paper_record import require_spelled
+from tinsmith.data.sources.paper_record import require_json, require_spelled
 
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
 _COUNTED = 20
 """Rows that are numbered one after the other by chance in no table."""
-_JSON = 'one JSON object a line, such as {"id": "a", "year": 2001, "title": "T"}'
+_JSON = 'one JSON object a line, {"id": "a", "year": 2001, "title": "T"}; for the year "date": "2001-05-31" will do'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,19 @@ class FilesSource:
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
         """Read the papers, then the edges."""
         complaints = Complaints(writer, self.skip_bad)
-        progress.begin("papers read", None)
+        progress.begin("reading papers", None)
         name = self.papers.name
         with complaints.table(name, allowed=_JSON, of_papers=True) as tally, complaints.until_damage():
             for block in read_json_blocks(self.papers, name):
-                if block.first == 1 and not self.skip_bad:
-                    require_spelled(block, name)
+                if block.first == 1:
+                    require_json(block, name)
+                    if not self.skip_bad:
+                        require_spelled(block, name)
                 papers = list(self._read(block, complaints))
                 writer.add(papers)
                 tally.read += len(papers)
                 progress.advance(len(papers))
-        progress.begin("edges read", None)
+        progress.begin("reading edges", None)
         self._read_edges(writer, complaints, progress)
 
     def _read(self, block: Block, complaints: Complaints) -> Iterator[Paper]:

@@ -113,6 +113,25 @@ def _require_unique(line: bytes) -> None:
         raise Malformed(str(error)) from None
 
 
+def require_json(block: Block, name: str) -> None:
+    """Check that papers are not a table whose first line names its columns.
+
+    Raises:
+        DataError: they are.
+    """
+    first = next((line.decode("utf-8", "replace") for _, line in block.lines()), "")
+    separator = next((one for one in "\t;,|" if one in first), None)
+    if separator and not first.startswith("{") and "id" in map(folded, first.split(separator)):
+        raise DataError(
+            f"{name} is a table (CSV or TSV), and papers are read as JSON",
+            field="--papers",
+            value=first,
+            allowed='one JSON object a line, such as {"id": "a", "year": 2001, "title": "T"}',
+            fix=f"convert it in Python: polars.read_csv({name!r}, separator={separator!r}, infer_schema=False)"
+            '.write_ndjson("papers.jsonl")',
+        )
+
+
 def require_spelled(block: Block, name: str) -> None:
     """Check that no first record has a key that is one of ours but for case and signs, and is not read.
 
