@@ -142,6 +142,10 @@ _LAZY = {
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> object:
     if name in _LAZY:
         module = import_module(_LAZY[name])

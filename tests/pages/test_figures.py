@@ -11,7 +11,7 @@ from tinsmith.lab.runs.frames import History
 from tinsmith.pages.curves import Dots, Flag, Limit, Line, Panel, chart_svg, dots_svg, legend_columns, running_mean
 from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
 from tinsmith.pages.measures import Measure
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError, DataError
 
 
 def chart(name: str = "one", label: str = "a label") -> Markup | None:
@@ -100,11 +100,15 @@ def test_a_plot_draws_what_is_named_or_reward_and_evaluations_and_saves_a_whole_
     file = named.save(tmp_path / "macro_f1.svg")
     drawn = ElementTree.fromstring(file.read_text(encoding="utf-8"))  # our own file
     assert drawn.tag.endswith("svg")
+    with pytest.raises(ConfigError, match="field: path = "):
+        named.save(tmp_path / "nowhere" / "macro_f1.svg")
     assert "--series-0: #" in file.read_text(encoding="utf-8")
     assert history.plot().svg == usual.svg == history._repr_html_()
 
 
 def test_a_plot_of_nothing_is_refused_and_shown_as_text() -> None:
-    with pytest.raises(DataError, match="no step has such a metric"):
-        History(LINES).plot("eval/accuracy")
+    with pytest.raises(DataError, match="metric\n  field: metrics = 'eval/macro_f2'\n  allowed: eval/macro_f1, "):
+        History(LINES).plot("eval/macro_f2")
+    with pytest.raises(DataError, match="there is no metric to draw"):
+        History().plot()
     assert History()._repr_html_() == "[]"

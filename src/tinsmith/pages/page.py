@@ -50,11 +50,11 @@ def ending(page: Document) -> list[str]:
     return [f"{name}: {told}" for name, told in lines if told]
 
 
-def write(html: str, file: Path) -> None:
+def write(html: str, file: Path, *, field: str = "--out") -> None:
     """Write a page; the file is the old one or the new one, never half of it."""
     if not file.parent.is_dir() or file.is_dir():
         what = "there is no such folder to write to"
-        raise ConfigError(what, field="--out", value=str(file), allowed="a file in a folder that exists")
+        raise ConfigError(what, field=field, value=str(file), allowed="a file in a folder that exists")
     with replacing(file) as part:
         part.write_text(html, encoding="utf-8", newline="\n")
 
@@ -101,7 +101,7 @@ class Plot:
 
     def save(self, path: str | Path) -> Path:
         """Write it to a file, whose name ends in .svg by custom; return the file."""
-        write(self.svg, Path(path))
+        write(self.svg, Path(path), field="path")
         return Path(path)
 
     def _repr_html_(self) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from own_task import TASK
 
+import tinsmith
 from command_line import command
 from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.user_task.functions import load_file
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.run import TaskRun
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations
 from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
@@ -86,6 +88,14 @@ def test_mistakes_are_told_in_five_lines_and_leave_nothing(
     assert ran.code == 2, ran
     assert words in ran.err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_python_lists_its_names_shows_a_run_in_a_line_and_refuses_what_it_cannot_run(tmp_path: Path) -> None:
+    assert dir(tinsmith) == sorted(tinsmith.__all__)
+    done = TaskRun(folder=tmp_path, report=None, metrics=dict.fromkeys("abc", 0.5), alarms=())
+    assert repr(done) == f"TaskRun(folder={tmp_path!r}, report=None, alarms=())"
+    with pytest.raises(ConfigError, match="this is nothing to run\n  field: task = 3\n  allowed: a Task"):
+        tinsmith.run(3)  # type: ignore[call-overload]
 
 
 def test_a_small_base_reads_training_items_alone_and_whole_conversations() -> None:

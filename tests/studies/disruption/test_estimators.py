@@ -132,6 +132,7 @@ def test_papers_are_rows_objects_or_mappings(papers: LoadedSlice) -> None:
         ([{"title": "t", "abstract": "a"}], None, "without labels"),
         ([{"title": "t", "abstract": "a"}], ["novel"], "no such label"),
         ([{"title": "t", "abstract": "a"}], [], "every paper needs one label"),
+        ([{"title": "t", "abstract": "a"}], ["x", "y"], "every paper needs one label"),
         ([{"title": "t"}], ["neutral"], "abstract"),
         ([{"title": "t", "abstract": "a", "label": "x"}], ["neutral"], "no such field"),
     ],

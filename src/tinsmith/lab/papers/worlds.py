@@ -251,11 +251,11 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask)
             raise DataError("papers without labels", field="y", fix="give one label a paper")
         return items_of(rows, task)
     golds = [str(label) for label in y]
+    if len(golds) != len(listed):
+        raise DataError("every paper needs one label", field="len(y)", value=len(golds), allowed=str(len(listed)))
     wrong = next((label for label in golds if label not in task.labels), None)
     if wrong is not None:
         raise DataError("no such label", field="y", value=wrong, allowed=", ".join(task.labels))
-    if len(golds) != len(listed):
-        raise DataError("every paper needs one label", field="y", value=len(golds), allowed=str(len(listed)))
     return [_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)]
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from tinsmith.lab.runs.reader import json_lines
 from tinsmith.pages.curves import Line, chart_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.page import Plot, plot_of
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import DataError, perhaps
 
 TABLES = ("metrics", "rollouts", "answers")
 
@@ -112,6 +113,11 @@ class History(list[dict[str, Any]]):
             DataError: no step has one of them.
         """
         known = {name for line in self for name, value in line.items() if isinstance(value, int | float)}
+        for name in metrics:
+            if name not in known:
+                allowed = shorten(", ".join(sorted(known)), 300, placeholder=" ...")
+                fix = perhaps(name, known)
+                raise DataError("no step has such a metric", field="metrics", value=name, allowed=allowed, fix=fix)
         usual = [next((name for name in group if name in known), None) for group in _DRAWN]
         lines: list[Line] = []
         for place, name in enumerate(metrics or [name for name in usual if name is not None]):
@@ -119,7 +125,7 @@ class History(list[dict[str, Any]]):
             steps, values = [step for step, _ in found], [float(value) for _, value in found]
             lines.append(Line(label=name, mark=series_mark(place), steps=steps, values=values))
         label = f"Over the steps: {', '.join(line.label for line in lines)}."
-        return plot_of(chart_svg("history", label, lines), "no step has such a metric")
+        return plot_of(chart_svg("history", label, lines), "there is no metric to draw")
 
     def _repr_html_(self) -> str:
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import polars as pl
 
@@ -39,7 +39,7 @@ class TaskRun:
     folder: Path
     report: Path | None
     """The page; None where the run was told to stop before its end."""
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float] = field(repr=False)
     """The last line of `metrics.jsonl`: `eval/reward/total` and so on, by name."""
     alarms: tuple[str, ...]
 
@@ -67,7 +67,7 @@ class StudyRun:
     folder: Path
     report: Path
     """The page."""
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] = field(repr=False)
     """`study.json`."""
 
     def _repr_html_(self) -> str:
@@ -92,6 +92,9 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
         LostError: the server was lost, or a function of the task failed on every rollout of a step; the run can be
             resumed with the same call.
     """
+    if not isinstance(cast(object, task), Task | Study | str | Path):
+        allowed = "a Task, a Study, or the path of a file with one"
+        raise ConfigError("this is nothing to run", field="task", value=task, allowed=allowed)
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
     if truth("dry_run", overrides.get("dry_run", "false")):
         fix = "tinsmith run FILE.py dry_run=true"
