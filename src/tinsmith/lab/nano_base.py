@@ -88,7 +88,8 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
     with one_writer(place):
         if not present(place).is_dir():
             minutes = building_minutes(recipe, conversations)
-            say(f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores")
+            time = f"about {minutes:.1f} minutes" if minutes >= 1.0 else "less than a minute"
+            say(f"building a base model from scratch, once: {time} on two cores")
             with ticking(lambda: doing, say):
                 build_base(recipe, conversations, place, say=progress)
             say(doing)

@@ -142,7 +142,7 @@ def dry_run(plan: Plan) -> list[str]:
         f"{parent}; its own: {_listed(experiment.delta)}",
         *([f"changed here: {_listed(plan.overrides)}"] if plan.overrides else []),
         f"values: {_listed(plan.resolved())}",
-        f"identity (without data and model): {plan_fingerprint(plan)[:16]}",
+        f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
         *unusual(plan),
         *experiment.subject.forecast(plan),

@@ -71,8 +71,13 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
         repeated += again
     tested, again = _read(task, task.tested, folder, "tested") if task.tested else ((), 0)
     _require_apart((*items, *apart), tested, "tested")
+    train = tuple(one for one in items if one.prompt_id not in ids)
+    if items and not train:
+        what = f"{len(items)} of {len(items)} items are held out: none is left to train on"
+        value = held if isinstance(held, int | float) else "a function"
+        raise DataError(what, field="held_out", value=value, fix="give more items, or hold out fewer (0: none)")
     return UserSplit(
-        train=_some(tuple(one for one in items if one.prompt_id not in ids)),
+        train=_some(train),
         held_out=(*(one for one in items if one.prompt_id in ids), *apart),
         repeated=repeated + again,
         tested=tested,

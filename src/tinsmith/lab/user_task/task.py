@@ -380,7 +380,8 @@ class Task:
                 allowed = "small letters, digits and _, beginning with a letter; not total or names"
                 raise ConfigError(what, field=field, value=name, allowed=allowed)
         for name, reward in {**self.rewards, **self.metrics}.items():
-            require_callable(f"reward {name}", function_of(reward), 3 if isinstance(reward, OfTree) else 2)
+            field = name if name == "reward" else f"reward {name}"
+            require_callable(field, function_of(reward), 3 if isinstance(reward, OfTree) else 2)
         if not self.terms:
             raise ConfigError("a task needs at least one reward", field="reward", value={})
         if isinstance(self.reward, StepReward) and self.baselines:
