@@ -33,6 +33,8 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("diff", "nowhere", "there"): "",
     ("export", "nowhere", "--to", "peft", "--out", "x"): "",
     ("serve", "--model", "a=nowhere"): "",
+    ("serve", "--model", "tinsmith/nano", "--host", "192.0.2.1"): "field: --host",
+    ("serve", "--model", "tinsmith/nano", "--port", "0", "--state", "other/thesis.tex"): "--state",
     ("data", "baselines", "nowhere"): "",
     ("sweep", "x=1", "--out", "x"): "",
     ("run", "ladder/exp44"): "ladder/exp4",

@@ -16,11 +16,10 @@ from coroutines import coroutine_test
 from uvicorn.server import ServerState
 
 from running import HANG_S, Running
-from tinsmith.server.access.connections import BODY_SECONDS, FIRST_SECONDS, Connections
+from tinsmith.server.access.connections import BODY_SECONDS, FIRST_SECONDS, Connections, bind
 from tinsmith.server.access.listener import Listener
 from tinsmith.server.database.private import FILE, LOCK
 from tinsmith.server.database.store import Store
-from tinsmith.server.serve import bind
 from tinsmith.server.state_lock import lock_state
 from tinsmith.types.errors import ConfigError
 
@@ -379,7 +378,13 @@ def test_a_port_that_is_taken_is_refused() -> None:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError) as caught:
             bind("127.0.0.1", port)
-    assert caught.value.value == f"127.0.0.1:{port}"
+    assert (caught.value.field, caught.value.value) == ("--port", port)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(ConfigError, match="choose an address of this machine") as caught:
+        bind("192.0.2.1", 0)
+    assert (caught.value.field, caught.value.value) == ("--host", "192.0.2.1")
 
 
 @pytest.fixture

@@ -386,9 +386,16 @@ def test_the_sdk_works_with_the_ids_of_a_named_key(tmp_path: Path) -> None:
 
 @pytest.mark.whole
 def test_flags_that_are_wrong_are_told_before_anything_is_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(tmp_path, GOOD + "colour = 1")
+    monkeypatch.setenv("TINKER_API_KEY", "sk-1")
+    with pytest.raises(SystemExit):
+        main(["serve", "--model", NANO, "--port", "0"])
+    monkeypatch.delenv("TINKER_API_KEY")
+    said = capsys.readouterr().err
+    assert "field: TINKER_API_KEY" in said
+    assert "loading the libraries" not in said
     for flags, told in (
         (["--keys", str(file)], "key[1].colour"),
         (["--tls-cert", str(file)], "--tls-key"),

@@ -113,6 +113,7 @@ def serve(options: ServeOptions) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
     from tinsmith.models.published.sources import find_model
     from tinsmith.server.parent_watch import ParentWatch
+    from tinsmith.types.home import state_folder
     from tinsmith.types.waits import STARTING
 
     # A mistake is refused before what is heavy is imported. A bare name is its own source.
@@ -121,10 +122,8 @@ def serve(options: ServeOptions) -> None:
     }
     for source in models.values():
         find_model(source)
-    if options.keys is not None:
-        from tinsmith.server.access.keys import read_keys
-
-        read_keys(options.keys)
+    state = options.state or state_folder()
+    _require_startable(options, state)
     signal.signal(signal.SIGTERM, _end_at_once)
     parent = ParentWatch() if options.exit_with_stdin else None
     tell(f"{STARTING}loading the libraries")
@@ -136,7 +135,6 @@ def serve(options: ServeOptions) -> None:
         from tinsmith.types.deviation import Deviation
         from tinsmith.types.gradient import GradientUnit
         from tinsmith.types.hold import Hold
-        from tinsmith.types.home import state_folder
 
     cluster = None
     if options.workers or options.ray or options.shards != 1:
@@ -146,8 +144,27 @@ def serve(options: ServeOptions) -> None:
         del given[name]
     kinds = {"arithmetic": Arithmetic, "hold": Hold, "deviation": Deviation, "gradient_unit": GradientUnit}
     given |= {name: kind(given[name]) for name, kind in kinds.items()}
-    given |= {"models": models, "state": options.state or state_folder(), "parent": parent}
+    given |= {"models": models, "state": state, "parent": parent}
     run(ServeSettings(**given, cluster=cluster))
+
+
+def _require_startable(options: ServeOptions, state: Path) -> None:
+    """Refuse a mistake before what is heavy is imported; the server itself checks all of it again."""
+    from tinsmith.server.access.connections import bind
+    from tinsmith.server.access.keys import key_from_environment, read_keys
+    from tinsmith.server.access.tls import tls_files
+    from tinsmith.server.database.private import UMASK
+    from tinsmith.server.state_lock import lock_state
+
+    if options.keys is None:
+        key_from_environment()
+    else:
+        read_keys(options.keys)
+    tls_files(options.tls_cert, options.tls_key)
+    bind(options.host, options.port).close()
+    if not options.exit_with_stdin:  # the server that was there before may not have let go of its state yet
+        os.umask(UMASK)
+        lock_state(state).close()
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:

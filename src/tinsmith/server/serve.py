@@ -22,8 +22,8 @@ from tinsmith.engine.bases import Bases
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.unit_gradients import MicroBatches
-from tinsmith.server.access.connections import Connections, raise_descriptors
-from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
+from tinsmith.server.access.connections import Connections, bind, raise_descriptors
+from tinsmith.server.access.keys import PREFIX, Keys, key_from_environment, read_keys, readable_by_others
 from tinsmith.server.access.listener import Listener
 from tinsmith.server.access.log import AccessLog, log_to_stderr
 from tinsmith.server.access.tls import TlsFiles, tls_files
@@ -197,10 +197,8 @@ def _door(settings: ServeSettings) -> _Door:
         _warn_of_readers(settings.keys)
         shown = f"keys={settings.keys}"
     else:
-        given = os.environ.get("TINKER_API_KEY")
+        given = key_from_environment()
         key = given or f"{PREFIX}{secrets.token_hex(16)}"
-        if not key.startswith(PREFIX):
-            raise ConfigError("the SDK only takes keys that begin with tml-", field="TINKER_API_KEY", allowed="tml-...")
         keys, shown = Keys.single(key), "key=TINKER_API_KEY" if given else f"key={key}"
         drawn = None if given else key
     log = None if settings.access_log is None else AccessLog(settings.access_log)
@@ -225,28 +223,6 @@ def reread(keys: Keys, file: Path) -> str:
 
 def _tell(line: str) -> None:
     tell(f"{STARTING}{line}")
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound there, on which answers leave at once.
-
-    Raises:
-        ConfigError: it cannot be bound.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named TCP, so that asyncio turns Nagle's algorithm off; with it each answer would come 40 ms late.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen here: {error.strerror}",
-            field="--host, --port",
-            value=f"{host}:{port}",
-            fix="choose another port, or 0 for a free one",
-        ) from None
-    return listener
 
 
 class _Server(uvicorn.Server):

@@ -7,6 +7,7 @@ at all, and no message about it holds a key.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -94,6 +95,19 @@ def read_keys(file: Path) -> Keys:
                     allowed = f"another one than that of key[{j}]"
                     raise _refusal(file, f"has the same {what} twice", f"key[{i}].{what}", allowed)
     return Keys(keys)
+
+
+def key_from_environment() -> str | None:
+    """Return TINKER_API_KEY; None where it is not set.
+
+    Raises:
+        ConfigError: the SDK would not take it.
+    """
+    key = os.environ.get("TINKER_API_KEY") or None
+    if key is not None and not key.startswith(PREFIX):
+        what, fix = "the SDK only takes keys that begin with tml-", "unset it for a new key, or give it another value"
+        raise ConfigError(what, field="TINKER_API_KEY", allowed=f"{PREFIX}...", fix=fix)
+    return key
 
 
 def readable_by_others(file: Path) -> bool:
