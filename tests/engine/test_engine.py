@@ -40,7 +40,7 @@ def test_every_model_has_a_certificate_that_holds(engine: Engine) -> None:
 
 
 def test_an_unknown_model_names_the_served_ones(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="nano, small"):
+    with pytest.raises(ConfigError, match="nano, small, each also with :dora, :qlora, :qdora, :full"):
         engine.create_session("no/such", AdapterSpec())
 
 

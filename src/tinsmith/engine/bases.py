@@ -26,7 +26,7 @@ from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_t
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.gradient import GradientUnit
-from tinsmith.types.model_names import SUFFIXES
+from tinsmith.types.model_names import ENDINGS, SUFFIXES
 from tinsmith.types.sampling import SampleRequest
 
 
@@ -225,7 +225,7 @@ class Bases(ABC):
                 "this base model is not served here",
                 field="base_model",
                 value=name,
-                allowed=", ".join(self._opened),
+                allowed=f"{', '.join(self._opened)}, each also with {ENDINGS}",
                 fix=f"an adapter is named so: {SUFFIXES}" if ":" in name else None,
             )
         return self._opened[name]

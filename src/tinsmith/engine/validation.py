@@ -65,7 +65,9 @@ def check_datums(datums: Sequence[Datum], objective: Objective, config: DecoderC
 
 def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig) -> None:
     if tokens.ndim != 1 or len(tokens) == 0:
-        raise InputError("a sequence has no tokens", field=field, value=tokens.shape, allowed="shape (N,) with N >= 1")
+        raise InputError(
+            "a sequence has no tokens", field=field, value=tokens.shape, allowed="one row of at least one token"
+        )
     if tokens.dtype.kind not in "iu":
         raise InputError("token ids must be integers", field=field, value=str(tokens.dtype), allowed="int32 or int64")
     if len(tokens) > config.max_positions:

@@ -15,6 +15,8 @@ from tinsmith.types.errors import ConfigError
 _ALPHA: Final = "alpha="
 _ROUTER: Final = "router"
 
+ENDINGS: Final = ", ".join(f":{kind}" for kind in AdapterKind if kind is not AdapterKind.LORA)
+"""Endings of a served name that name an adapter, as a server lists them."""
 SUFFIXES: Final = (
     f"NAME ({AdapterKind.LORA}), "
     + ", ".join(f"NAME:{kind}" for kind in AdapterKind if kind is not AdapterKind.LORA)

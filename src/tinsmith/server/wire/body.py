@@ -60,11 +60,12 @@ def _refusal(wrong: ValidationError) -> InputError:
         for part in first["loc"]
     )
     value = first["input"]
+    lost_number = first["type"] == "float_type" and value is None  # which JSON has for what is not finite
     return InputError(
         "this field is not known" if first["type"] == "extra_forbidden" else "a request is wrong",
         field=path.lstrip(".") or "body",
         value=value if isinstance(value, (str, int, float, bool, type(None))) else "...",
-        allowed=first["msg"],
+        allowed="a finite number; NaN and infinity arrive as null" if lost_number else first["msg"],
     )
 
 
