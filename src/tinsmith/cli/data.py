@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from tinsmith.cli.columns import with_options
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,7 +104,7 @@ def build(options: BuildOptions) -> None:
     from tinsmith.data.corpus_card import summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.own_labels import graph_warning, write_own_labels
-    from tinsmith.data.quarantine import first_entry
+    from tinsmith.data.quarantine import set_aside
     from tinsmith.data.schema import QUARANTINE
     from tinsmith.data.sources.source import build_corpus
 
@@ -118,9 +118,7 @@ def build(options: BuildOptions) -> None:
     for name, value in summary(card).items():
         print(f"  {name:<28}{value:>14}")
     if card.quarantined:
-        file = options.out / QUARANTINE
-        first = first_entry(file)
-        print(f"set aside in {file}, the first: {first.file}:{first.line}: {first.reason}")
+        print(set_aside(options.out / QUARANTINE))
     corpus = Corpus.open(options.out)
     if options.works is None:
         if warning := graph_warning(corpus):
@@ -160,6 +158,7 @@ def chosen_source(options: BuildOptions) -> Source:
         return _openalex(options)
     from tinsmith.data.sources.files import FilesSource
     from tinsmith.data.sources.sciscinet.source import KEEP, SciSciNetSource
+    from tinsmith.data.sources.streams import require_files
     from tinsmith.data.sources.synthetic import SyntheticSource
     from tinsmith.data.sources.world.spec import Preset
 
@@ -169,8 +168,7 @@ def chosen_source(options: BuildOptions) -> Source:
         return SciSciNetSource(tables, frozenset(_kept(options.keep, KEEP)), skip_bad)
     if options.source == "files":
         papers, edges = _need(options.papers, "papers", named), _need(options.edges, "edges", named)
-        _require_files("papers", papers)
-        _require_files("edges", edges)
+        require_files(papers=[papers], edges=[edges])
         return FilesSource(papers, edges, skip_bad)
     return SyntheticSource(Preset(_need(options.preset, "preset", named)), options.seed or 0)
 
@@ -180,6 +178,7 @@ def _openalex(options: BuildOptions) -> Source:
     from tinsmith.data.sources.openalex.own_works import MOST_USD, WorksSource, read_names
     from tinsmith.data.sources.openalex.record import Keep
     from tinsmith.data.sources.openalex.source import ApiSource, OpenAlexChoices, PagesSource, SnapshotSource
+    from tinsmith.data.sources.streams import require_files
 
     choices = OpenAlexChoices(
         keep=frozenset(Keep(word) for word in _kept(options.keep, tuple(Keep))),
@@ -195,7 +194,7 @@ def _openalex(options: BuildOptions) -> Source:
     if options.snapshot is not None:
         return SnapshotSource(options.snapshot, choices)
     if options.pages:
-        _require_files("pages", *options.pages)
+        require_files(pages=options.pages)
         return PagesSource(tuple(options.pages), choices)
     named = None if options.works is None else read_names(options.works)
     query = ApiQuery(
@@ -222,13 +221,6 @@ def _need(value: _Value | None, name: str, what: str) -> _Value:
     if value is None:
         raise ConfigError(f"{what} needs {_flag(name)}")
     return value
-
-
-def _require_files(name: str, *files: Path) -> None:
-    for file in files:
-        if not file.exists() or file.is_dir():
-            what = "this is a folder" if file.is_dir() else "there is no such file"
-            raise DataError(what, field=_flag(name), value=str(file), allowed="the path of a file")
 
 
 def _flag(name: str) -> str:

@@ -25,10 +25,11 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def first_entry(file: Path) -> QuarantineEntry:
-    """Return the first line of a `quarantine.jsonl`."""
+def set_aside(file: Path) -> str:
+    """Return a line that names a `quarantine.jsonl` and its first entry."""
     with file.open("rb") as lines:
-        return msgspec.json.decode(next(lines), type=QuarantineEntry)
+        first = msgspec.json.decode(next(lines), type=QuarantineEntry)
+    return f"set aside in {file}, the first: {first.file}:{first.line}: {first.reason}"
 
 
 class Quarantine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import lzma
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -42,6 +42,18 @@ _ERRORS = (
     UnicodeError,
     EOFError,
 )
+
+
+def require_files(**named: Sequence[Path]) -> None:
+    """Check that files are there, by the option that names them.
+
+    Raises:
+        DataError: one is not, or is a folder.
+    """
+    for option, file in ((option, file) for option, files in named.items() for file in files):
+        if not file.exists() or file.is_dir():
+            what = "this is a folder" if file.is_dir() else "there is no such file"
+            raise DataError(what, field=f"--{option}", value=str(file), allowed="the path of a file")
 
 
 class Damage(Exception):
