@@ -20,7 +20,6 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.rollouts import A, Failure, I, Rollout
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.ops.exact import raised_cosine
 from tinsmith.pages.measures import Measure as Figure
@@ -432,18 +431,6 @@ def drawn(items: Sequence[str], count: int, seed: int) -> list[str]:
     """Return some of the items, in their order; all of them where there are no more."""
     chosen = set(Random(seed).sample(range(len(items)), min(count, len(items))))
     return [item for place, item in enumerate(items) if place in chosen]
-
-
-def mean_earned(
-    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], worth: Callable[[Rollout[I, A]], Fraction]
-) -> dict[str, Fraction]:
-    """Return the mean worth of each group's answers, by item; those of which every answer failed are left out."""
-    found: dict[str, Fraction] = {}
-    for group in groups:
-        earned = [worth(one) for one in group if isinstance(one, Rollout)]
-        if earned:
-            found[group[0].item.prompt_id] = sum(earned, Fraction()) / len(earned)
-    return found
 
 
 def _on_both(first: Earned, second: Earned) -> tuple[Fraction, Fraction]:

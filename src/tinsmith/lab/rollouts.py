@@ -7,10 +7,11 @@ step fails the server is lost, and the run stops.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import tinker
@@ -432,3 +433,15 @@ def read_rollout(
         return Failure(item=one.item, sample=one.sample, where=answer.where, what=answer.what)
     place: dict[str, Any] = {"sample": one.sample, "fork": one.fork, "depth": one.depth}
     return Rollout(item=one.item, turns=one.turns, answer=answer, children=children, **place)
+
+
+def mean_earned(
+    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], worth: Callable[[Rollout[I, A]], Fraction]
+) -> dict[str, Fraction]:
+    """Return the mean worth of each group's answers, by item; those of which every answer failed are left out."""
+    found: dict[str, Fraction] = {}
+    for group in groups:
+        earned = [worth(one) for one in group if isinstance(one, Rollout)]
+        if earned:
+            found[group[0].item.prompt_id] = sum(earned, Fraction()) / len(earned)
+    return found

@@ -39,11 +39,10 @@ from tinsmith.lab.prompt_search import (
     Searched,
     SearchSettings,
     halves_of,
-    mean_earned,
     search_cells,
     step_rows,
 )
-from tinsmith.lab.rollouts import Sampling, sample_groups
+from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings

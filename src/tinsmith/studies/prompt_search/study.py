@@ -31,12 +31,11 @@ from tinsmith.lab.prompt_search import (
     Searched,
     SearchSettings,
     halves_of,
-    mean_earned,
     placed,
     search_cells,
     step_rows,
 )
-from tinsmith.lab.rollouts import Sampling, sample_groups
+from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
