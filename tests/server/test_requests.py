@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import JsonValue
 from tenants import NANO, Tenants, let
 
 from loopback import KEPT
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.validation import loss_by_name
+from tinsmith.engine.validation import check_request, loss_by_name
+from tinsmith.models.presets import PRESETS
 from tinsmith.ops.objectives.losses import LOSSES
 from tinsmith.server.access.caller import DEFAULT
 from tinsmith.server.samplers import Samplers
@@ -25,6 +27,7 @@ from tinsmith.server.wire.training_request import parse_forward_backward
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, LossName
 from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -408,3 +411,9 @@ def test_it_is_refused_by_name(answers: Mapping[str, tuple[int, str]], endpoint:
     status, text = answers[endpoint]
     assert 400 <= status < 500
     assert "PATH" in text or endpoint.rsplit("/", 1)[1] in text
+
+
+def test_a_prompt_without_tokens_is_refused_in_words() -> None:
+    request = SampleRequest(prompt=np.array([], np.int32), params=SamplingParams(seed=0))
+    with pytest.raises(InputError, match="allowed: one row of at least one token"):
+        check_request(request, PRESETS["nano"])

@@ -46,7 +46,14 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     before = sorted(tmp_path.rglob("*"))
     ran = command(capsys, "run", "mine.py", "model_name=tinsmith/nano", "start=5", "dry_run=true")
     assert ran.code == 0, ran
-    for words in ("Does it write letters?", "start=5", "max_tokens=5", "6 items", "6 held out"):
+    for words in (
+        "Does it write letters?",
+        "start=5",
+        "max_tokens=5",
+        "6 items",
+        "6 held out",
+        "(without task file, data and",
+    ):
         assert words in ran.out
     assert sorted(tmp_path.rglob("*")) == before
 
