@@ -23,7 +23,8 @@ def pack(
     ] = "last",
     data: Annotated[str | None, typer.Option(metavar="LICENCE", help="Pack the data too, under this licence.")] = None,
     license: Annotated[
-        str, typer.Option(metavar="LICENCE", help="Licence of the adapter and the record, as on the hub; taken as written.")
+        str,
+        typer.Option(metavar="LICENCE", help="Licence of the adapter and the record, as on the hub; taken as written."),
     ] = "other",
     author: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Author. Repeatable.")] = None,
     date: Annotated[
