@@ -39,7 +39,7 @@ def goal(reached: bool, text: str) -> str:
 
 
 def two_paths(graph: Graph) -> int:
-    """How many (paper, reference, citer of the reference in the paper's window) there are."""
+    """Count (paper, reference, citer of the reference in the paper's window)."""
     papers, width = len(graph.years), YEARS + WINDOW
     cells = graph.cited.astype(np.int64) * width + graph.years[graph.citing] - FIRST_YEAR
     until = np.bincount(cells, minlength=papers * width).reshape(papers, width).cumsum(1)

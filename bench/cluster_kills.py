@@ -42,19 +42,19 @@ class Victim(StrEnum):
 
 
 SHARES = {Victim.CLIENT: 0.45, Victim.WORKER: 0.45, Victim.SERVER: 0.1}
-"""How often each is killed: a server takes the longest to come back."""
+"""Shares of the kills: a server takes the longest to come back."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was done so far, and what came of it."""
+    """Kills and runs so far, and their outcomes."""
 
     kills: Counter[Victim] = field(default_factory=Counter[Victim])
     runs: int = 0
     differing: list[str] = field(default_factory=list[str])
     left: list[int] = field(default_factory=list[int])
     seconds: dict[Victim, list[tuple[float, int]]] = field(default_factory=dict[Victim, list[tuple[float, int]]])
-    """How long runs took in which only such victims were killed, and how many were."""
+    """Seconds of runs in which only such victims were killed, and how many were."""
     restarts: Counter[int] = field(default_factory=Counter[int])
     """Clients that ended before their run, by exit code."""
 

@@ -31,7 +31,7 @@ Answer = tuple[tuple[int, ...], tuple[float, ...]]
 
 @dataclass(slots=True)
 class Answers:
-    """What came back at one temperature."""
+    """Answers at one temperature."""
 
     temperature: float
     all: Counter[Answer] = field(default_factory=Counter)

@@ -188,7 +188,7 @@ def targets_against(engine: Engine, wide: list[Datum], apart: list[Datum], unit:
 
 
 def requests() -> None:
-    """How many requests the SDK makes of one step, with the loss on the server and in the client."""
+    """Count the SDK's requests of one step, with the loss on the server and in the client."""
     import tinker
 
     from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings

@@ -1,4 +1,4 @@
-"""What one key's floods cost another key's requests, and the server's memory, on `tinsmith/nano`.
+"""Cost of one key's floods to another key's requests and the server's memory, on `tinsmith/nano`.
 
     python bench/floods.py [FLOOD ...] [--seconds 105]
 

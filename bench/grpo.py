@@ -66,7 +66,7 @@ TRL = {
         "gradient_accumulation_steps": 8,
     },
 }
-"""What differs from TRL's defaults; the batch is 64 unless said otherwise."""
+"""Differences from TRL's defaults; the batch is 64 unless said otherwise."""
 
 
 def reward(tokens: list[int]) -> float:

@@ -92,7 +92,7 @@ LONG = Arm(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Where one run ended."""
+    """End of one run."""
 
     policy: Policy
     """On the planted posteriors, all answers valid."""
@@ -239,7 +239,7 @@ def predicted(plan: Plan) -> Optimum:
 
 
 def direction_holds(optimum: Optimum, run: Trained) -> bool:
-    """Whether exactly the labels that were said to die are lost, and a label that was said to rule rules."""
+    """Return true if exactly the labels said to die are lost, and every label said to rule rules."""
     lost = {label for label, recall in zip(LABELS, run.recall(), strict=True) if recall < LOST}
     ruling = {label for label, share in zip(LABELS, run.share(), strict=True) if share >= RULES}
     return lost == set(optimum.dead) and ruling >= set(optimum.ruling)

@@ -36,14 +36,14 @@ def run(folder: Path, *settings: str) -> subprocess.Popen[bytes]:
 
 
 def hashes(folder: Path) -> tuple[str, ...]:
-    """What a run came to."""
+    """Return a run's short hashes."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     found = cast("dict[str, str]", manifest["hashes"])
     return tuple(found[name][:16] for name in HASHES)
 
 
 def workers_of(url: str) -> list[dict[str, Any]]:
-    """What the server tells of its workers; none while it does not answer."""
+    """Return the server's list of workers; empty while it does not answer."""
     asked = urllib.request.Request(f"{url}/api/v1/tinsmith/workers", headers={"X-API-Key": KEY})
     try:
         with urllib.request.urlopen(asked, timeout=10) as answer:

@@ -33,7 +33,7 @@ def run(folder: Path, steps: int) -> subprocess.Popen[bytes]:
 
 
 def hashes(folder: Path) -> tuple[str, ...]:
-    """What a run came to."""
+    """Return a run's hashes."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     found = cast("dict[str, str]", manifest["hashes"])
     return tuple(found[name] for name in HASHES)

@@ -26,7 +26,7 @@ HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256")
 SETTINGS = ("at=nano", "steps=6", "learning_rate=0.0006", "eval_every=0", "eval_items=16", "save_every=2", "quiet=true")
 START_S = 300.0
 LEAVE_S = 60.0
-"""How long what a killed server leaves may take to end."""
+"""Seconds that a killed server's leftovers may take to end."""
 
 
 def free_port() -> int:
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Return true if a process is there, and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -148,7 +148,7 @@ def left_over(pids: list[int]) -> list[int]:
 
 
 def hashes(folder: Path) -> tuple[str, ...]:
-    """What a run came to; "" where it did not come to its end."""
+    """Return a run's hashes; "" where it did not come to its end."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         return tuple(str(manifest["hashes"][name]) for name in HASHES)

@@ -24,7 +24,7 @@ class Victim(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a killed run ended."""
+    """End of a killed run."""
 
     code: int
     seconds: float
@@ -83,7 +83,7 @@ class Command:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return true if a process is there and no zombie."""
     try:
         return _stat(pid)[0] != "Z"
     except OSError:

@@ -23,14 +23,14 @@ from killing import Command, Ended, Victim, lives
 POLL_S = 0.01
 MOST_KILLS = 3
 AGAIN = 0.4
-"""How often a resumed run is killed again."""
+"""Chance of killing a resumed run again."""
 WITHIN_S = 15.0
-"""How long an orphaned server may take to notice and leave."""
+"""Seconds that an orphaned server may take to notice and leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When to kill: so many lines of metrics are there, and so much time has passed since."""
+    """Moment to kill: so many lines of metrics are there, and so much time has passed since."""
 
     lines: int
     after_s: float

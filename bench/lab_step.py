@@ -60,7 +60,7 @@ TRL = {
         "gradient_accumulation_steps": 8,
     },
 }
-"""What differs from TRL's defaults; the batch is all 128 rollouts unless said otherwise."""
+"""Differences from TRL's defaults; the batch is all 128 rollouts unless said otherwise."""
 PHASES = ("sample", "score", "train", "record")
 _TICKS = os.sysconf("SC_CLK_TCK")
 

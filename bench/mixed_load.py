@@ -62,7 +62,7 @@ CLIENT = httpx.Client()
 
 @dataclass(slots=True)
 class Load:
-    """What was asked, and what went wrong."""
+    """Requests made, and faults met."""
 
     server: Running
     rng: random.Random
@@ -71,7 +71,7 @@ class Load:
     wrong: list[str] = field(default_factory=list[str])
 
     def wait(self, name: str, result: Callable[[float], T]) -> T:
-        """What a future's `result` returns; a hang is noted."""
+        """Return a future's `result`; note a hang."""
         self.asked[name] += 1
         try:
             return result(HANG_S)
@@ -254,7 +254,7 @@ def growth(name: str, seen: list[int]) -> tuple[float, float, float]:
 
 @dataclass(slots=True)
 class Pause:
-    """When clients go on, and how many are at something."""
+    """Pause of the clients, and the number of busy ones."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     wanted: bool = False

@@ -1,4 +1,4 @@
-"""What it costs to add units of gradient by a fixed tree instead of in one chain: a step's CPU, both ways, interleaved.
+"""Cost of adding units of gradient by a fixed tree instead of in one chain: a step's CPU, both ways, interleaved.
 
     python bench/order_free_sum.py [MODEL]
 

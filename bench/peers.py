@@ -1,4 +1,4 @@
-"""What the benchmarks share: the 5M-parameter model on both sides, clocks, and how a ratio is printed."""
+"""Parts the benchmarks share: the 5M-parameter model on both sides, clocks, and how a ratio is printed."""
 
 from __future__ import annotations
 

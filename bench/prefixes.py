@@ -1,4 +1,4 @@
-"""What it saves not to compute a beginning again: one sampler that keeps beginnings against one that does not.
+"""Savings of not computing a beginning again: one sampler that keeps beginnings against one that does not.
 
     python bench/prefixes.py [MODEL] [ROUNDS]
 

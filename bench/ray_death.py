@@ -38,7 +38,7 @@ class Load:
     url: str
     counts: Counter[str] = field(default_factory=Counter[str])
     reasons: set[str] = field(default_factory=set[str])
-    """What refusals said."""
+    """Texts of refusals."""
     since_last: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list[threading.Thread])

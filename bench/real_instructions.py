@@ -1,4 +1,4 @@
-"""What a real chat model makes of the everyday instructions before any training: the training part alone is asked.
+"""Success of a real chat model at the everyday instructions before any training: the training part alone is asked.
 
 For each temperature: the mean pass rate, the share of groups whose rewards are not all equal, and how often each kind
 of rule holds. The held-out part is not read: whoever changes the tasks must not look at it.
@@ -40,7 +40,7 @@ def request(renderer: Renderer, task: RubricTask, wanted: argparse.Namespace, he
 
 
 def kind(criterion: str) -> str:
-    """What a rule is about, without its numbers and texts."""
+    """Return a rule without its numbers and texts."""
     return re.sub(r"'.*'", "_", re.sub(r"\d+", "N", criterion)).removeprefix("rule: ")
 
 

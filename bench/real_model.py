@@ -1,4 +1,4 @@
-"""What the benchmarks on SmolLM2-135M share: its weights, prompts of exact length, and sides as processes."""
+"""Parts the benchmarks on SmolLM2-135M share: its weights, prompts of exact length, and sides as processes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ KEY = "tml-same-run"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one run is run."""
+    """Settings of a run."""
 
     title: str
     environment: dict[str, str] = field(default_factory=dict)

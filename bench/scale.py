@@ -1,4 +1,4 @@
-"""How far a cluster scales: a simulated run with the real scheduler, and the closed form for models of 1B, 8B and 70B.
+"""Scaling of a cluster: a simulated run with the real scheduler, and the closed form for models of 1B, 8B and 70B.
 
 Prints Markdown. A step is one of GRPO: all groups are sampled, then come their gradients, the optimizer, and the
 adapter's way to the workers.
@@ -121,7 +121,7 @@ def told(load: Workload) -> str:
 
 
 def go_wrong(times: Times, options: argparse.Namespace) -> float:
-    """What the conditions cost 64 workers; returns the efficiency asked for."""
+    """Print what conditions cost 64 workers; return the efficiency asked for."""
     efficiency = 0.0
     rows: list[str] = []
     for name, conditions in CONDITIONS.items():

@@ -53,7 +53,7 @@ ENDED = "ended"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker is to be."""
+    """Role of one worker."""
 
     index: int
     shards: int
@@ -81,7 +81,7 @@ class Memory:
 
     @property
     def without_activations(self) -> int:
-        """What is to be as small as a share."""
+        """Bytes to be as few as a share's."""
         return max(self.loaded, self.after)
 
 
@@ -139,7 +139,7 @@ def warm_up() -> None:
 
 
 def carried_out(job: Job, empty: int) -> tuple[Memory, list[str]]:
-    """What the worker took, and of a driver the hashes of what it computed."""
+    """Return what the worker took, and of a driver its results' hashes."""
     base = stored_base(NAME)
     cut = cut_layers(base.config, job.shards, quantised=job.kind.quantised)
     decoder = build_decoder(

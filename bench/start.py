@@ -23,7 +23,7 @@ READY = "tinsmith serve: "
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What one start took, in seconds."""
+    """Seconds of one start."""
 
     wall: float
     cpu: float

@@ -1,4 +1,4 @@
-"""What baselines get right of pairs of papers of a real corpus, on later years: titles, abstracts, matched in length.
+"""Accuracy of baselines on pairs of papers of a real corpus, on later years: titles, abstracts, matched in length.
 
     python bench/taste.py CORPUS      # a folder of `tinsmith data build`; docs/taste.md has the figures of cit-HepTh
 

@@ -1,4 +1,4 @@
-"""Whether RL teaches a real model something on this machine: SmolLM2-135M on sums, instructions, and pairs of papers.
+"""Effect of RL on a real model, on this machine: SmolLM2-135M on sums, instructions, and pairs of papers.
 
     python examples/real_model.py [OUT] [corpus=FOLDER]      OUT: where the runs go (default out/real-model)
 

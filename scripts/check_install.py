@@ -7,7 +7,7 @@ import shutil
 import sys
 
 COMPILER = "nvidia-cuda-nvrtc"
-"""What the tests compile the CUDA kernels with: it needs no GPU."""
+"""Compiler of the CUDA kernels in the tests: it needs no GPU."""
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ writes this page from those pages and their kept values.
 
 
 class _Kept(msgspec.Struct):
-    """What is read of a page's kept values."""
+    """Part read of a page's kept values."""
 
     results: StudyRecord
 

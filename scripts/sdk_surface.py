@@ -1,4 +1,4 @@
-"""What an installed Tinker SDK can send, read from its sources: endpoints, fields of requests, words of enumerations.
+"""All an installed Tinker SDK can send, read from its sources: endpoints, fields of requests, words of enumerations.
 
 Nothing is imported, so the SDK of any environment can be read.
 """

@@ -10,7 +10,7 @@ from tinsmith.cli import main
 
 
 class Ran(NamedTuple):
-    """How a command ended, and what it wrote."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

@@ -67,7 +67,7 @@ PACKED: Final = {"steps": "2", "lora_rank": "1", "save_every": "1", "eval_every"
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the runs stand on."""
+    """Data and base of runs."""
 
     data: Path
     base: Path

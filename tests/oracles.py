@@ -95,7 +95,7 @@ def small_decoder(config: DecoderConfig, *, quantised: bool) -> Decoder:
 
 
 def held_weights(config: DecoderConfig, *, quantised: bool) -> Tensors:
-    """What `small_decoder` computes with: its weights, rounded to NF4 or bf16 and back where it rounds."""
+    """Return `small_decoder`'s weights, rounded to NF4 or bf16 and back where it rounds."""
     weights = random_weights(config, 1)
     if quantised:
         for name in weights:
@@ -173,7 +173,7 @@ def hf_model(
 
 
 def _experts(config: DecoderConfig) -> dict[str, str]:
-    """How transformers computes experts: one by one, which it can in fp64 too."""
+    """Return transformers' option for experts one by one, which works in fp64 too."""
     return {} if config.mixture is None else {"experts_implementation": "eager"}
 
 

@@ -59,7 +59,7 @@ class Running:
 
     @property
     def complaints(self) -> list[str]:
-        """What it logged, but for the words that tell how it starts."""
+        """Lines of its log but for those that tell how it starts."""
         return complaints(self.log.read_text(encoding="utf-8"))
 
     def model(self) -> str:

@@ -1,4 +1,4 @@
-"""What tests ask of a sentence for people: the names and numbers in it, whatever its words are."""
+"""Test of a sentence for people: the names and numbers in it, whatever its words are."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is written beside the code: links, files and imports are there, the site is whole, findings are short."""
+"""Documents beside the code: links, files and imports are there, the site is whole, findings are short."""
 
 import ast
 import doctest
@@ -88,7 +88,7 @@ def test_findings_are_short() -> None:
 
 
 def _names_of(module: str) -> set[str]:
-    """What a module names somewhere; enough to see that an example is of yesterday."""
+    """Return the names in a module; enough to see that an example is of yesterday."""
     path = ROOT / "src" / Path(*module.split("."))
     file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
     names = set[str]()

@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measured:
-    """What one piece of work took."""
+    """Measures of a piece of work."""
 
     tokens: int
     """Tokens it made or trained on, as the side counted them."""

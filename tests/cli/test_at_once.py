@@ -1,4 +1,4 @@
-"""What is answered at once: help, the list, and mistakes load none of the heavy libraries; told by what is loaded."""
+"""Answers given at once: help, the list, and mistakes load none of the heavy libraries; told by what is loaded."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where other people's clients run: a folder, a server of small models, and the recipes of docs/use-with.md."""
+"""Place of other people's clients: a folder, a server of small models, and the recipes of docs/use-with.md."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What every study that is a value must satisfy: its arms, keys, cells, claims, values and page."""
+"""Requirements on every study that is a value: its arms, keys, cells, claims, values and page."""
 
 import json
 from collections.abc import Mapping

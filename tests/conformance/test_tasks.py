@@ -1,4 +1,4 @@
-"""What every reward, contract and prompt of the registries must satisfy."""
+"""Requirements on every reward, contract and prompt of the registries."""
 
 import json
 import re

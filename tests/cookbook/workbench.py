@@ -1,4 +1,4 @@
-"""Where the cookbook's programs run: a folder in which public names lead to small things, and a server beside it."""
+"""Place of the cookbook's programs: a folder in which public names lead to small things, and a server beside it."""
 
 import json
 import os
@@ -21,14 +21,14 @@ NO_MISMATCH = {(0.0, 0.0)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a program of the cookbook left behind when it ended."""
+    """Output of a program of the cookbook that ended."""
 
     log: Path
     printed: str
     rows: list[dict[str, Any]]
     """Its metrics, one row per step; those of earlier runs of the same log come first."""
     checkpoints: list[dict[str, Any]]
-    """What it saved, in order; likewise."""
+    """Checkpoints, in order; likewise."""
 
     def column(self, name: str) -> list[Any]:
         """One metric of every row; None where a row lacks it."""
@@ -80,7 +80,7 @@ class Workbench:
 
 
 def told(server: Running) -> dict[str, str]:
-    """What a program learns of a server."""
+    """Return variables that tell of a server."""
     return {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": KEY, "TINKER_TELEMETRY": "0"}
 
 

@@ -1,4 +1,4 @@
-"""What every training session must satisfy about accumulated gradients, as functions of a session.
+"""Requirements on every training session about accumulated gradients, as functions of a session.
 
 The same functions judge our session and the mutants below, which carry the bugs that frameworks had.
 Source of the list and of the bugs: arXiv:2604.23747. All comparisons but one are of bits.

@@ -40,7 +40,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an engine computed: sampled, trained two steps on data that are the same for all, sampled again."""
+    """Results of an engine: sampled, trained two steps on data that are the same for all, sampled again."""
 
     before: Sampled
     after: Sampled
@@ -89,7 +89,7 @@ def observed(folder: Path, deviation: Deviation) -> Seen:
 
 
 class Warnings(logging.Handler):
-    """What the package warns of while this is entered."""
+    """Warnings of the package while this is entered."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

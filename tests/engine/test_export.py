@@ -1,4 +1,4 @@
-"""What is exported of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
+"""Exports of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
 
 from collections.abc import Sequence
 from dataclasses import replace

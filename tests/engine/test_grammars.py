@@ -107,7 +107,7 @@ def test_a_pattern_is_matched_as_a_whole(engine: Engine, pattern: str) -> None:
 
 
 def test_any_object_is_one(engine: Engine) -> None:
-    """What is not bounded may be cut off; what ended is an object."""
+    """Objects where they ended; unbounded ones may be cut off."""
     grammar = Grammar(kind=GrammarKind.JSON_OBJECT, text="")
     sequences, texts = sample(engine, grammar, num_samples=16)
     ended = [text for one, text in zip(sequences, texts, strict=True) if one.stop_reason is StopReason.STOP]

@@ -69,7 +69,7 @@ def shown(result: SampleResult | None) -> list[bytes]:
 
 
 def alone(asked: SampleRequest, policy: Policy) -> list[bytes]:
-    """What a sampler that has seen nothing else answers."""
+    """Return the answer of a fresh sampler."""
     return shown(Sampler(policy.decoder.config, policy.decoder.kernels).sample([asked], [policy])[0])
 
 
@@ -291,7 +291,7 @@ def _drive(sampler: Sampler, groups: Sequence[Group], given_up: dict[int, list[i
 
 
 def _check(pool: PagePool, prefixes: Prefixes) -> None:
-    """What is counted is what is there, and nothing that was promised is missing."""
+    """Assert that counts are true and nothing that was promised is missing."""
     idle = sum(pool.is_idle(page) for page in range(pool.capacity))
     assert pool.idle == idle
     assert pool.available >= 0

@@ -1,4 +1,4 @@
-"""What a sampling request gets: seeds, stops, limits, top-k, failures."""
+"""Answers to sampling requests: seeds, stops, limits, top-k, failures."""
 
 import numpy as np
 import pytest

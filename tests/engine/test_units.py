@@ -1,4 +1,4 @@
-"""How a request is cut into units: rows are shared exactly where tokens are, and only the request decides."""
+"""Cutting of a request into units: rows are shared exactly where tokens are, and only the request decides."""
 
 import sys
 

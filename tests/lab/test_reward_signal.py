@@ -1,4 +1,4 @@
-"""What acts on a run beside its rewards, and what watches them: filter, bonus, early stop, information, determinism."""
+"""Influences on a run beside its rewards, and their watchers: filter, bonus, early stop, information, determinism."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a step trains on and at which rate, when something is due, and batches of two pools."""
+"""Items and rate of a step, steps at which something is due, and batches of two pools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

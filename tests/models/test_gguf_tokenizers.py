@@ -1,4 +1,4 @@
-"""What a GGUF file says of its tokenizer beside tokens and merges: begin and end, marks, ends of replies, templates."""
+"""Keys of a GGUF file on its tokenizer beside tokens and merges: begin and end, marks, ends of replies, templates."""
 
 import json
 from collections.abc import Callable

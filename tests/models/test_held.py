@@ -1,4 +1,4 @@
-"""How many bytes a base takes: counted from tensors, beside what bitsandbytes takes for the same weights."""
+"""Bytes that a base takes: counted from tensors, beside what bitsandbytes takes for the same weights."""
 
 from dataclasses import replace
 

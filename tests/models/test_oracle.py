@@ -177,7 +177,7 @@ class Routed(RouteRecord):
         super().__init__(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
         self.experts: dict[int, torch.Tensor] = {}
         self.gaps: dict[int, torch.Tensor] = {}
-        """How much likelier the last expert taken is than the first that is not."""
+        """Probability of the last expert taken less that of the first not taken."""
 
     def see(self, layer: int, logits: torch.Tensor, routes: Routes) -> None:
         self.experts[layer] = routes.experts

@@ -1,4 +1,4 @@
-"""What the suites of the native kernels share: bits, exact fused multiply-adds, and one run of all.
+"""Parts the suites of the native kernels share: bits, exact fused multiply-adds, and one run of all.
 
 `compute` calls every method once and does no arithmetic of its own, so that its outputs are the
 kernels' whatever state the calling thread is in.

@@ -1,4 +1,4 @@
-"""What every test of the operations may change, and finds as it was."""
+"""State that any test of operations may change, and finds as it was."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,7 @@ def rewards(*values: float) -> np.ndarray:
 
 
 def check_advantage(name: Advantage, rule: Rule) -> None:
-    """What the rule must give; also what the mutants below must fail."""
+    """Assert what the rule must give; the mutants below must fail it."""
     group, expected = BY_HAND[name]
     np.testing.assert_allclose(rule(rewards(*group)), expected, rtol=1e-7)
     pair = rule(rewards(0.3, 0.29))

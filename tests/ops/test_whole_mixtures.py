@@ -23,7 +23,7 @@ SEGMENTS = torch.tensor([0, 9, 9, 30, 61])
 
 
 class Trained(StrEnum):
-    """What has a gradient."""
+    """Trained weights."""
 
     BASE = "base"
     LORA = "lora"

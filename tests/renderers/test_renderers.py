@@ -1,4 +1,4 @@
-"""What every renderer promises: exact prefixes, exact weights, replies that come back."""
+"""Promises of every renderer: exact prefixes, exact weights, replies that come back."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""What the store's tests share: names, a fixed clock, and a finished request."""
+"""Parts the store's tests share: names, a fixed clock, and a finished request."""
 
 from tinsmith.server.database.store import Store
 

@@ -28,7 +28,7 @@ SAID = [{"role": "user", "content": "Hi"}]
 
 @dataclass(frozen=True)
 class Things:
-    """What one key has: ids that are in requests, and all of which are in a table of what does not exist too."""
+    """A key's things: ids that are in requests, and all of which are in a table of what does not exist too."""
 
     session: str
     model: str
@@ -249,7 +249,7 @@ async def send(tenant: Tenant, method: str, route: str, asked: Asked) -> httpx.R
 
 
 def without_ids(text: str, *things: Things) -> str:
-    """What was said, but for the ids that it echoes."""
+    """Return a text but for the ids that it echoes."""
     for each in sorted({i for thing in things for i in thing.ids}, key=len, reverse=True):
         text = text.replace(each, "ID")
     return text
@@ -345,7 +345,7 @@ async def test_a_model_is_not_loaded_from_anothers_checkpoint(tenants: Tenants) 
 
 
 async def unseeded(tenant: Tenant) -> list[bytes]:
-    """What a script without a seed gets to see: weights, a trained checkpoint's and its base's samples; no ids."""
+    """Return what a script without a seed sees: weights, a trained checkpoint's and its base's samples; no ids."""
     session = await tenant.session()
     model = await tenant.model(session)
     seen = [(await tenant.done("forward_backward", forward_backward(model, 1))).content]

@@ -1,4 +1,4 @@
-"""What replies may look like where calls are required or must satisfy a schema, by llguidance's own word."""
+"""Replies allowed where calls are required or must satisfy a schema, by llguidance's own word."""
 
 import json
 from collections.abc import Collection

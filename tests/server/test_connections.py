@@ -1,4 +1,4 @@
-"""How many connections there may be, what each may send before it is a request, and how long it may say nothing."""
+"""Number of connections allowed, what each may send before it is a request, and how long it may say nothing."""
 
 import asyncio
 import os

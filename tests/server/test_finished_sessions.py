@@ -1,4 +1,4 @@
-"""What a session holds in memory ends with it; snapshots that lie in files are the same bits again."""
+"""Memory of a session, which ends with it, and snapshots in files, which are the same bits again."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What `/metrics` tells: counts that are right, in the form that Prometheus reads, and nothing of anybody's."""
+"""Content of `/metrics`: counts that are right, in the form that Prometheus reads, and nothing of anybody's."""
 
 import asyncio
 import re

@@ -382,7 +382,7 @@ def endpoints(table: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int, str]]:
-    """What every endpoint says to an empty request about things that are not there."""
+    """Return every endpoint's answer to an empty request about what is not there."""
     said: dict[str, tuple[int, str]] = {}
 
     async def script(tenants: Tenants) -> None:

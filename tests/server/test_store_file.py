@@ -196,7 +196,7 @@ def full(server: Running, most: int) -> Generator[None, None, None]:
 
 
 def outcome(server: Running, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What a request comes to."""
+    """Return a request's outcome."""
     answer: dict[str, Any] = server.future(server.ok(path, body)["request_id"]).json()
     return answer
 

@@ -130,7 +130,7 @@ def test_a_reply_goes_on_as_long_as_the_context_unless_it_is_told(http: httpx.Cl
 
 
 def test_verifiers_extras_are_taken(http: httpx.Client) -> None:
-    """What its client sends beside the ids."""
+    """Its client's fields beside the ids."""
     asked = {"max_tokens": 6, "seed": 3, "logprobs": 1}
     end = preset_tokenizer("nano").eos_token_id
     extras = {

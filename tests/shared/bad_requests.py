@@ -74,7 +74,7 @@ class Bad:
     headers: Mapping[str, str]
     content: bytes
     signed: bool
-    """Whether it has the right key."""
+    """True if it has the right key."""
 
 
 def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ class Good:
 
     data: bytes
     numbers: tuple[tuple[int, int], ...] = ()
-    """Where lengths, counts, kinds and offsets lie, and in how many bytes."""
+    """Places of lengths, counts, kinds and offsets, and widths in bytes."""
     entries: tuple[tuple[int, int, int], ...] = ()
     """Begin and end of keys and records that can be left out or doubled, and where their count lies (8 bytes) or -1."""
 
@@ -62,7 +62,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 @dataclass(slots=True)
 class Findings:
-    """What mutations came to."""
+    """Outcomes of mutations."""
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
     """`read`, or the error of ours."""

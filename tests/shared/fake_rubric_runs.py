@@ -16,7 +16,7 @@ TRAINED = ("brass", "steel")
 
 @dataclass(frozen=True, kw_only=True)
 class RubricStory:
-    """How one fake run goes: at step 0 nobody says the word; at the end the first `learned` held-out prompts get it."""
+    """Course of a fake run: at step 0 nobody says the word; at the end the first `learned` held-out prompts get it."""
 
     seed: int = 0
     learned: int = 8

@@ -26,7 +26,7 @@ SUPERVISED = ((0.45, 0.30, 0.25), (0.24, 0.50, 0.26), (0.24, 0.26, 0.50))
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """How one fake run goes."""
+    """Course of a fake run."""
 
     name: str
     question: str
@@ -44,7 +44,7 @@ class Story:
     nasty: bool = False
     offset: bool = False
     papers: str = "W"
-    """What the papers' identifiers begin with."""
+    """Beginning of the papers' identifiers."""
     alarm: tuple[str, str, float, float, int] | None = None
     failed: int = 3
 

@@ -29,7 +29,7 @@ class Environment:
 
     @property
     def packages(self) -> Path:
-        """Where its packages are."""
+        """Folder of its packages."""
         [found] = (ROOT / self.name / "lib").glob("python*/site-packages")
         return found
 

@@ -32,7 +32,7 @@ FLAGS = (
     "--enable-logging=stderr",
 )
 OWN_HOSTS = (".google.com", ".googleapis.com", ".gvt1.com", ".google")
-"""Where the browser itself turns to, page or no page."""
+"""Hosts the browser itself asks, page or no page."""
 
 
 @dataclass(frozen=True)

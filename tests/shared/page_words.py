@@ -1,4 +1,4 @@
-"""What a page says and where it leads, without its markup."""
+"""Words and addresses of a page, without its markup."""
 
 import re
 from html.parser import HTMLParser

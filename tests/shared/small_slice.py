@@ -15,7 +15,7 @@ BASE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=30, batch_size=8, war
 
 @dataclass(frozen=True)
 class Made:
-    """What a run needs."""
+    """Folders for a run."""
 
     home: Path
     data: Path

@@ -141,7 +141,7 @@ def test_small_tables_have_exactly_the_brute_force_sizes(
 
 
 def _holds(found: Recovery, confusion: Confusion) -> bool:
-    """Whether a solution holds the counts of a confusion matrix."""
+    """Return true if a solution holds a confusion matrix's counts."""
     order = [confusion.labels.index(column) for column in found.columns if column in LABELS]
     sizes = confusion.counts.sum(axis=1)[order]
     right = np.diagonal(confusion.counts[:, :3])[order]

@@ -1,4 +1,4 @@
-"""How many ways there are, against counts by hand."""
+"""Diversity of ways, against counts by hand."""
 
 import math
 from fractions import Fraction

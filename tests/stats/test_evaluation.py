@@ -1,4 +1,4 @@
-"""What an evaluation of one system reports."""
+"""Report of an evaluation of one system."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a rubric adds, in numbers: against hand computation, brute force and scipy."""
+"""Gain by a rubric, in numbers: against hand computation, brute force and scipy."""
 
 import itertools
 import random

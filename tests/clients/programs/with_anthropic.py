@@ -1,4 +1,4 @@
-"""What one does with the `anthropic` SDK, case by case; prints what came of it.
+"""Uses of the `anthropic` SDK, case by case; prints what came of it.
 
 python with_anthropic.py CASE        # and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY
 """

@@ -1,4 +1,4 @@
-"""What one does with `litellm`, case by case and by both providers; prints what came of it.
+"""Uses of `litellm`, case by case and by both providers; prints what came of it.
 
 python with_litellm.py CASE        # and SERVER, OPENAI_API_KEY
 """

@@ -1,4 +1,4 @@
-"""What one does with the `openai` SDK, case by case; prints what came of it.
+"""Uses of the `openai` SDK, case by case; prints what came of it.
 
 python with_openai.py CASE        # and OPENAI_BASE_URL, OPENAI_API_KEY
 """
@@ -178,7 +178,7 @@ def models() -> Any:
 
 
 def refusals() -> Any:
-    """What an unknown model, an unserved route and a mistaken value are answered with."""
+    """Return the answers to an unknown model, an unserved route and a mistaken value."""
     told: list[Any] = []
     for ask in (
         lambda: client.chat.completions.create(model="gpt-5", messages=ASKED),

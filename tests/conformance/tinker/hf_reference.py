@@ -1,4 +1,4 @@
-"""What transformers and peft compute with the served weights: the oracle of the conformance suite."""
+"""Results of transformers and peft with the served weights: the oracle of the conformance suite."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -75,7 +75,7 @@ def sampler_logprobs(client: tinker.SamplingClient, text: str) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one training step told the client."""
+    """A training step as told to the client."""
 
     logprobs: list[FloatArray]
     loss: float
@@ -114,7 +114,7 @@ def same(server: Server, left: Sequence[FloatArray], right: Sequence[FloatArray]
 
 
 def same_step(server: Server, left: Step, right: Step) -> bool:
-    """Whether two steps told the same."""
+    """Return true if two steps told the same."""
     numbers = [[np.array([step.loss, step.grad_norm], dtype=np.float32)] for step in (left, right)]
     return same(server, left.logprobs, right.logprobs) and same(server, numbers[0], numbers[1])
 

@@ -20,13 +20,13 @@ _READY = re.compile(r"^tinsmith serve: (http://\S+) key=(tml-\S+)$", re.MULTILIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where a server listens and what it serves."""
+    """Address of a server, and what it serves."""
 
     url: str
     key: str
     model: str
     exact: bool
-    """Whether it promises equal bits; else numbers are compared with a tolerance."""
+    """True if it promises equal bits; else numbers are compared with a tolerance."""
     process: subprocess.Popen[bytes] | None = None
 
     def service(self) -> tinker.ServiceClient:

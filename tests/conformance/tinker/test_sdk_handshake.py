@@ -1,4 +1,4 @@
-"""How a client meets the server: keys, capabilities, sessions, what a model says about itself (check 1)."""
+"""Handshake with the server: keys, capabilities, sessions, what a model says about itself (check 1)."""
 
 from collections.abc import Callable
 

@@ -77,7 +77,7 @@ class SplitSum(NativeKernels):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shows:
-    """When a fault shows: in products of at least so many rows and columns, on at least so many threads."""
+    """Conditions of a fault: products of at least so many rows and columns, on at least so many threads."""
 
     rows: int = 1
     columns: int = 1

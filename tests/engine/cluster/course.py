@@ -30,7 +30,7 @@ def datums_of(seed: int, count: int = 9) -> list[Datum]:
 
 
 def _sampled(engine: Bases, session: TrainingSession, seed: int, name: str) -> list[tuple[bytes, bytes]]:
-    """What two requests on the session's weights answer."""
+    """Return two requests' answers on the session's weights."""
     policy = freeze(session, engine.parts.policy_of)
     sampler = engine.sampler(name)
     groups: list[Group] = []

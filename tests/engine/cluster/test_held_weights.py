@@ -68,7 +68,7 @@ def test_only_the_last_copy_lets_workers_forget() -> None:
 
 
 def _needs_weights(host: Host, weights: WeightsId) -> bool:
-    """Whether a worker must be brought these weights to sample from them."""
+    """Return true if a worker must be brought these weights to sample."""
     request = SampleRequest(prompt=np.array([5], np.int32), params=SamplingParams(seed=1, max_tokens=1))
     answers: list[Outcome] = []
     host.sample(SampleWork(id="sample-x", weights=weights, request=request), None, answers.append)

@@ -17,6 +17,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the verb sets is put back."""
+    """Put back what the verb sets."""
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     monkeypatch.setenv("TINKER_TELEMETRY", "0")

@@ -87,7 +87,7 @@ def forged_tensor(weights: Path, file: str) -> tuple[str, np.float32, np.float32
 
 
 def signed_again(folder: Path) -> None:
-    """What a forger would do: the manifest names the forged files."""
+    """Do as a forger would: name the forged files in the manifest."""
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["hashes"] |= RunFolder(folder).hashes()
     manifest["trace_links"] = RunFolder(folder).links(TRACE)

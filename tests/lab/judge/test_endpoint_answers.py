@@ -1,4 +1,4 @@
-"""What an endpoint's bodies hold: texts, refusals, token counts, and errors of every shape."""
+"""Contents of endpoints' bodies: texts, refusals, token counts, and errors of every shape."""
 
 import gzip
 import json

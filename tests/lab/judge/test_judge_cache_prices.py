@@ -1,4 +1,4 @@
-"""What is kept on the disk, and what judging costs."""
+"""Verdicts on the disk, and the cost of judging."""
 
 from pathlib import Path
 

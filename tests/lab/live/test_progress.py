@@ -1,4 +1,4 @@
-"""How far a wait has come, and how long a run will take: told in time, seldom, and from what was measured."""
+"""Progress of a wait, and forecast of a run: told in time, seldom, and from what was measured."""
 
 import math
 import runpy

@@ -1,4 +1,4 @@
-"""What a person is told of a run: lines in a pipe, a table redrawn in a terminal, and each alarm once in both."""
+"""Account of a run for a person: lines in a pipe, a table redrawn in a terminal, and each alarm once in both."""
 
 import io
 from threading import Event

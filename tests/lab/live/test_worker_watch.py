@@ -1,4 +1,4 @@
-"""What is told of a server's workers: how many there are, and each that is lost or joins, once."""
+"""News of a server's workers: how many there are, and each that is lost or joins, once."""
 
 import io
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ def marks(value: float) -> dict[str, Any]:
 
 
 def files() -> Files:
-    """What a run of three steps leaves, whose last evaluation is of step 3, and whose test is of step 1."""
+    """Return the files of a run of three steps; its last evaluation is of step 3, and its test of step 1."""
     rollouts = [rollout(0, "eval", 9, 0)]
     for step in range(STEPS):
         rollouts += [rollout(step, "train", prompt, i) for prompt in (1, 2) for i in (0, 1)]

@@ -1,4 +1,4 @@
-"""What older clients and servers of others do otherwise is read as what it means."""
+"""Ways of older clients and of servers of others, read as what they mean."""
 
 import warnings
 from concurrent.futures import Future

@@ -24,7 +24,7 @@ ENDS: Mapping[float, Sequence[Sequence[float]]] = {1e-3: BALANCED, 2e-3: BALANCE
 
 
 def _answers(folder: Path) -> tuple[list[str], list[str]]:
-    """What stands in the rollouts of the last examination: true labels and answers."""
+    """Return true labels and answers from the rollouts of the last examination."""
     lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
     asked = [
         line for line in lines if line["split"] == "eval" and line["step"] == STORY.steps and not line.get("failure")

@@ -1,4 +1,4 @@
-"""What the small base of a task reads, where that is not what is trained on, and how long: the task says it."""
+"""Items that a task's small base reads, where not those trained on, and its steps: the task says both."""
 
 from pathlib import Path
 from random import Random

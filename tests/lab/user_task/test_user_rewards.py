@@ -1,4 +1,4 @@
-"""What conversations earn by a user's rewards: terms, groups, whole conversations; what fails is said, never a zero."""
+"""Earnings by a user's rewards: terms, groups, whole conversations; what fails is said, never a zero."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every entry of the loss registry must satisfy."""
+"""Requirements on every entry of the loss registry."""
 
 import math
 

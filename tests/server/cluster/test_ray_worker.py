@@ -1,4 +1,4 @@
-"""What a worker's process makes of what reaches it, without Ray."""
+"""Handling of what reaches a worker's process, without Ray."""
 
 import asyncio
 import threading

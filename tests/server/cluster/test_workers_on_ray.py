@@ -67,7 +67,7 @@ def _workers(connection: Connection) -> list[_Worker]:
 
 
 def _lost(connection: Connection) -> list[str]:
-    """Why workers are no longer there."""
+    """Return why workers are gone."""
     return [worker.lost or "" for worker in _workers(connection) if not worker.alive]
 
 
@@ -91,7 +91,7 @@ def _datums(seed: int) -> list[types.Datum]:
 
 
 def _trained(connection: Connection, kill: bool) -> list[object]:
-    """What a short training with samples in between shows; one worker is killed while works are under way."""
+    """Return a short training's figures and samples; `kill` ends a worker while works are under way."""
     client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
     shown: list[object] = []
     for step in range(3):

@@ -1,4 +1,4 @@
-"""What changed between two answers: every figure by hand, and what is missing."""
+"""Changes between two answers: every figure by hand, and what is missing."""
 
 import math
 import random

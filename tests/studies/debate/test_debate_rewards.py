@@ -1,4 +1,4 @@
-"""What a conversation earns: the order of the four outcomes, where the seed's breaks it, and every leaf."""
+"""Reward of a conversation: the order of the four outcomes, where the seed's breaks it, and every leaf."""
 
 from dataclasses import replace
 from itertools import product

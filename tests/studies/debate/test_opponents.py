@@ -1,4 +1,4 @@
-"""What the scripted challenger says, and what no challenger may say."""
+"""Words of the scripted challenger, and those no challenger may say."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What can be known in the world that is argued about: policies with perfect reading against the module's figures."""
+"""Limits of knowledge in the world that is argued about: policies with perfect reading against the module's figures."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -42,7 +42,7 @@ def test_the_arm_never_looks_at_the_answer(wrong: WrongLabel, answered: str | No
 
 
 def disagreement(arms: Arms, answered: str) -> tuple[float, float]:
-    """How often B, naming a label, names another one than the answer: where that is right, and where it is wrong."""
+    """Return how often a label that B names is not the answer: where the answer is right, and where it is wrong."""
     right, wrong = [], []
     for one, stance in zip(MANY, drawn(arms, answered), strict=True):
         if stance.label is None:

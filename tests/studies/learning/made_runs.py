@@ -37,7 +37,7 @@ HELD = [(f"{pair}{side}", str(pair)) for pair in range(6, 12) for side in "ab"]
 """Items with their pairs."""
 
 Shares = Mapping[str, float]
-"""How often a held-out item is answered rightly at the end, by the beginning of a cell's name."""
+"""Share of right answers to a held-out item at the end, by the beginning of a cell's name."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class TablePolicy:
         targets: Sequence[Sequence[int]] | None = None,
         begins: Sequence[int] | None = None,
     ) -> list[Spread]:
-        """See AskedPolicy."""
+        """Answer as AskedPolicy."""
         asked = targets or [text[1:] for text in texts]
         return [
             _from(begin, self._spread(tuple(text), about))
@@ -33,7 +33,7 @@ class TablePolicy:
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """See AskedPolicy."""
+        """Answer as AskedPolicy."""
         del temperature
         return [self._written(one, stop) for one in asked]
 

@@ -110,7 +110,7 @@ def test_a_third_is_held_out_and_has_every_family() -> None:
 
 
 def test_no_held_out_prompt_is_nearly_one_of_training() -> None:
-    """What most prompts say is form; of what is left, a held-out prompt shares less than half with any other."""
+    """Overlap without form (words of ten prompts or more): under half between held-out and training prompts."""
     said = {task.task_id: frozenset(words_of(task.prompt)) for task in TASKS}
     often = Counter(word for words in said.values() for word in words)
     form = {word for word, count in often.items() if count >= 10}

@@ -185,7 +185,7 @@ def _default(plan: Plan, key: str) -> object:
 
 
 def _read(shown: str, value: object) -> bool:
-    """Whether a cell of the table shows this value."""
+    """Return true if a cell of the table shows this value."""
     text = shown.strip().strip("`")
     if value is None or isinstance(value, bool):
         return text == {None: "none", True: "true", False: "false"}[value]

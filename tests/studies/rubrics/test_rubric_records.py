@@ -1,4 +1,4 @@
-"""What a run on rubrics writes down for its report and its replay, and what it keeps to itself."""
+"""Records of a run on rubrics for its report and its replay, and what it keeps to itself."""
 
 import json
 from pathlib import Path

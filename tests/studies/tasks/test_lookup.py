@@ -40,7 +40,7 @@ def test_the_right_way_is_paid_and_no_other_answer_is() -> None:
 
 
 def test_a_demonstration_says_nothing_that_was_not_found() -> None:
-    """What it answers stands in what the tool told it, so that a base learns to copy and not to guess."""
+    """Answers that the tool told, or `none`, so that a base learns to copy and not to guess."""
     for one in SOME:
         for seed in range(20):
             replies = shown(one, Random(seed))

@@ -1,4 +1,4 @@
-"""How pairs are asked and answered: both orders beside each other, letters and JSON, and what cannot be read."""
+"""Prompts and answers about pairs: both orders beside each other, letters and JSON, and what cannot be read."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a step costs in closed form, and a simulated training run beside it."""
+"""Cost of a step in closed form, and a simulated training run beside it."""
 
 import math
 import random
