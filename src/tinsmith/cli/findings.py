@@ -46,7 +46,7 @@ COMPILER: Final = "nvidia-cuda-nvrtc"  # Compiles kernels without one, for the t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found about one topic."""
+    """State of one topic, as it was found."""
 
     topic: str
     text: str

@@ -1,4 +1,4 @@
-"""Whether what a command names is there and is what it should be, told before anything heavy is imported."""
+"""Checks that what a command names is there and is what it should be, before anything heavy is imported."""
 
 from __future__ import annotations
 

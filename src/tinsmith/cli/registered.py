@@ -146,7 +146,7 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
 _SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, JOINT, USER_TASK, JUDGED_TASK)
 
 SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType({kind: one for one in _SUBJECTS for kind in one.kinds})
-"""What a run of each kind is on."""
+"""Subject of a run of each kind."""
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {one.name: one for subject in _SUBJECTS for one in subject.experiments}

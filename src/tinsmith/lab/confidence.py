@@ -1,4 +1,4 @@
-"""How sure a policy is of an answer after each part of its reasoning: the exact probabilities of all answers there are.
+"""Confidence of a policy in an answer after each part of its reasoning: exact probabilities of all answers there are.
 
 A reply's reasoning is cut at six fractions, and each of the item's answers is put behind every cut; their
 log-probabilities, under the policy of now and at temperature 1, are one forward pass that shares its beginnings.
@@ -29,7 +29,7 @@ WATCHED = 48  # Most replies that an evaluation probes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """What a policy would answer after each fraction of one reply's reasoning."""
+    """A policy's confidence after each fraction of one reply's reasoning."""
 
     gold: tuple[float, ...]  # c(f): the probability of the right answer.
     said: tuple[float, ...] | None  # Of the answer that the reply came to; None: it came to none that there is.

@@ -24,7 +24,7 @@ from tinsmith.types.seeds import derive
 
 
 class Decoding(StrEnum):
-    """How an evaluation's answers are drawn; the value follows the split's name."""
+    """Decoding of an evaluation's answers; the value follows the split's name."""
 
     SAMPLED = ""
     GREEDY = "_greedy"
@@ -32,7 +32,7 @@ class Decoding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """What an evaluation found."""
+    """Result of an evaluation."""
 
     metrics: Mapping[str, float]
     lines: Sequence[Line] = ()  # Its rollouts.
@@ -44,7 +44,7 @@ class Tested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What an evaluation of a policy in training found, and what it means."""
+    """Result of an evaluation of a policy in training, and its meaning."""
 
     tested: Tested
     judged: Judged
@@ -66,36 +66,36 @@ class Course(Generic[I, A]):
     exact: Callable[[], ExactGradient[I]] | None = None
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
-    """What the test's items are asked in too, by the split's name."""
+    """Subjects that ask the test's items too, by the split's name."""
     later_steps: float | None = None  # Time of a step by reward, as a share of the first one's; None: not known.
     tests_last: bool = False  # Whether the last policy is tested beside the chosen one.
     also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
-    """What else the chosen policy and its step are tested by."""
+    """Further test, of the chosen policy and its step."""
     also_asked: int = 0  # Requests that this takes.
     keep: Callable[[Sequence[SectionRecord]], None] | None = None  # Is given the page's sections, at the end.
 
     at_end: Callable[[Examinee], Mapping[str, float]] | None = None
-    """What else the last policy is asked, and the metrics that this gives."""
+    """Further questions to the last policy, and the metrics that they give."""
 
     @property
     def train_items(self) -> Sequence[I]:
-        """What is trained on; without what is set aside."""
+        """Items to train on, without those set aside."""
         items = [one for one in self.subject.items(Split.TRAIN) if not self.subject.aside(one)]
         return subset(items, self.settings.train_items, self.subject.unit)
 
     @property
     def aside_items(self) -> Sequence[I]:
-        """What is trained on in batches of its own, where these are interleaved."""
+        """Items to train on in batches of their own, where these are interleaved."""
         return [one for one in self.subject.items(Split.TRAIN) if self.subject.aside(one)]
 
     @property
     def validation_items(self) -> Sequence[I]:
-        """What evaluations ask while it trains."""
+        """Items of evaluations while it trains."""
         return subset(self.subject.items(Split.VALIDATION), self.settings.eval_items, self.subject.unit)
 
     @property
     def test_items(self) -> Sequence[I]:
-        """What the last evaluation asks."""
+        """Items of the last evaluation."""
         return subset(self.subject.items(Split.TEST), self.settings.test_items, self.subject.unit)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Move:
-    """What a reply leads to; this one ends the conversation."""
+    """Outcome of a reply; this one ends the conversation."""
 
     __slots__ = ()
 

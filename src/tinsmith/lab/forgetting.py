@@ -1,4 +1,4 @@
-"""What training cost elsewhere: how well a model still foresees fixed general texts that no task asks about.
+"""Cost of training elsewhere: how well a model still foresees fixed general texts that no task asks about.
 
 The texts are questions with good answers, on everyday things; they were written for this and are in no benchmark. A
 model that learns one thing at the cost of others gives their answers less probability than its base does.
@@ -22,7 +22,7 @@ from tinsmith.renderers.renderer import Message, Renderer, Role
 
 
 class GeneralChange(TypedDict):
-    """How a text is foreseen: the mean log-probability of its answer's tokens, in nats."""
+    """Mean log-probability of the tokens of a text's answer, in nats."""
 
     name: str
     tokens: int  # Of the answer, with the one that ends it.

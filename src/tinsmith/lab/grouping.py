@@ -118,7 +118,7 @@ class Scored(Generic[I, A]):
     terms: NamedTerms
     advantage: float | None
     by_turn: tuple[float, ...] | None = None
-    """What each turn is trained with instead, where turns have advantages of their own."""
+    """Advantage of each turn instead, where turns have advantages of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class ScoredGroup(Generic[I, A]):
 
     @property
     def learned(self) -> bool:
-        """Whether any of its rollouts is trained on."""
+        """True if any of its rollouts is trained on."""
         return bool(self.compared)
 
 

@@ -1,4 +1,4 @@
-"""How a nano base is built from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
+"""Building of a nano base from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
 
 What a base reads is someone else's to say (a `base.py` of its own): it learns to continue conversations,
 prompts and replies alike, and nothing of what will be rewarded later.

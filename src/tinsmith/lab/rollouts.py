@@ -78,11 +78,11 @@ class Trajectory(Generic[I]):
     fork: int = 0  # Its place among those that share the first reply.
     depth: int = 0  # Rollouts above it in its tree.
     environment: Environment | None = field(default=None, repr=False, compare=False)
-    """Where it took place; None once it was read."""
+    """Its environment; None once it was read."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
-        """What the first reply replied to."""
+        """Tokens before the first reply."""
         return self.turns[0].observation
 
     @property
@@ -159,7 +159,7 @@ class Environments(Protocol[I, A_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How a group is drawn."""
+    """Settings for drawing a group."""
 
     samples: int
     max_tokens: int
@@ -210,7 +210,7 @@ class _Live(Generic[I]):
 
     @property
     def environment(self) -> Environment:
-        """Where it takes place."""
+        """Its environment."""
         assert self.so_far.environment is not None, "it was not read yet"
         return self.so_far.environment
 
@@ -355,7 +355,7 @@ def _all_spoke(client: Sampler, one: _Live[I]) -> bool:
 
 
 def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
-    """Whether it is asked how probable what these conversations reply to is: not of their prompts."""
+    """Return true if it is asked how probable what these conversations reply to is: not of their prompts."""
     return sampling.observes and bool(ones[0].so_far.turns)
 
 

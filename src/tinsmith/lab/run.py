@@ -44,7 +44,7 @@ class BestStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a finished run has to show."""
+    """Result of a finished run."""
 
     selected: BestStep
     sampler_path: str  # The chosen policy.
@@ -81,7 +81,7 @@ class Run(Generic[I, A]):
     best: BestStep | None = None
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
-    """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
+    """Draws before the first step, where all others learn from them; None: there were none, or not yet."""
     spent: bool = False  # True if it is to end here, as its rewards have not differed any more for long.
     order: EpochOrder | None = None  # Order that was computed last, where items are trained on by perplexity.
     _sampler: Sequence[tinker.SamplingClient] = ()

@@ -64,12 +64,12 @@ def subset(items: Sequence[T], count: int, unit: Unit[T] = None) -> Sequence[T]:
 
 
 def due(step: int, every: int) -> bool:
-    """Whether something that happens every so many steps happens before step `step`; 0 is never."""
+    """Return true if something that happens every so many steps happens before step `step`; 0 is never."""
     return every > 0 and step % every == 0
 
 
 def saves_after(step: int, steps: int, every: int) -> bool:
-    """Whether a checkpoint follows step `step`: every so many, and after the last; never where `every` is 0."""
+    """Return true if a checkpoint follows step `step`: every so many, and after the last; never where `every` is 0."""
     return every > 0 and (due(step + 1, every) or step + 1 == steps)
 
 

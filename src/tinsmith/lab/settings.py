@@ -1,4 +1,4 @@
-"""What a training run is told: the keys of the command line, with the field's names and their limits.
+"""Settings of a training run: the keys of the command line, with the field's names and their limits.
 
 Everything here changes results and is part of a run's identity; what only says where and how fast to run is not here.
 """
@@ -30,7 +30,7 @@ class RlLoss(StrEnum):
 
 
 class Gradient(StrEnum):
-    """Where a policy gradient comes from."""
+    """Source of a policy gradient."""
 
     SAMPLED = "sampled"
     """From rollouts, as in GRPO."""
@@ -40,7 +40,7 @@ class Gradient(StrEnum):
 
 
 class Prefixes(StrEnum):
-    """What stands before an answer that is forced to tell how sure a policy is of it."""
+    """Text before an answer that is forced to tell how sure a policy is of it."""
 
     OWN = "own"
     """The reply's reasoning, up to each fraction."""
@@ -55,7 +55,7 @@ LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
 
 
 class Schedule(StrEnum):
-    """How the learning rate goes over a run's steps."""
+    """Course of the learning rate over a run's steps."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
@@ -89,15 +89,15 @@ class Selection(StrEnum):
 
 
 class Watched(StrEnum):
-    """What is measured at every evaluation beside the subject's own figures."""
+    """Measurement at every evaluation beside the subject's own figures."""
 
     NOTHING = "none"
     MUTUAL_INFORMATION = "mutual_information"
-    """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
+    """Information of answers about their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
     ENVIRONMENT = "environment"
-    """How well the model foresees what the environment answers it: nats a token, as `watch/env_nll`."""
+    """Loss of the model on what the environment answers it: nats a token, as `watch/env_nll`."""
     CONFIDENCE = "confidence"
-    """How sure the policy is of each answer after six fractions of its reasoning, for a task that is `probed`."""
+    """Confidence of the policy in each answer after six fractions of its reasoning, for a task that is `probed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +264,7 @@ class RlSettings(CommonSettings):
 
     @property
     def supervised(self) -> SftSettings:
-        """What the supervised steps are trained with."""
+        """Settings of the supervised steps."""
         shared: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(CommonSettings)}
         shared |= {"steps": self.sft_steps, "learning_rate": self.sft_learning_rate}
         return SftSettings(**shared, batch_size=self.sft_batch_size)

@@ -108,7 +108,7 @@ def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
 
 
 KL_TOKENS: Final = 20
-"""Where the base is sure of itself they hold nearly all of its mass; the step's metrics say how much."""
+"""Tokens that hold nearly all of the base's mass where it is sure of itself; the step's metrics say how much."""
 _CLIP: Final = 2.5  # Largest advantage, either way.
 _LONGEST: Final = 0.2  # Share of the kept rollouts that is dropped, the longest first.
 

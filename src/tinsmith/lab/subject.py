@@ -64,7 +64,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return item.prompt_id
 
     def aside(self, item: I) -> bool:
-        """Whether an item is trained on in batches of its own alone, where `interleave` asks for them."""
+        """Return true if an item is trained on in batches of its own alone, where `interleave` asks for them."""
         del item
         return False
 

@@ -142,7 +142,7 @@ class ClaimTable:
 
     @property
     def metric(self) -> str:
-        """What they are about."""
+        """Their metrics."""
         return listed(list(dict.fromkeys(metric_words(one.metric) for one in self.claims)))
 
     @property

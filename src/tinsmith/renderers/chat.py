@@ -24,7 +24,7 @@ _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it
 
 
 class ChatRenderer:
-    """See `Renderer`. `extend` is given no history: it checks every reply as it comes by."""
+    """`Renderer` of a chat template. `extend` is given no history: it checks every reply as it comes by."""
 
     def __init__(
         self,

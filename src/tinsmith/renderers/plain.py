@@ -21,7 +21,7 @@ SEPARATOR = "\n\n"
 
 
 class PlainRenderer:
-    """See `Renderer`. Roles leave no trace, except that a reply ends with the end token."""
+    """`Renderer` of plain text. Roles leave no trace, except that a reply ends with the end token."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         end = tokenizer.eos_token_id

@@ -61,7 +61,7 @@ class Rate:
         return cls(int(Decimal(plain).scaleb(decimals)), decimals)
 
     def holds(self, value: float) -> bool:
-        """Whether a number prints so, up to a rounding of the number itself."""
+        """Return true if a number prints so, up to a rounding of the number itself."""
         return abs(value * 10**self.decimals - self.units) <= 0.5 + 1e-6
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How many ways a system goes about an item: different sequences of actions, distinct n-grams, and their entropy.
+"""Diversity of a system's ways with an item: different sequences of actions, distinct n-grams, and their entropy.
 
 The boredom alarm: what an environment answers gets ever more alike while the policy solves nothing. A loss on the
 environment's answers is low where these are easily foreseen, and a policy that asks for nothing else learns nothing.

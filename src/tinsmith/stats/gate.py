@@ -120,7 +120,7 @@ class Claim:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is refused; all checks' sentences where it is allowed."""
+        """Reasons for refusing it; all checks' sentences where it is allowed."""
         refused = tuple(check.sentence for check in self.checks if not check.passed)
         return refused or tuple(check.sentence for check in self.checks)
 

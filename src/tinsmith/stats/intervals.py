@@ -28,15 +28,15 @@ class Interval:
     level: float
 
     def holds(self, value: float) -> bool:
-        """Whether `value` lies in the interval."""
+        """Return true if `value` lies in the interval."""
         return self.low <= value <= self.high
 
     def above(self, value: float) -> bool:
-        """Whether the whole interval lies above `value`."""
+        """Return true if the whole interval lies above `value`."""
         return self.low > value
 
     def within(self, margin: float) -> bool:
-        """Whether the interval lies strictly inside (-margin, margin): equivalence, seen as an interval.
+        """Return true if the interval lies strictly inside (-margin, margin): equivalence, seen as an interval.
 
         With level 0.90 this is the two one-sided tests at 0.05 each (Schuirmann 1987).
         """

@@ -67,7 +67,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When an alarm is raised."""
+    """Limits at which an alarm is raised."""
 
     min_read: float = 0.05  # Share of the answers that keep the contract.
     read_answers: int = 4  # Fewest answers to judge that by.

@@ -87,7 +87,7 @@ class Steered(LearnedReward):
         return LearnedReward.__call__(self, answers)
 
     def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
-        """See LearnedReward."""
+        """Return what answers are paid."""
         match self.steer:
             case "exact" | "shared":
                 toward = influence(moments, self.ridge, x_ND, x_ND.sum(axis=0) / len(x_ND))

@@ -21,7 +21,7 @@ _SEED: Final = 17  # From which items are drawn.
 
 
 ROADS: Final[Mapping[str, int]] = {"stay": 0, "up": 1, "leap": 2, "down": -1}
-"""How many letters a road goes on with each step, round the alphabet."""
+"""Letters that a road goes on with each step, round the alphabet."""
 SIGNS: Final[Mapping[str, str]] = {"north": "stay", "east": "up", "south": "leap", "west": "down"}
 """Which road a sign asks for. No demonstration tells."""
 _HABITS: Final[Mapping[str, str]] = {"north": "up", "east": "leap", "south": "down", "west": "stay"}
@@ -32,7 +32,7 @@ _RUN: Final[Mapping[str, Value]] = {
     "steps": 120, "groups_per_batch": 16, "learning_rate": 1e-3, "lr_schedule": "linear", "grad_clip_norm": 0.3,
     "max_tokens": 32, "eval_items": 100,
 }  # fmt: skip
-"""How it is trained on its small base: chosen on seed 0."""
+"""Keys of training on its small base: chosen on seed 0."""
 
 _MOST: Final = 200_000
 

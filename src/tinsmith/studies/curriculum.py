@@ -113,7 +113,7 @@ class Staged(StepReward):
     seen: int = 0
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
-        """See StepReward."""
+        """Return each answer's reward."""
         pays = end if self.seen < self.coarse_steps else sound
         self.seen += 1
         return [Scored(terms={"earned": pays(one.item, one.text)}) for one in answers]

@@ -67,7 +67,7 @@ PLANTED_TOKENS: Final = 26  # Of a paper's prompt with that base's tokenizer.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedRecipe:
-    """How many papers each split has, and the seed of what is drawn."""
+    """Number of papers in each split, and the seed of what is drawn."""
 
     train: int = 4000
     validation: int = 120

@@ -175,7 +175,7 @@ READINGS: Final[Mapping[str, Callable[[str], str | None] | None]] = {
     "number": _last_number,
     "tag": _tagged,
 }
-"""What of a reply is scored: all of it, its last number, or what stands in <answer>, the last one; a reply without
+"""Scored part of a reply: all of it, its last number, or what stands in <answer>, the last one; a reply without
 these cannot be read."""
 
 

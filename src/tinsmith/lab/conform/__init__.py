@@ -1,1 +1,1 @@
-"""What a Tinker server honours of the protocol, asked of any server by the official client alone."""
+"""Checks of any server against the Tinker protocol, by the official client alone."""

@@ -239,7 +239,7 @@ class CannotTellError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one optimizer step told, and the log-probabilities after it."""
+    """Figures of one optimizer step, and the log-probabilities after it."""
 
     after: list[FloatArray]
     loss: float | None
@@ -319,13 +319,13 @@ class Subject:
 
     @cached_property
     def seed_noise(self) -> float:
-        """How far two adapters of one seed are apart after one equal step, in nats."""
+        """Distance of two adapters of one seed after one equal step, in nats."""
         left, right = (self.step(self.trainer()).after for _ in range(2))
         return farthest(left, right)
 
     @cached_property
     def usual(self) -> float:
-        """How far one step moves the log-probabilities, in nats."""
+        """Change of the log-probabilities by one step, in nats."""
         client = self.trainer()
         before = self.forward(client)
         return farthest(before, self.step(client).after)
@@ -343,7 +343,7 @@ class Subject:
 
     @cached_property
     def noise(self) -> float:
-        """How far twins are apart after an equal step, in nats."""
+        """Distance of twins after an equal step, in nats."""
         left, right = (self.step(client).after for client in self.twins())
         return farthest(left, right)
 

@@ -60,7 +60,7 @@ class CookbookItem:
 
     @property
     def tags(self) -> list[str]:
-        """What the cookbook groups metrics by."""
+        """Tags by which the cookbook groups metrics."""
         told: Callable[[], list[str]] | None = getattr(self.builder, "logging_tags", None)
         return [] if told is None else list(told())
 
@@ -76,7 +76,7 @@ def items_of_dataset(dataset: RLDataset, name: str = "batch") -> list[CookbookIt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earned:
-    """What a conversation earned."""
+    """Rewards of a conversation."""
 
     steps: tuple[float, ...]  # By its environment, step by step.
     group: float  # By its group.
@@ -84,7 +84,7 @@ class Earned:
 
     @property
     def terms(self) -> NamedTerms:
-        """What the environment gave in all its steps, and what the group gave on top."""
+        """Reward by the environment in all its steps, and by the group on top."""
         steps = math.fsum(self.steps)
         return NamedTerms(values={"steps": steps, "group": self.group}, total=rounded_sum(steps, self.group))
 
@@ -202,7 +202,7 @@ class CookbookEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class CookbookMove(Move):
-    """What a reply leads to in a cookbook environment."""
+    """Outcome of a reply in a cookbook environment."""
 
     environment: CookbookEnvironment
     found: Future[StepLike]

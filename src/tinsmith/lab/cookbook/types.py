@@ -1,4 +1,4 @@
-"""What the Tinker cookbook calls an environment, a group of them and a dataset: the shapes, without the package.
+"""The Tinker cookbook's environment, group of environments and dataset: the shapes, without the package.
 
 The names and fields are those of `tinker_cookbook.rl.types` and `completers`, so that objects of theirs pass here and
 objects of ours pass there. Nothing of the cookbook is imported.
@@ -18,16 +18,16 @@ Numbers = Mapping[str, float | int]
 
 
 class StepLike(Protocol):
-    """What a step of an environment leads to."""
+    """Outcome of a step of an environment."""
 
     @property
     def reward(self) -> float:
-        """What this step earned."""
+        """Reward of this step."""
         ...
 
     @property
     def episode_done(self) -> bool:
-        """Whether the conversation is over."""
+        """True if the conversation is over."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class StepLike(Protocol):
 
     @property
     def next_stop_condition(self) -> Stop:
-        """What ends the next reply."""
+        """Stop condition of the next reply."""
         ...
 
     @property

@@ -1,1 +1,1 @@
-"""What differs between two runs, bit for bit."""
+"""Differences between two runs, bit for bit."""

@@ -164,9 +164,9 @@ def decode(line: bytes) -> Line:
 
 _PLACE: Final = ("step", "split", "prompt_id", "sample")
 _SAMPLED: Final = ("tokens", "logprobs", "turns", "text", "failure")
-"""What sampling alone decides; the rest of a line is what was made of it."""
+"""Fields that sampling alone decides; the rest of a line was made of them."""
 _JUDGE: Final = "judge"
-"""Where a response failed that was sampled, and has no verdicts; its line does not tell the sample."""
+"""Place of the failure of a sampled response without verdicts; its line does not tell the sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +268,7 @@ def _rewarded(pair: _Pair) -> RolloutDifference | None:
 
 
 def _unjudged(pair: _Pair) -> bool:
-    """Whether a judge failed on one of the two: what is unequal then is how they were rewarded."""
+    """Return true if a judge failed on one of the two: what is unequal then is how they were rewarded."""
     failures = [(line or {}).get("failure") for line in pair]
     return any(isinstance(each, Mapping) and each.get("where") == _JUDGE for each in failures)
 

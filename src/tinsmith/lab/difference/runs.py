@@ -37,7 +37,7 @@ from tinsmith.types.errors import DataError
 
 
 class Phase(StrEnum):
-    """What of a step it is that differs; in the order of time."""
+    """Part of a step that differs; in the order of time."""
 
     SAMPLE = "sample"
     REWARD = "reward"
@@ -61,7 +61,7 @@ class UnitDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where two runs first differ; of the details only those of the phase are there."""
+    """First difference of two runs; of the details only those of the phase are there."""
 
     step: int
     phase: Phase
@@ -73,7 +73,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was found; `first` is of the difference, None where the runs are equal."""
+    """Result of comparing two runs; `first` is None where they are equal."""
 
     folders: tuple[Path, Path]
     first: Difference | None
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether they do not differ in anything that was compared."""
+        """True if they do not differ in anything that was compared."""
         return self.first is None
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
 _REFUSALS: Final = (*_KEY_REFUSED, tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError)
-"""What a server answers that is there, and will not do what it is asked."""
+"""Errors of a server that is there, and will not do what it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,13 +71,13 @@ class Experiment:
 
     @property
     def inherited(self) -> dict[str, Value]:
-        """What it and its ancestors change, the nearest one winning."""
+        """Changes by it and its ancestors, the nearest one winning."""
         above = {} if self.parent is None else self.parent.inherited
         return {**above, **self.delta}
 
     @property
     def kind(self) -> Kind:
-        """How it is trained, unless the command line says otherwise."""
+        """Its kind of training, unless the command line says otherwise."""
         return Kind(self.inherited["kind"])
 
 

@@ -191,7 +191,7 @@ def field_kinds(part: type) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Where and how fast: never part of an identity."""
+    """Keys of place and speed: never part of an identity."""
 
     model_name: str | None = None
     """Folder, FILE.gguf, smollm2, ORG/NAME, or a name that base_url serves; empty: the nano base, built and cached."""
@@ -278,7 +278,7 @@ class KindEntry:
 
     @property
     def places(self) -> tuple[At, ...]:
-        """Where it can run."""
+        """Places it can run at."""
         return tuple(at for at in At if at in self.values)
 
     @property

@@ -1,4 +1,4 @@
-"""What a run says of itself: what decides its results (identity), and apart from it where and how it ran.
+"""A run's record of itself: what decides its results (identity), and apart from it where and how it ran.
 
 The same identity gives the same results. What is known of it before a server is asked names the run, by its SHA-256.
 The model's part is what the server tells, and a run goes on only on the same one. The hash of the package's source

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PlanOf = Callable[[str, Mapping[str, str]], Plan]
 """Makes a plan of a name, or of what else a run was opened by, and `key=value` changes."""
 _PACKAGE: Final = ("tinsmith", "source_sha256")
-"""What of an identity says which package ran: with another one a replay is still worth its while."""
+"""Fields of an identity for the package that ran: with another one a replay is still worth its while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,7 +213,7 @@ class BlockingJudge:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """See `ChatJudge.left_out`."""
+        """As `ChatJudge.left_out`."""
         return self._judge.left_out
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:

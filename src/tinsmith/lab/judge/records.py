@@ -24,7 +24,7 @@ _RATINGS: Final[Mapping[str, bool]] = MappingProxyType({"Yes": True, "No": False
 
 
 class ParseFailure(enum.StrEnum):
-    """Why an answer holds no verdicts, or no choice."""
+    """Reason why an answer holds no verdicts, or no choice."""
 
     NOT_JSON = "not_json"
     BAD_SHAPE = "bad_shape"
@@ -35,7 +35,7 @@ class ParseFailure(enum.StrEnum):
 
 
 class FailureCause(enum.StrEnum):
-    """Why a judging was given up; the last attempt's cause."""
+    """Cause of giving a judging up: the last attempt's."""
 
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"

@@ -80,7 +80,7 @@ _ARGUMENTS: Final[Mapping[object, tuple[str, Callable[[str], object]]]] = Mappin
         Bound: (rf"exactly {_N}|at least {_N}|at most {_N}|between {_N} and {_N}", _bound),
     }
 )
-"""How an argument of a rule is written, and the reader of that, by its type."""
+"""Form of an argument of a rule, and the reader of that, by its type."""
 
 
 def _rule(form: str, *, at_once: bool = False) -> Callable[[F], F]:
@@ -176,7 +176,7 @@ def _json_keys(keys: tuple[str, ...]) -> Holds:
 
 
 _Match = Literal["text", "word", "exact"]
-"""How a text is looked for: anywhere, whatever the case; as whole words, whatever the case; anywhere, case and all."""
+"""Way to look for a text: anywhere, whatever the case; as whole words, whatever the case; anywhere, case and all."""
 
 
 @_rule("contains [{match} ]{wanted}[ {times} times]")

@@ -1,4 +1,4 @@
-"""How a text is counted: its words, sentences, lines and list items, and the script of its letters."""
+"""Counts of a text: its words, sentences, lines and list items, and the script of its letters."""
 
 from __future__ import annotations
 

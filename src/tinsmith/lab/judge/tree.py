@@ -18,7 +18,7 @@ from tinsmith.types.errors import InputError
 
 
 class Strategy(enum.StrEnum):
-    """How a branch goes through its children."""
+    """A branch's way through its children."""
 
     PARALLEL = "parallel"
     SEQUENTIAL = "sequential"

@@ -130,7 +130,7 @@ def _only(labels: tuple[str, ...] | None) -> str | None:
 
 
 class Form(StrEnum):
-    """How much an answer says."""
+    """Extent of an answer."""
 
     FOUR_KEY = "four_key"  # Label, justification, signals, confidence.
     TWO_KEY = "two_key"  # Label and confidence.

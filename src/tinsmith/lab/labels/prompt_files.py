@@ -45,7 +45,7 @@ _SECTION: Final = re.compile(r"^# (\w+)[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a task says to a model, the contract's part filled in, the paper's part open."""
+    """A task's messages to a model, the contract's part filled in, the paper's part open."""
 
     system: str | None
     user: str  # Values for `str.format_map`: they are put in as they are, braces and all.

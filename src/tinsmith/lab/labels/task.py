@@ -32,10 +32,10 @@ class Task:
     contract: Contract
     prompt: str = "plain"
     with_metadata: bool = True
-    """Whether the model is told the year and the citations. Both say something about the label that
+    """True if the model is told the year and the citations. Both say something about the label that
     nobody knew when the paper came out."""
     prompt_lines: tuple[str, ...] = field(default=(), metadata=LATER)
-    """What the user's message begins with: a document as `lab/prompt_search` finds it."""
+    """Beginning of the user's message: a document as `lab/prompt_search` finds it."""
 
     def __post_init__(self) -> None:
         self.loaded_prompt()
@@ -47,7 +47,7 @@ class Task:
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """What is asked about, in the order of the answer's keys; labels of papers stand in this order too."""
+        """Subjects asked about, in the order of the answer's keys; labels of papers stand in this order too."""
         return self.contract.subjects
 
     @property

@@ -1,1 +1,1 @@
-"""What is watched while a run goes on, and what a person is told of it meanwhile."""
+"""Watches of a run while it goes on, and what a person is told of it meanwhile."""

@@ -1,4 +1,4 @@
-"""What a person is told while a run trains: its evaluations, each alarm once, and how long it will still take.
+"""Text for a person while a run trains: its evaluations, each alarm once, and how long it will still take.
 
 Sinks get the same metrics where they were asked for; nothing here needs an account.
 """

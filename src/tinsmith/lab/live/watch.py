@@ -36,7 +36,7 @@ class Examinee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What an evaluation means."""
+    """Meaning of an evaluation."""
 
     score: Score
     alarms: Sequence[Alarm] = ()
@@ -87,7 +87,7 @@ class ResponseWatch(Watch[I, A]):
     def judge(
         self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
     ) -> Judged:
-        """See Watch; the last policy is the best."""
+        """As of a Watch; the last policy is the best."""
         read = [one for group in groups for one in group if isinstance(one, Rollout)]
         begun = self.monitor.observe(
             policy.step,

@@ -1,4 +1,4 @@
-"""What the training of a finished run on papers took: papers, updates, tokens and FLOPs, from its files and its papers.
+"""Cost of the training of a finished run on papers: papers, updates, tokens and FLOPs, from its files and its papers.
 
 FLOPs, with N the parameters that multiply (all linear weights of the layers and the head; an adapter's own are left
 out, as they are few and every arm has them), L layers and d the width of all heads together:
@@ -68,7 +68,7 @@ class Cost:
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What a rollout's line says of its tokens."""
+    """Part of a rollout's line about its tokens."""
 
     step: int
     split: str

@@ -1,1 +1,1 @@
-"""What runs on labels came to: arms, claims, tables, figures."""
+"""Results of runs on labels: arms, claims, tables, figures."""

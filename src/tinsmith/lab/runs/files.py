@@ -66,12 +66,12 @@ CHECKPOINTS: Final = "checkpoints.jsonl"
 BASELINES: Final = slice_card.BASELINES  # What simple baselines reach on the run's papers, as beside their slice.
 REPORT: Final = "report.html"
 LEDGER: Final = "judge.jsonl"
-"""What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
+"""Requests to a judge and what they took. Never cut back: what was paid was paid, also by a killed run."""
 TASKS: Final = "tasks.jsonl"  # The prompts of a run whose answers are judged by criteria, with these.
 TASK: Final = "task.json"  # Of a run on a task of the user's own: its terms, its held-out items, its baselines.
 SECTIONS: Final = "sections.json"  # The sections that it adds to its page.
 GENERAL: Final = "general.json"
-"""How well the trained model and its base foresee fixed general texts: what training cost elsewhere."""
+"""Likelihood of fixed general texts under the trained model and its base: what training cost elsewhere."""
 STATE: Final = "checkpoints"  # Where a run's embedded server keeps its state, in the run's folder.
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)  # Files that a step appends to, and that a resumed run cuts back.

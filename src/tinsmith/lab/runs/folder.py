@@ -1,4 +1,4 @@
-"""What a run leaves behind: its files, written so that a killed run goes on where its last checkpoint stands.
+"""Folder of a run: its files, written so that a killed run goes on where its last checkpoint stands.
 
 `metrics.jsonl`, `rollouts.jsonl` and `trace.jsonl` hold nothing that a clock or a machine decides, and are hashed;
 `timings.jsonl` holds the rest. A checkpoint's line says how long each file was then: whoever resumes cuts them back to

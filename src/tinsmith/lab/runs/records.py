@@ -1,4 +1,4 @@
-"""What a run folder says, as values: settings, metrics by step, rollouts; what is absent is None or empty.
+"""Contents of a run folder, as values: settings, metrics by step, rollouts; what is absent is None or empty.
 
 Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
 """
@@ -44,7 +44,7 @@ SPLIT_WORDS: Mapping[str, str] = {
     Split.TEST_LAST_GREEDY: "last checkpoint, greedy",
     Split.TEST_OFFSET: "selected checkpoint, with logit offsets",
 }
-"""What each split is called on a page."""
+"""Name of each split on a page."""
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a rollout came to nothing."""
+    """Cause of a failed rollout."""
 
     where: str = ""
     what: str = ""
@@ -196,7 +196,7 @@ class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
-    """Why rollouts failed: where, what, and of which split."""
+    """Cause of failed rollouts: where, what, and of which split."""
 
     split: str
     where: str

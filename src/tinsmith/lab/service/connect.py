@@ -43,7 +43,7 @@ class Stillness:
     """For how long nothing has changed."""
 
     since: float
-    """When it was last seen to change, in seconds of any clock."""
+    """Time of its last seen change, in seconds of any clock."""
     state: object = None
 
     def seconds(self, now: float, state: object) -> float:
@@ -197,7 +197,7 @@ class EmbeddedSettings:
     device: str = "cpu"
     seed: int = 0
     state: Path | None = None
-    """Where checkpoints live; None: the default under TINSMITH_HOME."""
+    """Folder of checkpoints; None: the default under TINSMITH_HOME."""
     threads: int = 0
     """Of the kernels; 0: as many as the server finds."""
     micro_batch: int = 0
@@ -209,9 +209,9 @@ class EmbeddedSettings:
     shards: int = 1
     """Over how many of them the base is spread. Changes no bit."""
     deviation: str = "none"
-    """What the server does wrong on purpose (`types.deviation`)."""
+    """Deliberate fault of the server (`types.deviation`)."""
     gradient_unit: str = "tree"
-    """What is one chain of sums (`types.gradient`)."""
+    """Unit of one chain of sums (`types.gradient`)."""
     unit_hashes: bool = False
     """True: the trace marks each unit of gradient. Changes no bit of what is computed."""
 
@@ -253,7 +253,7 @@ class EmbeddedServer:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs: one that died is answered for by its tombstone."""
+        """True if it still runs: one that died is answered for by its tombstone."""
         return self._process.poll() is None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a tinsmith server tells beyond the protocol: what a manifest and a trace need, and nothing a loop depends on.
+"""Facts of a tinsmith server beyond the protocol: what a manifest and a trace need, and nothing a loop depends on.
 
 Another Tinker server says nothing of it; the manifest then has None there, and the trace is empty.
 """

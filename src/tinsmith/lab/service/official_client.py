@@ -1,4 +1,4 @@
-"""What older releases of the official client and servers of others do otherwise: no futures, other metrics.
+"""Differences of older releases of the official client and of servers of others: no futures, other metrics.
 
 The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
 themselves; what is read of a server's metrics is read here, because their names are each server's own.
@@ -34,7 +34,7 @@ def ready(made: Waiting[T], seconds: float) -> T:
 
 
 class Ended(StrEnum):
-    """How a session ended, in the words of the protocol."""
+    """End of a session, in the words of the protocol."""
 
     SUCCESS = "success"
     INTERRUPTED = "interrupted"

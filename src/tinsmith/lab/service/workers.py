@@ -36,7 +36,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def doing(self) -> str:
-        """What it does, in words."""
+        """Its state, in words."""
         if not self.alive:
             return f"lost: {self.lost or 'no cause is known'}"
         return f"{counted(self.threads, 'thread')}, {self.under_way} under way, {self.done} done"
@@ -55,7 +55,7 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What a person is told, in a line."""
+        """Summary for a person, in a line."""
         alive = [worker for worker in self.workers if worker.alive]
         nodes = counted(len({worker.node for worker in alive}), "node")
         lost = len(self.workers) - len(alive)

@@ -26,7 +26,7 @@ PAGE: Final = "index.html"
 
 
 def holds_study(folder: Path) -> bool:
-    """Whether a study came to its end in a folder."""
+    """Return true if a study came to its end in a folder."""
     return all((folder / name).is_file() for name in (STUDY_JSON, PAGE, TABLES))
 
 

@@ -21,7 +21,7 @@ from tinsmith.types.source import source_sha256
 
 _LAST: Final = 5  # Lines of what a run says last that are kept: as many as an error has.
 _OWN: Final = ("TINSMITH_", "OMP_")
-"""How variables begin that say how tinsmith computes: those of the study hold on every node."""
+"""Prefixes of variables that say how tinsmith computes: those of the study hold on every node."""
 UNSEEN: Final = "it does not see the study's folder: a study on several nodes needs one that they share"
 OTHER_SOURCE: Final = "it has another version of tinsmith"
 
@@ -45,7 +45,7 @@ class NodeCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How the process of a cell ended."""
+    """End of the process of a cell."""
 
     node: str
     code: int = 0  # Its exit code; below 0: the number of the signal that killed it.

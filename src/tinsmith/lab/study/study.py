@@ -182,7 +182,7 @@ class Measure:
     """Head of the column; `mixed|observed` has two lines."""
     read: Callable[[ArmRuns], Reading]
     form: str = ".3f"
-    """How it is written, as in Python's `format`; with a sign: it is a difference."""
+    """Its format, as in Python's `format`; with a sign: it is a difference."""
     missing: str = "not known"
 
 

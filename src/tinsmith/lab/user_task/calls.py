@@ -33,12 +33,12 @@ _LIBRARIES: Final = (
     str(PACKAGE) + os.sep,
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
-"""Where files are that are not the user's."""
+"""Places of files that are not the user's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a function raised."""
+    """Error that a function raised."""
 
     what: str  # `ValueError: no number`, in one line and without addresses, so that it is the same in every run.
     file: str  # The name of the file, without its folder; empty where it is not known.

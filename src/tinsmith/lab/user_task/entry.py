@@ -146,7 +146,7 @@ class UserTaskEntry:
     compare_at: str = "lab.page.comparison:compared_tasks"
     """Likewise, of several runs; it takes a label too where there is a choice of one."""
     alone: str | None = None
-    """Why its runs are compared with their like alone; None: they are compared with others on papers."""
+    """Reason to compare its runs with their like alone; None: they are compared with others on papers."""
     function: Callable[..., Task] | None = None
     """Returns the task of an experiment with a name; its arguments are keys."""
     experiments_at: str = ""  # MODULE:NAME of these experiments.

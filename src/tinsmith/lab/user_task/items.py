@@ -33,7 +33,7 @@ class UserItem:
 
     @property
     def prompt(self) -> str:
-        """What is asked, as a text."""
+        """Its messages as one text."""
         if len(self.messages) == 1:
             return self.messages[0].content
         return "\n\n".join(f"{one.role.value}: {one.content}" for one in self.messages)

@@ -34,7 +34,7 @@ from tinsmith.types.waits import unsaid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """What a run on a task left behind."""
+    """Result of a run on a task."""
 
     folder: Path
     report: Path | None

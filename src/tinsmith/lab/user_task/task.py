@@ -68,7 +68,7 @@ class OfTree:
 
 
 Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation | OfTree
-"""What (item, answer) earns. The answer is the model's last reply: its text, or what `parse` made of it."""
+"""Reward of (item, answer). The answer is the model's last reply: its text, or what `parse` made of it."""
 Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation | OfTree
 """Metric of (item, answer); None: it does not apply, and is in no mean."""
 
@@ -103,10 +103,10 @@ a table by column."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """Where a reply's reasoning ends, and which answers there are: what confidence along the reasoning is read from."""
+    """End of a reply's reasoning, and the answers there are: what confidence along the reasoning is read from."""
 
     before_answer: str
-    """What stands between the reasoning and the answer, the last time that it is there."""
+    """Text between the reasoning and the answer, the last time that it is there."""
     options: Callable[[Item], Sequence[str]]
     """Every answer that there is to an item: two or more."""
     gold: Callable[[Item], str]
@@ -239,9 +239,9 @@ class Task:
     """Items, prompt and reward of a run."""
 
     items: Items
-    """What is asked about: a list, an iterator, or the name of a JSONL file beside the task's file."""
+    """Items to ask about: a list, an iterator, or the name of a JSONL file beside the task's file."""
     prompt: str | Callable[[Item], str | Sequence[Mapping[str, str]]]
-    """How: a text with the item's fields in braces, `"What is {a} + {b}?"`; or a function of the item that returns a
+    """Prompt: a text with the item's fields in braces, `"What is {a} + {b}?"`; or a function of the item that returns a
     text, or messages `[{"role": "system", "content": ...}, {"role": "user", ...}]`."""
     reward: Reward | Mapping[str, Reward] | StepReward
     """Reward of an answer: a function of (item, answer), or several by name, whose sum is the reward; or one that sees
@@ -258,7 +258,7 @@ class Task:
     """In place of `reply`: typed functions that replies call (`tools_of`), as `name(argument, ...)`; the model is told
     what they return, and a reply that calls none ends the conversation."""
     held_out: float | Items | Callable[[Item], bool] = 0.2
-    """What is never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
+    """Items never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
     or items of their own."""
     tested: Items = ()
     """Items of the one evaluation at the end; pages and `sections` are then about these."""
@@ -267,21 +267,21 @@ class Task:
     item_id: Callable[[Item], str] | None = None
     """An item's name; otherwise its field `id`, or the first digits of its SHA-256."""
     unit: Callable[[Item], str] | None = None
-    """What an item belongs to, where several stand or fall together (two orders of one question): they are trained on
+    """Unit of an item, where several stand or fall together (two orders of one question): they are trained on
     in one step, held out together, and resampled together."""
     aside: Callable[[Item], bool] | None = None
     """Which items to train on are set aside: batches of their own are made of them, as often as `interleave=5:1` says;
     without it none of them is trained on. They are held out and evaluated as all others."""
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
-    """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
+    """A possible answer, right or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
     base_steps: int = 0
-    """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
+    """Steps for which that small base reads the demonstrations; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
     base: Base | None = None
     """Everything that the small base reads, in place of `demonstrate`."""
     base_items: Items | None = None
-    """What that small base reads demonstrations of, where these are not the items to train on: none of them is asked
+    """Items demonstrated to that small base, where these are not the items to train on: none of them is asked
     about in the run itself. With `demonstrate` alone."""
     answer: Callable[[Item], str | Sequence[str]] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
@@ -323,7 +323,7 @@ class Task:
     name: str = ""
     """Empty: the file's name."""
     question: str = ""
-    """What the run is to find out, in a sentence; it stands on the page."""
+    """Question of the run, in a sentence; it stands on the page."""
 
     def __post_init__(self) -> None:
         given = {"prompt": 1, "parse": 1, "reply": 2, "item_id": 1, "unit": 1, "aside": 1}

@@ -224,7 +224,7 @@ class RayWorkers:
             self._awake.wait(LOOK_SECONDS)
 
     def _watch(self) -> None:
-        """See whether Ray itself is alive. Asks it nothing: its answers may never come."""
+        """Check that Ray itself is alive. Asks it nothing: its answers may never come."""
         looked = time.monotonic()
         while not self._stopping.wait(WATCH_SECONDS):
             before, looked = looked, time.monotonic()

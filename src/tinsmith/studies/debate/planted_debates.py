@@ -132,7 +132,7 @@ DOUBT: Final = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebatesRecipe:
-    """How many papers each split has, and the seed of what is drawn."""
+    """Number of papers in each split, and the seed of what is drawn."""
 
     train: int = 4000
     validation: int = 300

@@ -203,7 +203,7 @@ def _counts(debated: Sequence[Debated], happened: Holds, among: Holds) -> tuple[
 
 
 def _share(happened: Holds, among: Holds = lambda _: True, less: Holds | None = None) -> Reckoned:
-    """How often something happened `among` some conversations, less how often among others where there is `less`."""
+    """Return how often something happened `among` conversations, less how often among others if there is `less`."""
 
     def reckon(debated: Sequence[Debated]) -> Figure | None:
         (here, n), (there, m) = _counts(debated, happened, among), _counts(debated, happened, less or among)

@@ -86,7 +86,7 @@ class Row:
     most_said: str
     """The label it says most often."""
     share: float
-    """How often."""
+    """Share of that label."""
     difference: Difference | None
     """Of macro-F1 from the first model's; None: it is the first."""
     p_holm: float | None
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """What `compare` found, in the models' order; the last row always says the most frequent label."""
+    """Result of `compare`, in the models' order; the last row always says the most frequent label."""
 
     num_papers: int
     num_labels: int

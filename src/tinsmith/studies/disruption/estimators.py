@@ -150,7 +150,7 @@ class Policy:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PaperClassifier(ClassifierMixin, BaseEstimator):
-    """What SFT and GRPO share; every parameter left None is as in `tinsmith run` with `at=nano`."""
+    """Common part of SFT and GRPO; every parameter left None is as in `tinsmith run` with `at=nano`."""
 
     model_name: str | Path | None = None
     """A Hugging Face folder, or what `base_url` serves; None: the nano base, built from the papers and cached.

@@ -100,4 +100,4 @@ CONTROL_ZERO_SHOT: Final = EXPERIMENTS["control/zero_shot"]
 CONTROL: Final = EXPERIMENTS["control/shuffled_labels"]  # Without it the claim gate refuses every claim.
 
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
-"""What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
+"""Experiments for newcomers: supervised training, the source notes' accuracy reward, their class weight, the remedy."""

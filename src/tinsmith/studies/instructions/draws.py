@@ -80,7 +80,7 @@ _HELD_OUT: Final = 4  # One kind of instruction in so many is held out, and one 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
-    """What the items of one side are drawn from."""
+    """Requests and kinds for the items of one side."""
 
     requests: tuple[str, ...]  # Each with its topic.
     kinds: tuple[str, ...]

@@ -24,7 +24,7 @@ _SHORT: Final = "Here is a short answer."
 
 
 class HeldOut(StrEnum):
-    """What the held-out prompts have that training has not."""
+    """Part of the held-out prompts that training has not."""
 
     PROMPTS = "prompts"
     KINDS = "kinds"

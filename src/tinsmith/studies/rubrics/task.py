@@ -1,4 +1,4 @@
-"""What a rubric task is, and how one record of a data set becomes one.
+"""A rubric task, and how one record of a data set becomes one.
 
 A record gives its rubrics in wide form (`rubric - 3. criterion`, with gaps), as a list of texts or
 objects (`rubrics`), or as a rubric tree (`rubric_tree`), which is read strictly: what is wrong is said with its place.
@@ -203,7 +203,7 @@ def _parsed(value: object, field: str) -> object:
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 can hold it."""
+    """Return true if UTF-8 can hold it."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 

@@ -126,7 +126,7 @@ KNOWN: Final = (
     "concepts",
     "day of the month",
 )
-"""What the corpus knows of a paper on the day it comes out, as numbers; authors are in no corpus."""
+"""Numbers that the corpus has of a paper on the day it comes out; authors are in no corpus."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +258,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Years:
-    """Where the sides end: training before the first, the test from the second and before the third."""
+    """Ends of the sides: training before the first, the test from the second and before the third."""
 
     train_before: int
     test_from: int
