@@ -14,10 +14,8 @@ MAX_FILE, MAX_MEDIAN, MAX_FUNCTION = 500, 150, 80
 MAX_BESIDE = 25
 """Files of the package in one folder."""
 FORBIDDEN = ("util", "helper", "common", "manager")
-QUESTIONS = ("What", "Whether", "How", "Where")
-"""Words that no docstring begins with."""
-PLAIN = ("types", "ops", "models", "renderers", "data", "engine", "server")
-"""Folders of the package whose docstrings are checked."""
+QUESTIONS = ("What", "Whether", "How", "Whose", "Where", "When", "Why", "See")
+"""Words that no docstring of the package begins with."""
 
 
 def main() -> int:
@@ -38,7 +36,7 @@ def main() -> int:
     for file in files:
         if file.suffix == ".py":
             problems += [f"{file}: {problem}" for problem in long_functions(file)]
-            if file.parts[:2] == ("src", "tinsmith") and file.parts[2] in PLAIN:
+            if file.parts[0] == "src":
                 problems += [f"{file}:{problem}" for problem in questions(file.read_text(encoding="utf-8"))]
     for problem in problems:
         print(problem, file=sys.stderr)
