@@ -63,14 +63,14 @@ def replay(
 
         here, beside = here_keys(changes), folder.absolute().parent
         done = run(place, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
-    kept = None if done.folder is None else str(done.folder)
+    replay_folder = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
-    _print(done.comparison, as_json=as_json, replay=kept, **seconds)
+    _print(done.comparison, as_json=as_json, replay=replay_folder, **seconds)
     if not as_json:
         ratio = f" ({done.replay_s / done.original_s:.2f}x)" if done.original_s else ""
         print(f"time: {done.original_s:.1f} s then, {done.replay_s:.1f} s now{ratio}")
-        if kept is not None:
-            print(f"the replay is in {kept}")
+        if replay_folder is not None:
+            print(f"the replay is in {replay_folder}")
     if not done.comparison.equal:
         raise typer.Exit(code=1)
 

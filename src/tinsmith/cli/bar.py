@@ -72,15 +72,15 @@ def progress_bar() -> Generator[Progress, None, None]:
 def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None, None]:
     """Show a download; the body calls what it is given with (bytes that are here, bytes there will be)."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    seen = sys.stderr.isatty()
-    with Display(*columns, console=Console(stderr=True), transient=True, disable=not seen) as display:
+    is_terminal = sys.stderr.isatty()
+    with Display(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as display:
         task = display.add_task(what, total=None)
 
-        def told(done: int, total: int | None) -> None:
+        def update(done: int, total: int | None) -> None:
             display.update(task, completed=done, total=total)
 
-        if seen:
-            yield told
+        if is_terminal:
+            yield update
             return
         with ticking(what):  # in a pipe lines say that it goes on
-            yield told
+            yield update

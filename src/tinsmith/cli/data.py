@@ -111,9 +111,9 @@ def build(options: BuildOptions) -> None:
     options = replace(options, pages=[*(options.pages or []), *(options.more_pages or [])] or None)
     chosen = chosen_source(options)
     check_vacant(options.out, force=options.force)
-    asked = {"drop_forward": options.drop_forward, "strict": bool(options.strict), "force": options.force}
+    arguments = {"drop_forward": options.drop_forward, "strict": bool(options.strict), "force": options.force}
     with progress_bar() as progress:
-        card = build_corpus(chosen, options.out, **asked, progress=progress)
+        card = build_corpus(chosen, options.out, **arguments, progress=progress)
     print(f"wrote {options.out}")
     for name, value in summary(card).items():
         print(f"  {name:<28}{value:>14}")
@@ -424,8 +424,8 @@ def _slice_table(card: SliceCard) -> Table:
     table = Table("split", box=None, pad_edge=False, header_style="bold")
     table.add_column("rows", justify="right")
     task = card.settings.task
-    asked = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
-    names = [name for one in asked for name in one.classes]
+    tasks = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
+    names = [name for one in tasks for name in one.classes]
     for name in names:
         table.add_column(name, justify="right")
     for split, one in card.splits.items():

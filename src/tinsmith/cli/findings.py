@@ -100,10 +100,10 @@ def versions() -> list[Finding]:
         metadata = importlib.metadata.metadata("tinsmith")
     except importlib.metadata.PackageNotFoundError:
         return [Finding(topic="versions", text="tinsmith is not installed", todo="pip install -e .")]
-    asked = str(metadata["Requires-Python"] or "")
-    if not SpecifierSet(asked).contains(platform.python_version(), prereleases=True):
-        text = f"Python {platform.python_version()}, but {asked} is required"
-        wrong.append(Finding(topic="Python", text=text, todo=f"install Python {asked}"))
+    required_python = str(metadata["Requires-Python"] or "")
+    if not SpecifierSet(required_python).contains(platform.python_version(), prereleases=True):
+        text = f"Python {platform.python_version()}, but {required_python} is required"
+        wrong.append(Finding(topic="Python", text=text, todo=f"install Python {required_python}"))
     for line in importlib.metadata.requires("tinsmith") or []:
         required = Requirement(line)
         if required.marker is not None and not required.marker.evaluate({"extra": ""}):
@@ -234,10 +234,10 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         began = time.perf_counter()
         health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
         if health.status == _UNAVAILABLE:
-            said = msgspec.json.decode(health.content, type=_Unready).reason
-            text = f"{base_url} answers, but cannot compute: {said}"
+            reason = msgspec.json.decode(health.content, type=_Unready).reason
+            text = f"{base_url} answers, but cannot compute: {reason}"
             todo = "try again in a minute; if it has ended by then, start it again: its state is intact"
-            return [Finding(topic="server", text=text, todo=todo, facts={"base_url": base_url, "unready": said})]
+            return [Finding(topic="server", text=text, todo=todo, facts={"base_url": base_url, "unready": reason})]
         if not health.is_success:
             raise DataError(f"status {health.status} of /api/v1/healthz")
         times.append(time.perf_counter() - began)

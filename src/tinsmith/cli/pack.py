@@ -47,7 +47,7 @@ def pack(
         from tinsmith.lab.bundle.pack import pack as run
         from tinsmith.types.fingerprints import file_sha256
 
-    said = Statement(
+    statement = Statement(
         authors=tuple(author or ["the authors of this run"]),
         license=license,
         data_license=data,
@@ -55,7 +55,7 @@ def pack(
     )
     with ticking(f"writing {out}"):
         sizes = run(
-            folder, out, kept=Kept(checkpoints), said=said, origin_of=lambda each: _origin(each, data is not None)
+            folder, out, kept=Kept(checkpoints), said=statement, origin_of=lambda each: _origin(each, data is not None)
         )
     print(f"wrote {out}: {len(sizes)} files, {out.stat().st_size / 1e6:.1f} MB")
     for name in sorted(sizes, key=lambda each: (-sizes[each], each))[:_LISTED]:

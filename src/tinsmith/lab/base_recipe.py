@@ -39,5 +39,5 @@ def reading(prompt: tuple[Message, ...], text: str, seed: int) -> tuple[tuple[Me
     paper, _, _ = last.content.rpartition("\n")
     words = text.split() or ["none"]
     named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
-    asked = Message(role=last.role, content=f"{paper}\nReturn words.")
-    return (*before, asked), json.dumps(named, ensure_ascii=False)
+    question = Message(role=last.role, content=f"{paper}\nReturn words.")
+    return (*before, question), json.dumps(named, ensure_ascii=False)

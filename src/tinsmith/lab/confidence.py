@@ -67,11 +67,11 @@ def probe_replies(
     for place, (probe, future) in enumerate(zip(probes, pending, strict=True)):
         texts = list(_texts(probe))
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
-        told = [
+        logprobs = [
             math.fsum(one["logprobs"].tolist()[len(start) - 1 :])
             for (start, _), one in zip(texts, outputs, strict=True)
         ]
-        table = np.array(told, np.float64).reshape(len(FRACTIONS), -1)
+        table = np.array(logprobs, np.float64).reshape(len(FRACTIONS), -1)
         order = list(range(len(FRACTIONS)))
         if prefixes is Prefixes.SHUFFLED:
             Random(derive(seed, "prefixes", place)).shuffle(order)
@@ -133,23 +133,23 @@ def watched_confidence(
     if not probes:
         return {}
     own = probe_replies(trainer, probes)
-    said = [one.said for one in own.found if one.said is not None]
-    told = {
+    answered = [one.said for one in own.found if one.said is not None]
+    metrics = {
         "watch/confidence/rho": fmean([one.rho for one in own.found]),
-        "watch/confidence/answered": len(said) / len(probes),
+        "watch/confidence/answered": len(answered) / len(probes),
     }
     for place, fraction in enumerate(FRACTIONS):
         at = f"{fraction:.1f}"
-        told[f"watch/confidence/gold_{at}"] = fmean([one.gold[place] for one in own.found])
-        told[f"watch/confidence/certainty_{at}"] = fmean([one.certainty[place] for one in own.found])
-        if said:
-            told[f"watch/confidence/said_{at}"] = fmean([one[place] for one in said])
-    if said:
-        told["watch/confidence/rho_said"] = fmean([spearman(FRACTIONS, one) for one in said])
+        metrics[f"watch/confidence/gold_{at}"] = fmean([one.gold[place] for one in own.found])
+        metrics[f"watch/confidence/certainty_{at}"] = fmean([one.certainty[place] for one in own.found])
+        if answered:
+            metrics[f"watch/confidence/said_{at}"] = fmean([one[place] for one in answered])
+    if answered:
+        metrics["watch/confidence/rho_said"] = fmean([spearman(FRACTIONS, one) for one in answered])
     for prefixes in (Prefixes.SHUFFLED, Prefixes.FOREIGN):
         control = probe_replies(trainer, probes, prefixes, seed)
-        told[f"watch/confidence/rho_{prefixes}"] = fmean([one.rho for one in control.found])
-    return told
+        metrics[f"watch/confidence/rho_{prefixes}"] = fmean([one.rho for one in control.found])
+    return metrics
 
 
 def _texts(probe: Probe) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -175,9 +175,9 @@ def _exchanged(probes: Sequence[Probe]) -> list[Probe]:
 
 def _confidence(probe: Probe, table_FK: np.ndarray[Any, np.dtype[np.float64]]) -> Confidence:
     shares = [forced_choice(row) for row in table_FK]
-    said = probe.said
+    answer = probe.said
     return Confidence(
         gold=tuple(float(one[probe.gold]) for one in shares),
-        said=None if said is None else tuple(float(one[said]) for one in shares),
+        said=None if answer is None else tuple(float(one[answer]) for one in shares),
         certainty=tuple(self_certainty(one) for one in shares),
     )

@@ -126,15 +126,15 @@ class Course(Generic[I, A]):
                 self.keep(self.subject.sections({"eval": read}))
             if self.at_end is not None:
                 more = self.at_end(policy)
-        kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+        rollouts = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         watched: Mapping[str, float] = {}
         if self.settings.watch is Watched.MUTUAL_INFORMATION:
-            watched = watched_information(policy.trainer, kept)
+            watched = watched_information(policy.trainer, rollouts)
         elif self.settings.watch is Watched.ENVIRONMENT:
             watched = told_foresight(policy.client, read)
         elif self.settings.watch is Watched.CONFIDENCE:
             seed = derive(self.settings.seed, "confidence", step)
-            watched = watched_confidence(policy.trainer, self.subject, kept, seed)
+            watched = watched_confidence(policy.trainer, self.subject, rollouts, seed)
         metrics = {**judged.metrics, **drift, **more, **watched}
         return Examined(tested=found | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
 
@@ -192,6 +192,6 @@ class Course(Generic[I, A]):
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        kept = cast(Mapping[str, object], state)
-        self.subject.restore(kept["subject"])
-        self.watch.restore(kept["watch"])
+        saved = cast(Mapping[str, object], state)
+        self.subject.restore(saved["subject"])
+        self.watch.restore(saved["watch"])

@@ -50,9 +50,9 @@ def general_changes(
     found = [
         [
             _mean(text_logprobs(one.result(WAIT_SECONDS), len(tokens)), start)
-            for one, (tokens, start) in zip(asked, read, strict=True)
+            for one, (tokens, start) in zip(pending, read, strict=True)
         ]
-        for asked in futures
+        for pending in futures
     ]
     return [
         GeneralChange(name=one["name"], tokens=len(tokens) - start, before=before, after=after)

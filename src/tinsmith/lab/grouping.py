@@ -77,13 +77,13 @@ def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
 
     It did of what it wrote, and of what the environment wrote where that was asked.
     """
-    told: list[float] = []
+    logprobs: list[float] = []
     known: list[bool] = []
     for turn in rollout.turns:
         size = len(turn.observation)
-        told += [*(turn.observed or (0.0,) * size), *turn.logprobs]
+        logprobs += [*(turn.observed or (0.0,) * size), *turn.logprobs]
         known += [*(turn.answered if turn.observed else (False,) * size), *(True,) * len(turn.tokens)]
-    return told, known
+    return logprobs, known
 
 
 def answer_datum(tokens: Sequence[int], prompt_length: int, weight: float) -> tinker.Datum:
@@ -161,11 +161,11 @@ def score_groups(
     `compared_by` says which part of a reward the advantages are made of (None: all of it), where someone else carries
     the gradient of the rest; which groups are informative is always told by the whole.
     """
-    kept = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
-    terms = iter(score([one for depths in kept for rollouts in depths for one in rollouts]))
+    by_depth = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
+    terms = iter(score([one for depths in by_depth for rollouts in depths for one in rollouts]))
     found: list[ScoredGroup[I, A]] = []
     rules = advantage, zero_variance_filter, compared_by, by_turn
-    for group, depths in zip(groups, kept, strict=True):
+    for group, depths in zip(groups, by_depth, strict=True):
         roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
         found.append(
             ScoredGroup(
@@ -194,9 +194,9 @@ def left_out_by_spread(groups: Sequence[ScoredGroup[I, A]], top_p: float) -> lis
     spread = [deviation([one.terms.total for one in group.scored]) for group in groups]
     return [
         group
-        if kept
+        if retained
         else replace(group, scored=tuple(map(_left_out, group.scored)), below=tuple(map(_left_out, group.below)))
-        for group, kept in zip(groups, kept_groups(spread, top_p), strict=True)
+        for group, retained in zip(groups, kept_groups(spread, top_p), strict=True)
     ]
 
 
@@ -260,5 +260,5 @@ def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
 
 def share(flags: Iterable[bool]) -> float:
     """Return how many are true, of one or more."""
-    seen = list(flags)
-    return sum(seen) / len(seen)
+    values = list(flags)
+    return sum(values) / len(values)

@@ -99,7 +99,7 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
     """Return how long two cores take to build a base, from the length of what it reads."""
     read = conversations[: recipe.batch_size]
-    characters = sum(len(message.content) for told in read for message in told) / max(1, len(read))
+    characters = sum(len(message.content) for conversation in read for message in conversation) / max(1, len(read))
     tokens = recipe.batch_size * characters / recipe.characters_per_token
     return recipe.steps * (_STEP_SECONDS + tokens / _TOKENS_PER_SECOND) / 60
 

@@ -77,8 +77,8 @@ def step_metrics(
     settings: CommonSettings, step: int, loss: float | None, outcome: types.OptimStepResponse
 ) -> dict[str, float]:
     """Return what is told of an optimizer step; the loss and the gradient's norm where the server tells them."""
-    told = {"optim/loss": loss, "optim/lr": rate(settings, step), "optim/grad_norm": grad_norm_of(outcome.metrics)}
-    return {name: value for name, value in told.items() if value is not None}
+    metrics = {"optim/loss": loss, "optim/lr": rate(settings, step), "optim/grad_norm": grad_norm_of(outcome.metrics)}
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
 def update_policy(
@@ -121,8 +121,8 @@ def update_policy(
         metrics |= route_metrics(results[0][0].metrics)
     if sent[0].losses:
         metrics |= expert_metrics(results[0][0].metrics)
-    told = [loss_of(result) for each in results for result in each]
-    loss = None if None in told else sum(one for one in told if one is not None)
+    step_losses = [loss_of(result) for each in results for result in each]
+    loss = None if None in step_losses else sum(one for one in step_losses if one is not None)
     outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
     return metrics | step_metrics(settings, step, loss, outcomes[-1])
 
@@ -225,8 +225,8 @@ def told_foresight(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
             for turn in one.turns
             for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
         ]
-        told = text_logprobs(future.result(WAIT_SECONDS), len(own))
-        found += [value for value in compress(told, own) if value is not None]
+        logprobs = text_logprobs(future.result(WAIT_SECONDS), len(own))
+        found += [value for value in compress(logprobs, own) if value is not None]
     return {"watch/env_nll": -math.fsum(found) / len(found)} if found else {}
 
 
@@ -252,8 +252,8 @@ def _agreement(rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutp
     sampled: list[float] = []
     trained: list[float] = []
     for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
-        told, known = known_logprobs(one)
-        sampled += compress(told, known)
+        logprobs, known = known_logprobs(one)
+        sampled += compress(logprobs, known)
         # A datum's first token is predicted by nothing.
         trained += compress(output["logprobs"].tolist(), known[1:])
     q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)

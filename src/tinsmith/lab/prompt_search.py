@@ -128,13 +128,13 @@ def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
 
     A swap is the same whichever of its lines is named first.
     """
-    kept: dict[Edit, None] = {}
+    distinct: dict[Edit, None] = {}
     for edit in edits:
         if edit.change is Change.SWAP and edit.line < edit.at:
             edit = Edit(change=Change.SWAP, at=edit.line, line=edit.at)
         if edit not in wish.rejected and edit.applied(wish.document) is not None:
-            kept.setdefault(edit)
-    return tuple(kept)[: wish.count]
+            distinct.setdefault(edit)
+    return tuple(distinct)[: wish.count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,17 +363,17 @@ class Search:
         for step in range(self.settings.steps):
             document, one = self._step(step, document)
             steps.append(one)
-        asked = self.selection
+        items = self.selection
         if self.last is not None:
-            asked = drawn(asked, self.last, derive(self.settings.seed, "gate", _LAST))
-        before, after = self._paired(start, document, asked, _LAST)
-        kept = after > before
+            items = drawn(items, self.last, derive(self.settings.seed, "gate", _LAST))
+        before, after = self._paired(start, document, items, _LAST)
+        improved = after > before
         return Searched(
             start=start,
-            found=document if kept else start,
+            found=document if improved else start,
             reached=document,
             before=before,
-            after=after if kept else before,
+            after=after if improved else before,
             steps=tuple(steps),
             answered=self._answered,
         )
@@ -405,14 +405,14 @@ class Search:
         after, made = edited(document, tuple(one.edit for one in best[:most]))
         if not made:
             return document, SearchStep(step=step, most_edits=most, tried=tried)
-        asked = tuple(drawn(self.selection, settings.gate, derive(settings.seed, "gate", step)))
-        old, new = self._paired(document, after, asked, step)
+        items = tuple(drawn(self.selection, settings.gate, derive(settings.seed, "gate", step)))
+        old, new = self._paired(document, after, items, step)
         if new <= old:
             self._rejected.update(made)
-        told = SearchStep(
-            step=step, most_edits=most, tried=tried, made=made, asked=asked, before=old, after=new, accepted=new > old
+        search_step = SearchStep(
+            step=step, most_edits=most, tried=tried, made=made, asked=items, before=old, after=new, accepted=new > old
         )
-        return (after if new > old else document), told
+        return (after if new > old else document), search_step
 
     def _paired(self, first: Document, second: Document, items: Sequence[str], when: int | str) -> tuple[float, float]:
         """Return what two documents earn on the same questions, answered with the same seeds."""
@@ -465,9 +465,9 @@ def step_rows(searches: Iterable[tuple[str, Searched]]) -> list[list[Shown]]:
     for name, searched in searches:
         for one in searched.steps:
             made = "; ".join(map(str, one.made)) or "nothing helped"
-            asked: list[Shown] = ["not asked", "not asked"]
+            scores: list[Shown] = ["not asked", "not asked"]
             if one.before is not None and one.after is not None:
-                asked = [Figure(one.before), Figure(one.after - one.before)]
+                scores = [Figure(one.before), Figure(one.after - one.before)]
             counts = (str(len(one.tried)), str(one.most_edits))
-            rows.append([f"{name}|step {one.step}", *counts, made, *asked, "yes" if one.accepted else "no"])
+            rows.append([f"{name}|step {one.step}", *counts, made, *scores, "yes" if one.accepted else "no"])
     return rows

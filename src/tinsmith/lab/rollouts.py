@@ -237,8 +237,8 @@ def sample_groups(
     if sampling.forks > 1:
         groups = [[fork for one in group for fork in _forks(one, sampling.forks)] for group in groups]
     flat, turn = [one for group in groups for one in group], 1
-    while asked := [each for group in groups for each in _alike([one for root in group for one in root.tree()], turn)]:
-        _reply(client, subject, sampling, asked)
+    while active := [each for group in groups for each in _alike([one for root in group for one in root.tree()], turn)]:
+        _reply(client, subject, sampling, active)
         _hear_children(flat)
         turn += 1
     failures = [one.failure for one in flat if one.failure is not None]

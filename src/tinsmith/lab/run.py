@@ -234,10 +234,10 @@ class Run(Generic[I, A]):
         with self.timed("save_s"):
             saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
             rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self.spent}
-            kept = {"course": self.course.state(), "best": self.best, "rewards": rewards}
-            kept |= {} if self.order is None else {"order": self.order}
+            state = {"course": self.course.state(), "best": self.best, "rewards": rewards}
+            state |= {} if self.order is None else {"order": self.order}
             state_path = joined(one.result(WAIT_SECONDS).path for one in saved)
-            self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(kept))
+            self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(state))
 
     def finish(self) -> Finished:
         """Examine the last policy, save it, and test: the chosen policy and the last."""
@@ -246,14 +246,14 @@ class Run(Generic[I, A]):
         final = self._saved("final")
         best = self.best
         assert best is not None, "the last policy was just examined"
-        told = self.teller.waiting("tested")
+        progress = self.teller.waiting("tested")
         with self.timed("test_s"):
             if best.step == last:
-                tested = self.course.test(self.policy(), last, None, last, told)
+                tested = self.course.test(self.policy(), last, None, last, progress)
             else:
                 made = [self.service.create_sampling_client(model_path=path) for path in best.sampler_path.split()]
                 chosen = self.agents.policy([ready(one, WAIT_SECONDS) for one in made])
-                tested = self.course.test(chosen, best.step, self.policy(), last, told)
+                tested = self.course.test(chosen, best.step, self.policy(), last, progress)
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()

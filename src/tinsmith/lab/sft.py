@@ -139,8 +139,8 @@ def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, flo
 def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Chosen], dict[str, float]]:
     """Ask the base about items, and choose; the same again where a run is resumed, which keeps the rollouts it has."""
     subject = run.course.subject
-    asked = min(settings.asked_items, len(run.course.train_items))
-    items = batch(run.course.train_items, asked, 0, settings.seed, subject.unit)
+    count = min(settings.asked_items, len(run.course.train_items))
+    items = batch(run.course.train_items, count, 0, settings.seed, subject.unit)
     sampling = Sampling(
         samples=settings.base_rollouts,
         max_tokens=settings.max_tokens,
@@ -155,15 +155,15 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
     )
     if step == 0:
         run.saw(0, groups)
-    kept = kept_rollouts(groups, settings)
-    if not kept:
+    rollouts = kept_rollouts(groups, settings)
+    if not rollouts:
         what = "no item has right and wrong answers, so that there is nothing to tell apart"
         fix = "more asked_items or base_rollouts, or an easier task"
-        raise ConfigError(what, field="asked_items", value=asked, fix=fix)
+        raise ConfigError(what, field="asked_items", value=count, fix=fix)
     if run.connection is None:
         raise BackendError("without a server's address its distributions cannot be asked for")
     base = AskedPolicy.base(run.connection, run.model_name)
-    chosen = gated_rollouts(base, kept, settings)
+    chosen = gated_rollouts(base, rollouts, settings)
     gated = sum(sum(one.gated) for one in chosen)
     return chosen, {
         "sparse/rollouts": float(len(chosen)),
@@ -181,10 +181,10 @@ def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSetti
     ]
     shortest = sorted(range(len(every)), key=lambda place: (len(every[place][0].tokens), place))
     stays = set(shortest[: len(every) - int(_LONGEST * len(every))])
-    kept = [each for place, each in enumerate(every) if place in stays]
+    rollouts = [each for place, each in enumerate(every) if place in stays]
     if settings.pushed is Pushed.GOOD:
-        return [each for each in kept if each[1] > 0.0]
-    return kept
+        return [each for each in rollouts if each[1] > 0.0]
+    return rollouts
 
 
 def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
@@ -225,8 +225,8 @@ def _trained(run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, s
     sent = run.trainer.forward_backward(datums, "cross_entropy")
     stepped = run.trainer.optim_step(adam(settings, step))
     loss = loss_of(sent.result(WAIT_SECONDS))
-    told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
-    return {**told, "sparse/kl_mass": math.fsum(mass) / len(mass)} if mass else told
+    metrics = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
+    return {**metrics, "sparse/kl_mass": math.fsum(mass) / len(mass)} if mass else metrics
 
 
 _Tops = Sequence[Sequence[tuple[int, float]] | None]
@@ -234,7 +234,7 @@ _Tops = Sequence[Sequence[tuple[int, float]] | None]
 
 def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[_Tops]:
     """Return the base's most probable tokens at each position of each sequence, with log-probabilities."""
-    asked = [
+    pending = [
         client.sample(
             types.ModelInput.from_ints(one.sequence()),
             1,
@@ -245,7 +245,7 @@ def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
         for one in rollouts
     ]
     found: list[_Tops] = []
-    for one in asked:
+    for one in pending:
         tops = one.result(WAIT_SECONDS).topk_prompt_logprobs
         if tops is None:
             raise BackendError("the server does not tell a prompt's most probable tokens")

@@ -136,8 +136,8 @@ def line_of(subject: Subject[I, A], step: int, split: str, one: Rollout[I, A] | 
     line: Line = {"step": step, "split": split, "prompt_id": one.item.prompt_id, "sample": one.sample}
     if isinstance(one, Failure):
         return {**line, **subject.item_facts(one.item), "failure": {"where": one.where, "what": one.what}}
-    said = {"tokens": list(one.tokens), "logprobs": list(one.logprobs), "text": one.text}
-    return {**line, **said, **subject.facts(one)}
+    reply = {"tokens": list(one.tokens), "logprobs": list(one.logprobs), "text": one.text}
+    return {**line, **reply, **subject.facts(one)}
 
 
 def force_options(

@@ -40,8 +40,8 @@ def years_figure(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int64
         if len(series) > 1:
             axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1)
 
-    told = f"Papers per year, {years.min()} to {years.max()}, most in {peak}."
-    return draw("years", told, paint, width=WIDE, height=2.7)
+    description = f"Papers per year, {years.min()} to {years.max()}, most in {peak}."
+    return draw("years", description, paint, width=WIDE, height=2.7)
 
 
 def baselines_figure(target: TargetReport) -> Markup:
@@ -52,9 +52,9 @@ def baselines_figure(target: TargetReport) -> Markup:
         dots=[Dots("macro-F1", series_mark(0), [from_figure(s.macro_f1) for s in target.scores])],
         limits=[Limit(chance, "chance")],
     )
-    told = ", ".join(f"{s.baseline} {s.macro_f1.value:.3f}" for s in target.scores)
+    summary = ", ".join(f"{s.baseline} {s.macro_f1.value:.3f}" for s in target.scores)
     rows = [score.baseline.value for score in target.scores]
-    svg = dots_svg(f"baselines-{target.target}", f"Macro-F1 on the test split: {told}.", rows, [panel])
+    svg = dots_svg(f"baselines-{target.target}", f"Macro-F1 on the test split: {summary}.", rows, [panel])
     assert svg is not None, "a report has baselines"
     return svg
 

@@ -380,8 +380,8 @@ def _leaks(source: Slice, facts: pl.DataFrame) -> Section:
         uncited = share(int((cited == 0).sum()), cited.count())
         shown = "\u2013" if year is None else f"{year:.0f}"
         rows.append((label, quantity(middle(cited)), uncited, shown, quantity(middle(mine["length"]))))
-    kept = {"citations": settings.citations, "the year": settings.year}
-    left_out = [name for name, there in kept.items() if not there]
+    included = {"citations": settings.citations, "the year": settings.year}
+    left_out = [name for name, there in included.items() if not there]
     texts = ["Differences between the classes that a model can use without reading a word."]
     if settings.task is not Task.NOVELTY:
         texts[0] += " A paper that few cite is neutral more often, and a young one has had less time."

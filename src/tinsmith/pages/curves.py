@@ -161,9 +161,9 @@ def _limits(axes: Axes, limits: Sequence[Limit]) -> None:
 
 
 def _flags(axes: Axes, flags: Sequence[Flag]) -> None:
-    seen: dict[int, int] = {}
+    rows: dict[int, int] = {}
     for flag in flags:
-        row = seen[flag.step] = seen.get(flag.step, -1) + 1
+        row = rows[flag.step] = rows.get(flag.step, -1) + 1
         if row == 0:
             axes.axvline(flag.step, color=ALARM, linewidth=1.0, linestyle=(0, (1.5, 1.5)))
         words, place = f"A{flag.number}" if flag.number else "", (3, -8 - 10 * row)

@@ -47,7 +47,7 @@ def document_html(document: Document) -> str:
 def ending(page: Document) -> list[str]:
     """Return the lines that end a command: the verdict, and what may be claimed."""
     lines = (("result", page.verdict), ("may be claimed", page.claims))
-    return [f"{name}: {told}" for name, told in lines if told]
+    return [f"{name}: {text}" for name, text in lines if text]
 
 
 def write(html: str, file: Path, *, field: str = "--out") -> None:

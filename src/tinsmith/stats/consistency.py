@@ -230,18 +230,18 @@ def _windows(run: ReportedRun, names: Sequence[str], sizes: Ints) -> tuple[Windo
         correct = correct.meet(Window(window(lowest, sizes).low, sizes))
     valid = window(run.rate("format_strict_ok"), n)
     invalid = window(run.rate(Metric.INVALID_RATE.value), n).meet(Window(n - valid.high, n - valid.low))
-    said = [window(run.of_label(ClassMetric.PREDICTED_SHARE, name), n) for name in names]
-    return correct, window(run.rate(Metric.LABEL_MATCH.value), n), _stacked([*said, invalid])
+    predicted = [window(run.of_label(ClassMetric.PREDICTED_SHARE, name), n) for name in names]
+    return correct, window(run.rate(Metric.LABEL_MATCH.value), n), _stacked([*predicted, invalid])
 
 
 def _possible(run: ReportedRun, names: Sequence[str], lumped: int, sizes: Ints) -> NDArray[np.bool_]:
     """Return which candidates one line allows, (M,)."""
     n = sizes.sum(axis=1)
     correct, total, answers = _windows(run, names, sizes)
-    said, invalid = answers.low[:, :-1], answers.low[:, -1]
+    predicted, invalid = answers.low[:, :-1], answers.low[:, -1]
     each = correct.possible & (correct.low <= answers.high[:, :-1])
-    each &= said + total.low[:, None] <= n[:, None] - sizes + 2 * correct.high
-    each &= total.low[:, None] - correct.high <= (n - invalid)[:, None] - said
+    each &= predicted + total.low[:, None] <= n[:, None] - sizes + 2 * correct.high
+    each &= total.low[:, None] - correct.high <= (n - invalid)[:, None] - predicted
     possible = each.all(axis=1) & answers.possible.all(axis=1) & total.possible
     possible &= window(run.rate("parse_ok"), n).possible
     possible &= (answers.low.sum(axis=1) <= n) & (answers.high.sum(axis=1) >= n)
@@ -291,8 +291,8 @@ def said_ranges(rate: Rate, sizes: Ints, correct: Ints, answers: Window) -> Wind
     if not fits.any():
         return None
     for axis, (k, values) in enumerate(zip(free, axes, strict=True)):
-        kept = values[fits.any(axis=tuple(i for i in range(fits.ndim) if i != axis))]
-        low[k], high[k] = kept[0], kept[-1]
+        fitting = values[fits.any(axis=tuple(i for i in range(fits.ndim) if i != axis))]
+        low[k], high[k] = fitting[0], fitting[-1]
     low[derived], high[derived] = last[fits].min(), last[fits].max()
     return Window(low, high)
 
@@ -384,8 +384,8 @@ def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
         sums = sums[which] + one[size]
     last = n - sums
     if not num_lumped:
-        kept = np.isin(last, candidates[-1])
-        rows, last = rows[kept], last[kept]
+        possible = np.isin(last, candidates[-1])
+        rows, last = rows[possible], last[possible]
     return np.concatenate([rows, last[:, None]], axis=1)
 
 
@@ -400,9 +400,9 @@ def _solved_line(run: ReportedRun, names: tuple[str, ...], lumped: int, sizes: I
     answers = _by_means(run, lumped, sizes, correct, _adding_up(answers, Window(np.array(n), np.array(n))))
     if answers is None:
         return None
-    *said, invalid = _ranges(answers)
+    *predicted, invalid = _ranges(answers)
     return SolvedLine(
-        run.name, tuple(_ranges(correct)), CountRange(int(total.low), int(total.high)), tuple(said), invalid
+        run.name, tuple(_ranges(correct)), CountRange(int(total.low), int(total.high)), tuple(predicted), invalid
     )
 
 

@@ -96,8 +96,8 @@ def _entropy(steps: Sequence[Heard]) -> float:
 
 
 def _different(steps: Sequence[Heard]) -> float:
-    said = [one for step in steps for one in step.commands]
-    return len(set(said)) / len(said) if said else 0.0
+    commands = [one for step in steps for one in step.commands]
+    return len(set(commands)) / len(commands) if commands else 0.0
 
 
 def _bored(steps: Sequence[Heard], first: float) -> bool:

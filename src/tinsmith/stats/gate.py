@@ -184,11 +184,11 @@ def same_training(seen: tuple[Training, Training] | None) -> Check:
 
 def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> Check:
     """Say whether a difference is above zero by its interval and by its corrected p."""
-    seen = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
+    figures = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
     passed = _holds(interval, p_holm, bootstrap)
-    sentence = f"the difference {seen} {'is above' if passed else 'may be'} zero"
+    sentence = f"the difference {figures} {'is above' if passed else 'may be'} zero"
     if interval is not None and interval.high < 0.0:
-        sentence = f"{name} is worse: {seen}"
+        sentence = f"{name} is worse: {figures}"
     return checked(CheckName.DIFFERENCE, passed, sentence)
 
 
@@ -349,8 +349,8 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
             check, name, metric, apart = rival
             interval = apart.at(level)
             passed = _holds(interval, p_holm if rival is near else apart.p_value, bootstrap)
-            seen = f"{name}: {apart.value:+.3f} {interval} on {metric_words(metric)}"
-            checks.append(checked(check, passed, f"{'beats' if passed else 'does not beat'} {seen}"))
+            comparison = f"{name}: {apart.value:+.3f} {interval} on {metric_words(metric)}"
+            checks.append(checked(check, passed, f"{'beats' if passed else 'does not beat'} {comparison}"))
         there = {check.name for check in checks}
         checks += [checked(name, None, words) for name, words in absent.items() if name not in there]
         if isinstance(system, Runs):

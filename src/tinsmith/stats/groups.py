@@ -47,16 +47,16 @@ def group_census(groups: Sequence[Rewards]) -> GroupCensus:
     >>> group_census([(0.0, 0.0), (1.0, 1.0)]).determinism
     1.0
     """
-    kept = [tuple(group) for group in groups if len(group) > 1]
-    values = Counter(reward for group in kept for reward in group)
+    compared = [tuple(group) for group in groups if len(group) > 1]
+    values = Counter(reward for group in compared for reward in group)
     total = sum(values.values())
     shares = [count / total for _, count in sorted(values.items())]
-    sizes = Counter(len(group) for group in kept)
+    sizes = Counter(len(group) for group in compared)
     chance = [count * (1.0 - math.fsum(share**size for share in shares)) for size, count in sorted(sizes.items())]
-    expected = math.fsum(chance) / len(kept) if kept else math.nan
+    expected = math.fsum(chance) / len(compared) if compared else math.nan
     return GroupCensus(
-        groups=len(kept),
-        mixed=sum(any(reward != group[0] for reward in group) for group in kept),
+        groups=len(compared),
+        mixed=sum(any(reward != group[0] for reward in group) for group in compared),
         # One value has share 1: what is left of 1 - 1 is exactly 0.
         expected=expected,
     )
@@ -117,12 +117,12 @@ def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
     """
     enough = top_p * math.fsum(deviations) - SLACK
     by_size = sorted(range(len(deviations)), key=lambda place: (-deviations[place], place))
-    kept: list[float] = []
+    taken: list[float] = []
     chosen: set[int] = set()
     for place in by_size:
-        if deviations[place] <= 0.0 or (kept and math.fsum(kept) >= enough):
+        if deviations[place] <= 0.0 or (taken and math.fsum(taken) >= enough):
             break
-        kept.append(deviations[place])
+        taken.append(deviations[place])
         chosen.add(place)
     return tuple(place in chosen for place in range(len(deviations)))
 

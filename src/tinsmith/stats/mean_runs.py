@@ -77,8 +77,8 @@ class MeanRuns:
         if missing or not items:
             what = f"{self.name} has no value of {len(missing)} of {len(items)} items"
             raise DataError(what, field="items", value=missing[:1])
-        kept = tuple(sorted(items))
-        return replace(self, items=kept, clusters={item: self.clusters[item] for item in kept})
+        ordered = tuple(sorted(items))
+        return replace(self, items=ordered, clusters={item: self.clusters[item] for item in ordered})
 
     def pooled(self) -> dict[str, Fraction]:
         """Return each item's mean over the seeds that have a value of it."""

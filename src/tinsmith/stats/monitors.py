@@ -160,8 +160,8 @@ class CollapseMonitor:
             raise DataError("the monitor watches other labels", value=signals.confusion.labels)
         self._remember(signals)
         counts = signals.confusion.counts
-        asked = int(counts.sum())
-        unread = self._unread(signals.step, asked - int(counts[:, -1].sum()), asked)
+        total = int(counts.sum())
+        unread = self._unread(signals.step, total - int(counts[:, -1].sum()), total)
         kinds = {kind for kind in AlarmKind if kind is not AlarmKind.GROUPS}
         if unread or signals.step == 0:
             return self._begin(unread, kinds)
@@ -390,13 +390,13 @@ class DeterminismMonitor(_Monitor[_KeptSteps]):
     def observe(self, step: int, groups: Sequence[Sequence[float]]) -> list[Alarm]:
         """Take the rewards of a step's groups in; return the alarm that begins with it."""
         steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
-        seen = group_census([group for each in steps for group in each])
-        index, begun = seen.determinism, list[Alarm]()
-        holds = seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM
+        census = group_census([group for each in steps for group in each])
+        index, begun = census.determinism, list[Alarm]()
+        holds = census.groups >= GROUPS and census.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM
         if holds and not self._kept.holding:
             message = (
-                f"{seen.observed:.1%} of {seen.groups} groups have rewards that differ, where chance would give "
-                f"{seen.expected:.1%}: prompts are always right or always wrong (index {index:.2f}, "
+                f"{census.observed:.1%} of {census.groups} groups have rewards that differ, where chance would give "
+                f"{census.expected:.1%}: prompts are always right or always wrong (index {index:.2f}, "
                 f"limit {MAX_DETERMINISM}), and more samples teach nothing"
             )
             begun = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]

@@ -115,10 +115,10 @@ def costs(results: Results) -> list[list[Shown]]:
     rows: list[list[Shown]] = []
     for name, arm in results.labelled.arms.items():
         sizes = sizes_of(AdapterKind(name), arm.first.folder)
-        told = (
+        cells = (
             ["held elsewhere"] * 6 if sizes is None else [*(f"{one:,}" for one in sizes[:4]), *map(Figure, sizes[4:])]
         )
-        rows.append([arm.name, *told, *gradient_of([one.run.folder for one in arm.members])])
+        rows.append([arm.name, *cells, *gradient_of([one.run.folder for one in arm.members])])
     return rows
 
 

@@ -95,12 +95,12 @@ class AskedPapers:
 
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:
         """Return the mean of what each paper's answers earn; papers of which every answer failed are left out."""
-        asked, study = [self.items[name] for name in items], self._study(document)
-        prompts = {one.prompt_id: len(study.prompt(one)) for one in asked}
+        papers, study = [self.items[name] for name in items], self._study(document)
+        prompts = {one.prompt_id: len(study.prompt(one)) for one in papers}
         if max(prompts.values()) + self.max_tokens > self.positions:
             return dict.fromkeys(items, Fraction())
         sampling = Sampling(samples=self.samples, max_tokens=self.max_tokens, temperature=self.temperature, seed=seed)
-        self.ledger.spent.papers += len(asked)
+        self.ledger.spent.papers += len(papers)
         for prompt in prompts.values():
             self.ledger.read(prompt)
 
@@ -108,7 +108,7 @@ class AskedPapers:
             self.ledger.sampled(len(one.tokens), prompts[one.item.prompt_id])
             return self._paid[one.item.gold] * (one.answer.predicted == one.item.gold)
 
-        return mean_earned(sample_groups(self.client, study, asked, sampling), worth)
+        return mean_earned(sample_groups(self.client, study, papers, sampling), worth)
 
     def _study(self, document: Document) -> LabelledPapers:
         """Return the papers under a document; prompts are rendered once."""

@@ -229,8 +229,8 @@ class Learning:
 
     def over_items(self, arm: ts.ArmRuns) -> Mapping[int, Figure]:
         """Return the score by how many items were looked at."""
-        seen = self.effort(arm).seen
-        return {seen(step): estimated(arm.at_step(self.score, step), DRAWS) for step in arm.steps}
+        items_seen = self.effort(arm).seen
+        return {items_seen(step): estimated(arm.at_step(self.score, step), DRAWS) for step in arm.steps}
 
     def effort_rows(self, results: ts.Results) -> list[list[Shown]]:
         """Return what each run of an arm looks at, and how many rollouts failed."""

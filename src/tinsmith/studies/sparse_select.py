@@ -42,10 +42,10 @@ _SET: Final = frozenset(
 
 def drawn_keys(budget: int, items: int) -> dict[str, int]:
     """Return how many items are asked, and how often: as many rollouts as there are in the budget, and no more."""
-    asked = max(1, budget // _ROLLOUTS)
-    if items and asked > items:
+    num_items = max(1, budget // _ROLLOUTS)
+    if items and num_items > items:
         return {"asked_items": items, "base_rollouts": max(2, budget // items)}
-    return {"asked_items": asked, "base_rollouts": min(_ROLLOUTS, max(2, budget // asked))}
+    return {"asked_items": num_items, "base_rollouts": min(_ROLLOUTS, max(2, budget // num_items))}
 
 
 def with_arms(study: Study, asked: Asked) -> Study:

@@ -228,18 +228,18 @@ def _print_turning(console: Console, found: Survey) -> None:
 def print_recovery(table: ReportedTable, found: Recovery) -> None:
     """Print every solution with the counts of each line, or why there is none."""
     console = open_console()
-    asked = f"n = {table.n}" if table.n else f"n from {found.tried[0]} to {found.tried[1]}"
+    sample_size = f"n = {table.n}" if table.n else f"n from {found.tried[0]} to {found.tried[1]}"
     if not found.solutions:
-        console.print(f"no integer solution with {asked}: no such items can print as these rates")
+        console.print(f"no integer solution with {sample_size}: no such items can print as these rates")
         for reason in found.reasons:
             console.print(f"  {reason}", soft_wrap=True)
         return
     more = " or more" if found.truncated else ""
     if len(found.solutions) == 1:
-        console.print(f"one solution with {asked}")
+        console.print(f"one solution with {sample_size}")
         print_solution(console, found.columns, found.solutions[0])
         return
-    console.print(f"{len(found.solutions)}{more} solutions with {asked}")
+    console.print(f"{len(found.solutions)}{more} solutions with {sample_size}")
     listed = _table("n", *found.columns)
     for solution in found.solutions[:_SHOWN_SOLUTIONS]:
         listed.add_row(str(solution.n), *map(str, solution.sizes))
@@ -316,11 +316,11 @@ def _answers(policy: Policy, short: dict[str, str]) -> str:
     names = list(short.values())
     kinds: list[str] = []
     for row in policy.probabilities.tolist():
-        said = [(share, name) for share, name in zip(row, names, strict=True) if share >= 0.005]
-        if len(said) == 1:
-            kinds.append(said[0][1])
+        answers = [(share, name) for share, name in zip(row, names, strict=True) if share >= 0.005]
+        if len(answers) == 1:
+            kinds.append(answers[0][1])
         else:
-            kinds.append("+".join(f"{share:.2f}"[1:] + name for share, name in said))
+            kinds.append("+".join(f"{share:.2f}"[1:] + name for share, name in answers))
     return " ".join(kinds)
 
 

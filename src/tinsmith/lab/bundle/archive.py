@@ -138,14 +138,14 @@ def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
             value=str(file),
             allowed=f"at most {MOST_FILES:,} files and, of one of its size, {allowed:,} bytes",
         )
-    seen: set[str] = set()
+    names: set[str] = set()
     for entry in entries:
-        fault = _fault(entry, seen)
+        fault = _fault(entry, names)
         if fault is not None:
             raise DataError(f"{file} is refused: one of its entries {fault}", field="entry", value=entry.orig_filename)
-        seen.add(entry.filename.casefold())
-    for name in seen:
-        if inside := next((str(above) for above in PurePosixPath(name).parents if str(above) in seen), None):
+        names.add(entry.filename.casefold())
+    for name in names:
+        if inside := next((str(above) for above in PurePosixPath(name).parents if str(above) in names), None):
             raise DataError(
                 f"{file} is refused: one of its entries is a file and a folder", field="entry", value=inside
             )

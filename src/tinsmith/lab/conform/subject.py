@@ -148,8 +148,8 @@ def failure(error: Exception) -> str:
     found = _RETRIED.search(str(error))
     if found is not None:
         detail = _DETAIL.match(found[2])
-        said = _shortened(detail[2] if detail else found[2])
-        return f"HTTP {found[1]} where a result is asked for, which the client retries: {said}"
+        message = _shortened(detail[2] if detail else found[2])
+        return f"HTTP {found[1]} where a result is asked for, which the client retries: {message}"
     return f"{type(error).__name__}: {words_of(error)}"
 
 
@@ -167,13 +167,13 @@ def _lacking(error: Exception) -> str | None:
 
 def words_of(error: BaseException) -> str:
     """Return what a server said, on one line and not too long."""
-    said: object = str(error)
+    message: object = str(error)
     if isinstance(error, tinker.RequestFailedError):
-        said = _SDKS_OWN.sub("", error.message)
+        message = _SDKS_OWN.sub("", error.message)
     if isinstance(error, tinker.APIStatusError) and isinstance(error.body, dict):
         body: dict[str, object] = error.body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        said = body.get("detail") or body.get("error") or body.get("message") or said
-    return _shortened(said)
+        message = body.get("detail") or body.get("error") or body.get("message") or message
+    return _shortened(message)
 
 
 def _shortened(said: object) -> str:
@@ -313,9 +313,9 @@ class Subject:
     ) -> Step:
         """Take one step of cross-entropy, and look at all of DATA after it."""
         gradient = client.forward_backward(list(data), "cross_entropy")
-        told = self.wait(client.optim_step(params))
+        response = self.wait(client.optim_step(params))
         loss = loss_of(self.wait(gradient))
-        return Step(after=self.forward(client), loss=loss, grad_norm=grad_norm_of(told.metrics))
+        return Step(after=self.forward(client), loss=loss, grad_norm=grad_norm_of(response.metrics))
 
     @cached_property
     def seed_noise(self) -> float:

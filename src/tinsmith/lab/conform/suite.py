@@ -107,18 +107,18 @@ def _chosen(told: Sequence[Served], name: str | None) -> Served:
 
 def _require_protocol(url: str, key: str) -> None:
     """Ask for what the SDK asks for first: where it is not answered, the SDK's constructor would retry for minutes."""
-    asked = (("POST", "client/config", {"sdk_version": tinker.__version__}), ("GET", "get_server_capabilities", None))
-    said: list[str] = []
+    routes = (("POST", "client/config", {"sdk_version": tinker.__version__}), ("GET", "get_server_capabilities", None))
+    failures: list[str] = []
     try:
         with httpx.Client(base_url=url.rstrip("/"), headers={"X-API-Key": key}, timeout=_OPENING_SECONDS) as http:
-            for method, route, body in asked:
+            for method, route, body in routes:
                 answer = http.request(method, f"/api/v1/{route}", json=body)
                 if answer.is_error:
-                    said.append(f"{route}: HTTP {answer.status_code}")
+                    failures.append(f"{route}: HTTP {answer.status_code}")
     except httpx.HTTPError as error:
-        said.append(type(error).__name__)
-    if said:
-        what = f"it does not answer as a Tinker server of today ({', '.join(said)})"
+        failures.append(type(error).__name__)
+    if failures:
+        what = f"it does not answer as a Tinker server of today ({', '.join(failures)})"
         fix = "name the address that the official client is given as base_url"
         raise ConfigError(what, field="URL", value=url, fix=fix)
 

@@ -61,8 +61,8 @@ class CookbookItem:
     @property
     def tags(self) -> list[str]:
         """Tags by which the cookbook groups metrics."""
-        told: Callable[[], list[str]] | None = getattr(self.builder, "logging_tags", None)
-        return [] if told is None else list(told())
+        logging_tags: Callable[[], list[str]] | None = getattr(self.builder, "logging_tags", None)
+        return [] if logging_tags is None else list(logging_tags())
 
 
 def items_of_dataset(dataset: RLDataset, name: str = "batch") -> list[CookbookItem]:
@@ -175,13 +175,13 @@ class CookbookEnvironment:
 
     def trajectory(self, turns: Sequence[Turn]) -> Trajectory:
         """Return the conversation as the cookbook's group rewards look at it."""
-        seen: list[int] = []
+        context: list[int] = []
         transitions: list[Transition] = []
         for turn, step, reason in zip(turns, self.steps, self.reasons, strict=True):
-            seen += turn.observation
+            context += turn.observation
             transitions.append(
                 Transition(
-                    ob=tinker.ModelInput.from_ints(list(seen)),
+                    ob=tinker.ModelInput.from_ints(list(context)),
                     ac=TokensWithLogprobs(
                         tokens=list(turn.tokens), maybe_logprobs=list(turn.logprobs), stop_reason=reason
                     ),
@@ -191,7 +191,7 @@ class CookbookEnvironment:
                     logs=getattr(step, "logs", {}),
                 )
             )
-            seen += turn.tokens
+            context += turn.tokens
         return Trajectory(transitions=transitions, final_ob=self.steps[-1].next_observation)
 
     def _same_stop(self, stop: Stop) -> None:
@@ -275,12 +275,12 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         members: dict[int, list[int]] = {}
         for place, environment in enumerate(environments):
             members.setdefault(id(environment.group), []).append(place)
-        asked = [
+        pending = [
             (places, self._rewards([(environments[at], trajectories[at].turns) for at in places]))
             for places in members.values()
         ]
         found: dict[int, Earned | Failed] = {}
-        for places, rewards in asked:
+        for places, rewards in pending:
             found |= zip(places, _earned(rewards, [environments[at] for at in places]), strict=True)
         self._clean()
         return [found[place] for place in range(len(trajectories))]
@@ -345,13 +345,13 @@ def _earned(
     rewards: Future[Sequence[tuple[float, Mapping[str, float | int]]]], environments: Sequence[CookbookEnvironment]
 ) -> list[Earned | Failed]:
     try:
-        told = list(rewards.result(WAIT_SECONDS))
-        if len(told) != len(environments):
-            raise InputError(f"{len(told)} rewards for a group of {len(environments)}")
+        results = list(rewards.result(WAIT_SECONDS))
+        if len(results) != len(environments):
+            raise InputError(f"{len(results)} rewards for a group of {len(environments)}")
     except Exception as error:  # the boundary of a rollout: what failed is recorded, and is no reward
         return [Failed("group_reward", f"{type(error).__name__}: {error}") for _ in environments]
     found: list[Earned | Failed] = []
-    for one, (group, metrics) in zip(environments, told, strict=True):
+    for one, (group, metrics) in zip(environments, results, strict=True):
         numbers = {k: float(v) for step in one.steps for k, v in step.metrics.items()}
         numbers |= {key: float(value) for key, value in metrics.items()}
         steps = tuple(float(step.reward) for step in one.steps)
@@ -401,11 +401,11 @@ def train(
         folder: gets the files of a run; there must be none yet.
         quiet: whether nothing is printed.
     """
-    told = asdict(settings)
+    settings_dict = asdict(settings)
     config = {
         "name": "cookbook",
-        "settings": told,
-        "identity_sha256": sha256_of({"settings": told, "items": [one.prompt_id for one in subject.train]}),
+        "settings": settings_dict,
+        "identity_sha256": sha256_of({"settings": settings_dict, "items": [one.prompt_id for one in subject.train]}),
     }
     opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
     made = service.create_lora_training_client(

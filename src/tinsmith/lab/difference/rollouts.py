@@ -220,11 +220,11 @@ def _paired(first: Sequence[Line], second: Sequence[Line]) -> list[_Pair]:
 
 
 def _keyed(lines: Sequence[Line]) -> Iterator[tuple[tuple[object, ...], Line]]:
-    seen: Counter[tuple[object, ...]] = Counter()
+    counts: Counter[tuple[object, ...]] = Counter()
     for line in lines:
         key = tuple(line.get(name) for name in _PLACE)
-        yield (*key, seen[key]), line
-        seen[key] += 1
+        yield (*key, counts[key]), line
+        counts[key] += 1
 
 
 def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:

@@ -215,8 +215,8 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     first = comparison.first
     steps = counted(comparison.steps, "step")
     lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
-    asked = _fields("asked differently:", comparison.identity)
-    lines = [*lines, *asked] if first is None else [*asked, *lines]
+    identity_lines = _fields("asked differently:", comparison.identity)
+    lines = [*lines, *identity_lines] if first is None else [*identity_lines, *lines]
     lines += comparison.notes[:_NOTES]
     return lines + _fields("circumstances", comparison.circumstances)
 
@@ -253,9 +253,9 @@ def _rollout(found: RolloutDifference) -> Iterator[str]:
     extent = f"  in this step: {found.rollouts} of {counted(found.of_rollouts, 'rollout')}"
     yield f"{extent}, {found.tokens} of {counted(found.of_tokens, 'token')}"
     sizes = (("logprob", found.max_logprob), ("reward", found.max_reward))
-    told = [f"max |d {name}| {size:.3g}" for name, size in sizes if size is not None]
-    if told:
-        yield f"  {', '.join(told)}"
+    largest = [f"max |d {name}| {size:.3g}" for name, size in sizes if size is not None]
+    if largest:
+        yield f"  {', '.join(largest)}"
 
 
 def _tensor(found: TensorDifference) -> Iterator[str]:

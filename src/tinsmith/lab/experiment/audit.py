@@ -194,7 +194,7 @@ def chance(of: int, drawn: int, share: float) -> float:
 
 def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say: Say) -> Iterator[Segment]:
     run, manifest, plan = suspect.run, suspect.manifest, materials.plan
-    before, kept = {mark.step: mark for mark in suspect.marks}, run.folder / STATE
+    before, state_folder = {mark.step: mark for mark in suspect.marks}, run.folder / STATE
     written = recorded(run.folder, drawn[-1] + 1)
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:
         place, engine, connection = Path(temporary), None, None
@@ -215,7 +215,7 @@ def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say:
             client: LocalService | Connection
             if connection is not None:
                 (fresh / STATE).symlink_to(place / STATE, target_is_directory=True)
-                mark = mark and lent(mark, kept, place / STATE)
+                mark = mark and lent(mark, state_folder, place / STATE)
                 client = connection
             else:
                 assert engine is not None
@@ -223,7 +223,7 @@ def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say:
                     engine=engine,
                     name=materials.model_name,
                     source=materials.models[materials.model_name],
-                    kept=kept,
+                    kept=state_folder,
                     saved=fresh / STATE,
                     unit_hashes=plan.circumstances.unit_hashes,
                 )
@@ -264,11 +264,11 @@ def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, sta
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
             continue
         for path, again in zip(old.state_path.split(), mark.state_path.split(), strict=True):
-            kept, made = (
+            original, made = (
                 read(TinkerPath.parse(one).folder(each)) for each, one in ((folder / STATE, path), (state, again))
             )
             for file in (ADAPTER, OPTIMIZER):
-                for what in _unequal_tensors(kept.tensors(file), made.tensors(file)):
+                for what in _unequal_tensors(original.tensors(file), made.tensors(file)):
                     yield f"{path}: {what}"
 
 

@@ -195,8 +195,8 @@ def _conduct(
         raise LostError(error.what, field="log_path", value=where, fix=f"make room; {going_on(plan)}") from error
     except (tinker.TinkerError, BackendError, JudgeError, TaskError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        told = _ended_by(error, materials, connection, run)
-        raise told from None if isinstance(told, ConfigError) else error
+        failure = _ended_by(error, materials, connection, run)
+        raise failure from None if isinstance(failure, ConfigError) else error
     finally:
         if run is not None:
             run.teller.close()
@@ -226,10 +226,10 @@ def open_run(
     settings, where = plan.settings, plan.circumstances
 
     def begin(agent: int) -> tinker.TrainingClient:
-        asked = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+        model_name = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
         seed = seeds(plan)["adapter"]
         made = service.create_lora_training_client(
-            base_model=str(asked),
+            base_model=str(model_name),
             rank=settings.lora_rank,
             seed=derive(seed, "agent", agent) % 2**SEED_BITS if agent else seed,
             train_unembed=settings.train_unembed,
@@ -290,8 +290,8 @@ def _ended_by(
 ) -> LostError | ConfigError:
     """Return what is said of a run that did not come to its end, and how it goes on."""
     when = "before the first step" if run is None else f"at step {run.step}"
-    said = next(iter(str(error).splitlines()), type(error).__name__)
-    plan, what = materials.plan, f"the server was lost {when}: {said}"
+    message = next(iter(str(error).splitlines()), type(error).__name__)
+    plan, what = materials.plan, f"the server was lost {when}: {message}"
     fix = going_on(plan)
     if isinstance(error, JudgeError):
         what = f"the judge failed on every response {when}: {error.what}"
@@ -314,8 +314,8 @@ def _refused(materials: Materials, error: tinker.APIError) -> ConfigError:
     base_url, body = materials.plan.circumstances.base_url, error.body
     if isinstance(error, _KEY_REFUSED) and base_url is not None:
         return wrong_key(base_url)
-    said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
-    what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
+    message = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
+    what, *others = (message if isinstance(message, str) and message else str(error)).splitlines()
     named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
     what = f"the server refuses this run: {what}"
     fix = named.get("do", "use a model that the server has, and an adapter that it trains")
@@ -326,12 +326,12 @@ def _ended(
     plan: Plan, folder: RunFolder, finished: Finished | None, alarms: tuple[Alarm, ...], connection: Connection
 ) -> dict[str, object]:
     """Return what a manifest says of a run's end: how, what came out, and the hashes a repeated run has to give."""
-    told = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
+    record = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
     if finished is None:
-        return {"status": Status.INTERRUPTED.value, **told, "hashes": folder.hashes()}
+        return {"status": Status.INTERRUPTED.value, **record, "hashes": folder.hashes()}
     return {
         "status": Status.FINISHED.value,
-        **told,
+        **record,
         "selected": {
             "step": finished.selected.step,
             "score": asdict(finished.selected.score),

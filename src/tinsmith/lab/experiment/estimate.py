@@ -107,9 +107,9 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         shaped = replies * forced if settings.confidence_penalty else 0.0
         by_reward = prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained + shaped
     # What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice.
-    watched, asked = 0.0, min(PROMPTS, lengths.examined)
+    watched, watched_prompts = 0.0, min(PROMPTS, lengths.examined)
     if settings.watch is Watched.MUTUAL_INFORMATION:
-        watched = asked * (lengths.prompt + asked * lengths.answer) * pace.read
+        watched = watched_prompts * (lengths.prompt + watched_prompts * lengths.answer) * pace.read
     elif settings.watch is Watched.CONFIDENCE:
         watched = 3 * min(WATCHED, lengths.examined) * forced
     # Every label after some prompts, and some answers under the base.
@@ -158,8 +158,8 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     if taken is None:
         return "unknown, as it depends on the server and its model"
     digits = 1 if taken < 10.0 else 0
-    told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
-    return f"about {told} on two cores; about {megabytes} MB of disk"
+    duration = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
+    return f"about {duration} on two cores; about {megabytes} MB of disk"
 
 
 def pace_of(plan: Plan) -> Pace | None:

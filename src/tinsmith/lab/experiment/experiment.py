@@ -104,9 +104,9 @@ class Plan:
     def named(self) -> dict[str, object]:
         """Keys that are no loop's settings and tell runs apart; one that came later is left out at its default."""
         own = self.entry.own
-        kept = {one.name: self.own[one.name] for one in own if not one.later or self.own[one.name] != one.default}
+        own_keys = {one.name: self.own[one.name] for one in own if not one.later or self.own[one.name] != one.default}
         dropped = left_out(self.frame)
-        return {**{key: value for key, value in asdict(self.frame).items() if key not in dropped}, **kept}
+        return {**{key: value for key, value in asdict(self.frame).items() if key not in dropped}, **own_keys}
 
     def resolved(self) -> dict[str, object]:
         """Return every key that decides results, with its value."""
@@ -280,18 +280,18 @@ def place_limits(plan: Plan) -> list[str]:
     What the command line says holds at every place, and is not told.
     """
     at, written, where = plan.frame.at, plan.experiment.inherited, plan.circumstances
-    kept = {
+    limits = {
         key: value
         for key, value in plan.entry.forced.get(at, {}).items()
         if written.get(key, value) != value and key not in plan.overrides
     }
-    if not kept:
+    if not limits:
         return []
     # The numbers are those of the base that is built here; another model may be named all the same.
     of_another = at is At.NANO and (where.base_url or where.model_name) is not None
     place = "here" if of_another else f"at={at}"
     why = "short prompts and answers, unless these keys are given" if of_another else _WHY[at]
-    changes = [f"{key} is {shown_value(value)}, not {shown_value(written[key])}" for key, value in kept.items()]
+    changes = [f"{key} is {shown_value(value)}, not {shown_value(written[key])}" for key, value in limits.items()]
     here = {"at": at.value}
     own = plan_fingerprint(make_plan(plan.experiment, here))
     twins = [
@@ -326,7 +326,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     kind = kind_of(experiment, {})
     entry = experiment.subject.kinds[kind]
     kinds, places = entry.kinds, {at: defaults(experiment, kind, at) for at in entry.places}
-    words = {name: said for part in entry.parts for name, said in words_of(part).items()}
+    words = {name: text for part in entry.parts for name, text in words_of(part).items()}
     words |= {key.name: key.words for key in entry.own}
     usual: dict[str, object] = {each.name: default_of(each) for each in fields(entry.frame)}
     usual |= {key.name: key.default for key in entry.own}

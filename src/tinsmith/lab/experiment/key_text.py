@@ -62,8 +62,8 @@ Value = str | int | float | bool
 
 def folder_name(name: str, changes: Sequence[str]) -> str:
     """Return a run's default folder name, of its name and what was changed; what no folder takes becomes _."""
-    told = "-".join([name, *changes])
-    return "".join(c if c.isalnum() or c in "-_=.," else "_" for c in told)
+    full_name = "-".join([name, *changes])
+    return "".join(c if c.isalnum() or c in "-_=.," else "_" for c in full_name)
 
 
 def truth(key: str, text: str) -> bool:

@@ -134,8 +134,8 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
     asking = (each.name for each in fields(Asking))
-    kept = (*asking, "data", "base_url", "device", "model_name", "unit_hashes")
-    where: dict[str, object] = {key: around[key] for key in kept if key in around}
+    keys = (*asking, "data", "base_url", "device", "model_name", "unit_hashes")
+    where: dict[str, object] = {key: around[key] for key in keys if key in around}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
     where |= {"stop_after": steps, **here}
     if "model_name" not in here and around["model_name"] is not None and around["base_url"] is None:

@@ -156,14 +156,14 @@ class ChatJudge:
                 self._without |= trouble.drop
                 continue
             failure = JudgeFailure(cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse)
-            asked = trouble.asked_wait
+            wait = trouble.asked_wait
             if not trouble.again or attempt >= settings.judge_max_retries:
                 return failure
-            if asked is not None and asked > LONGEST_ASKED_WAIT_S:
-                return replace(failure, detail=f"{trouble.detail}: asks for {asked:.0f} s of waiting")
-            if asked is not None:
-                self._limits.pause(asked)  # It holds for every call, not only for this one.
-            await self._clock.sleep(backoff(settings.seed, key, attempt, asked))
+            if wait is not None and wait > LONGEST_ASKED_WAIT_S:
+                return replace(failure, detail=f"{trouble.detail}: asks for {wait:.0f} s of waiting")
+            if wait is not None:
+                self._limits.pause(wait)  # It holds for every call, not only for this one.
+            await self._clock.sleep(backoff(settings.seed, key, attempt, wait))
             attempt += 1
 
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:

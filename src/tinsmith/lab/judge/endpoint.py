@@ -146,23 +146,23 @@ class Endpoint:
         self, response: httpx.Response, status: int, content: bytes, sent: frozenset[str], wall: float
     ) -> Trouble:
         error = read_error(content)
-        told = f"status {status}" + (f": {self._clean(error.message)}" if error.message else "")
+        detail = f"status {status}" + (f": {self._clean(error.message)}" if error.message else "")
         if status in _PASSING or status >= 500:
-            asked = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
-            return Trouble(_PASSING.get(status, FailureCause.SERVER_ERROR), told, True, asked, unbilled=True)
+            wait = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
+            return Trouble(_PASSING.get(status, FailureCause.SERVER_ERROR), detail, True, wait, unbilled=True)
         drop = frozenset[str]()
         if status in _KEY_STATUS:
-            told = (
+            detail = (
                 f"status {status}: the endpoint does not take the key"  # Endpoints repeat parts of it in this answer.
             )
         if 300 <= status < 400:
             target = self._clean(response.headers.get("location", ""))
-            told = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
+            detail = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
         if status in _ANSWERED_IN_BODY:
             # By the refusal's own mark, or by its message where there is none.
             named = error.fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", error.message)}
             drop = sent.intersection(named, OPTIONAL)
-        return Trouble(FailureCause.REFUSED, told, again=False, drop=drop, unbilled=True)
+        return Trouble(FailureCause.REFUSED, detail, again=False, drop=drop, unbilled=True)
 
     def _clean(self, message: str) -> str:
         safe = message.replace(self._key, "***") if self._key else message

@@ -262,19 +262,19 @@ def without_think(text: str) -> str:
     >>> without_think("<think>a</think>b<THINK>c")
     'b'
     """
-    kept: list[str] = []
+    parts: list[str] = []
     start, thinking = 0, False
     for tag in _THINK_TAG.finditer(text):
         closing = tag[1] == "/"
         if closing and not thinking:
-            kept.clear()
+            parts.clear()
         elif not closing and not thinking:
-            kept.append(text[start : tag.start()])
+            parts.append(text[start : tag.start()])
         thinking = not closing
         start = tag.end()
     if not thinking:
-        kept.append(text[start:])
-    return "".join(kept)
+        parts.append(text[start:])
+    return "".join(parts)
 
 
 def outer_object(text: str) -> str | None:

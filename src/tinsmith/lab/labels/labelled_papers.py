@@ -83,8 +83,8 @@ class LabelledPapers(Subject[Item, Answer]):
         """Return the tokens after which the model answers."""
         key = item.paper.id
         if key not in self._prompts:
-            asked = prompt_messages(self.task, item)
-            self._prompts[key] = self.renderer.build_generation_prompt(asked)
+            messages = prompt_messages(self.task, item)
+            self._prompts[key] = self.renderer.build_generation_prompt(messages)
         return self._prompts[key]
 
     def stop(self) -> Sequence[int]:
@@ -134,12 +134,12 @@ class LabelledPapers(Subject[Item, Answer]):
             if not rollouts:
                 continue
             under = task.under("train", subject)
-            said = [one.answer.alone(place).predicted for one in rollouts]
+            predicted = [one.answer.alone(place).predicted for one in rollouts]
             metrics[f"{under}/label_match"] = share(
-                label == one.item.golds[place] for label, one in zip(said, rollouts, strict=True)
+                label == one.item.golds[place] for label, one in zip(predicted, rollouts, strict=True)
             )
             for label in subject.labels:
-                metrics[f"{under}/predicted_share/{label}"] = share(one == label for one in said)
+                metrics[f"{under}/predicted_share/{label}"] = share(one == label for one in predicted)
         if rollouts:
             metrics["train/parse_ok"] = share(one.answer.outcome is Outcome.OK for one in rollouts)
         if rollouts and len(task.subjects) > 1:
@@ -315,11 +315,11 @@ def tested_with_offset(
     predicted = [labels[k] for k in decide(label_logprobs(client, study, test), offsets)]
     answers: list[Answered] = []
     lines: list[Line] = []
-    for item, said in zip(test, predicted, strict=True):
+    for item, answer in zip(test, predicted, strict=True):
         name, gold = item.paper.id, item.gold
-        answers.append(Answered(item=name, gold=gold, predicted=said, outcome=ok, parse_ok=True, lenient=said))
-        asked: Line = {"step": step, "split": split, "prompt_id": name, "sample": 0, "tokens": [], "text": ""}
-        lines.append({**asked, "outcome": ok, "gold": gold, "predicted": said, "confidence": None})
+        answers.append(Answered(item=name, gold=gold, predicted=answer, outcome=ok, parse_ok=True, lenient=answer))
+        line: Line = {"step": step, "split": split, "prompt_id": name, "sample": 0, "tokens": [], "text": ""}
+        lines.append({**line, "outcome": ok, "gold": gold, "predicted": answer, "confidence": None})
     metrics = dict(Evaluation(labels, tuple(answers)).metrics(split))
     metrics |= {f"offset/{label}": b for label, b in zip(labels, offsets, strict=True)}
     return Tested(metrics=metrics, lines=lines)

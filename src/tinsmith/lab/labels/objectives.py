@@ -133,8 +133,8 @@ class PriorMatching(Objective):
         """Return accuracy less each label's excess."""
         offsets: list[float] = []
         for k, expected in enumerate(shares.prior):
-            said = shares.said_if_valid(k)
-            share = expected if said is None else max(said, self.floor)
+            observed = shares.said_if_valid(k)
+            share = expected if observed is None else max(observed, self.floor)
             # ln(x) rounded from 30 digits: `math.log` has other last bits on other machines.
             offsets.append(self.strength * float(_PRECISE.ln(Decimal(share / expected))))
         accuracy = diagonal([_RIGHT + _WRONG] * len(offsets), _WRONG)
@@ -196,8 +196,8 @@ class InverseShare(Objective):
     def task_terms(self, shares: ShareTable) -> Matrix:
         """Return inverse shares on the diagonal."""
         size = len(shares.cells)
-        said = [shares.said_if_valid(k) for k in range(size)]
-        return diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in said])
+        observed = [shares.said_if_valid(k) for k in range(size)]
+        return diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in observed])
 
 
 def diagonal(right: Sequence[float], wrong: float = 0.0) -> Matrix:

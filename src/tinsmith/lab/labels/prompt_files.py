@@ -77,23 +77,23 @@ def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
     answer_sha256 = None
     filled = None
     if system is not None:
-        said = _said_by(contract)
+        values = _said_by(contract)
         answers, answer_sha256 = read_sections(f"answers/{contract.form}.md", allowed)
-        filled = system.format_map({**said, "answer": answers["answer"].format_map(said)})
+        filled = system.format_map({**values, "answer": answers["answer"].format_map(values)})
     identity = [sha256, answer_sha256, part, contract.name, filled]
     return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
 
 
 def _said_by(contract: Contract) -> dict[str, str]:
-    said = {"confidences": _listed(tuple(Confidence))}
+    values = {"confidences": _listed(tuple(Confidence))}
     if len(contract.subjects) == 1:
-        said["labels"] = _listed(contract.labels)
-        said["label_key"] = contract.subjects[0].label_key
-        said["example"] = contract.answer_text(contract.labels[-1], Confidence.MEDIUM)
-        return said
+        values["labels"] = _listed(contract.labels)
+        values["label_key"] = contract.subjects[0].label_key
+        values["example"] = contract.answer_text(contract.labels[-1], Confidence.MEDIUM)
+        return values
     for subject in contract.subjects:
-        said |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
-    return said
+        values |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
+    return values
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -144,7 +144,7 @@ class Reward:
         self.name, self.labels, self.table, self.objective = name, labels, REWARDS[name], objective
         self._weights, self._prior, self._window = weights, prior, window
         # At the start predictions do not depend on the truth, and no answer is invalid.
-        start = tuple((*(truth * said for said in first_shares), 0.0) for truth in prior)
+        start = tuple((*(truth * share for share in first_shares), 0.0) for truth in prior)
         duals = () if objective is None else objective.first_duals(len(labels))
         self._state = RewardState(reward=name, labels=labels, batches=0, confusion=start, duals=duals)
 

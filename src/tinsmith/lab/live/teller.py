@@ -280,5 +280,5 @@ class Tracker:
 
 def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Tracker]:
     """Open the trackers that were asked for; none by default."""
-    asked = (("wandb", wandb_project), ("trackio", trackio_project))
-    return [Tracker(package, project, name, folder) for package, project in asked if project]
+    projects = (("wandb", wandb_project), ("trackio", trackio_project))
+    return [Tracker(package, project, name, folder) for package, project in projects if project]

@@ -124,8 +124,8 @@ def cross_scores(
     columns: list[list[float]] = []
     for prompt, future in zip(prompts, pending, strict=True):
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
-        told = [one["logprobs"].tolist()[len(prompt) - 1 :] for one in outputs]
-        columns.append([math.fsum(values) for values in told])
+        logprobs = [one["logprobs"].tolist()[len(prompt) - 1 :] for one in outputs]
+        columns.append([math.fsum(values) for values in logprobs])
     return np.array(columns, np.float64).T
 
 

@@ -142,8 +142,8 @@ def _judge_of(arm: ArmRuns) -> str:
 def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
     groups: dict[str, dict[int | None, TaskRunRecords]] = {}
     for one in reads:
-        asked = json.dumps((_given(one), seedless(one.run.config.settings)), sort_keys=True)
-        groups.setdefault(asked, {}).setdefault(one.run.config.seed, one)
+        identity = json.dumps((_given(one), seedless(one.run.config.settings)), sort_keys=True)
+        groups.setdefault(identity, {}).setdefault(one.run.config.seed, one)
     found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
     # An arm is called by what was changed of it that is not the same for all, or as the experiment.
     changed = [{key: shown(value) for key, value in _given(first).items()} for first, *_ in found]
@@ -398,14 +398,14 @@ def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
 
 
 def _differing(arms: Sequence[ArmRuns]) -> list[str]:
-    asked = [_settings_of(one.reads[0]) for one in arms]
-    keys = dict.fromkeys(key for one in asked for key in one)
-    return [key for key in keys if len({shown(one.get(key)) for one in asked}) > 1]
+    settings = [_settings_of(one.reads[0]) for one in arms]
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return [key for key in keys if len({shown(one.get(key)) for one in settings}) > 1]
 
 
 def _settings(arms: Sequence[ArmRuns]) -> list[list[Shown]]:
-    asked = [_settings_of(one.reads[0]) for one in arms]
-    return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
+    settings = [_settings_of(one.reads[0]) for one in arms]
+    return [[key, *(shown(one[key]) if key in one else "" for one in settings)] for key in _differing(arms)]
 
 
 _SCORES = ("score|first", "score|last", apart("gain"), "score|last, greedy")

@@ -101,28 +101,28 @@ def _best_text(read: TaskRunRecords) -> BestText | None:
     judging = read.judging
     if judging is None or judging.judge != RULES or not read.sampled:
         return None
-    asked: dict[str, list[str]] = {item: [] for item in read.sampled[-1].by_item()}
+    by_item: dict[str, list[str]] = {item: [] for item in read.sampled[-1].by_item()}
     for (item, _), criterion in sorted(judging.criteria.items()):
-        if item in asked:
-            asked[item].append(criterion)
-    criteria = sorted({each for some in asked.values() for each in some})
+        if item in by_item:
+            by_item[item].append(criterion)
+    criteria = sorted({each for some in by_item.values() for each in some})
     try:
         judge = RuleJudge(criteria)
     except DataError:
         return None
-    if not all(asked.values()):
+    if not all(by_item.values()):
         return None
     # What a criterion adds to the mean where it holds, in whole numbers over one denominator.
-    unit = math.lcm(*map(len, asked.values()))
+    unit = math.lcm(*map(len, by_item.values()))
     worth = dict.fromkeys(criteria, 0)
-    for some in asked.values():
+    for some in by_item.values():
         for each in some:
             worth[each] += unit // len(some)
     texts = sorted(judging.texts, key=lambda one: (-judging.texts[one], one))[:MOST_TEXTS]
     by_text = dict(zip(texts, zip(*judge.hold(texts), strict=True), strict=True))
     best = max(texts, key=lambda one: sum(compress(worth.values(), by_text[one])))
     held = dict(zip(criteria, by_text[best], strict=True))
-    rates = {item: Fraction(sum(held[each] for each in some), len(some)) for item, some in asked.items()}
+    rates = {item: Fraction(sum(held[each] for each in some), len(some)) for item, some in by_item.items()}
     return BestText(name="best text for all", text=best, tried=len(texts), rates=rates)
 
 
@@ -132,13 +132,13 @@ def judged_sentences(read: TaskRunRecords) -> list[str]:
     if judging is None:
         return []
     best = next((one for one in read.task.baselines if isinstance(one, BestText)), None)
-    told = f"Judge: {judging.judge}; {cost_words(judging)}; without verdicts: {failed_words(judging)}."
+    judge_line = f"Judge: {judging.judge}; {cost_words(judging)}; without verdicts: {failed_words(judging)}."
     if best is None:
         why = "a judge that is no program is not asked again" if judging.judge != RULES else "criteria are missing"
-        return [told, f"What one text for every item would pass is not known: {why}."]
+        return [judge_line, f"What one text for every item would pass is not known: {why}."]
     line = " ".join(best.text.split())
     line = line if len(line) <= _LONGEST_BEST else line[: _LONGEST_BEST - 3] + "..."
-    return [told, f'Best text for all, chosen with hindsight from {best.tried:,} that the run wrote: "{line}".']
+    return [judge_line, f'Best text for all, chosen with hindsight from {best.tried:,} that the run wrote: "{line}".']
 
 
 def judged_limits(judging: Judging) -> list[str]:
@@ -175,11 +175,11 @@ def cost_words(judging: Judging) -> str:
 
 def failed_words(judging: Judging) -> str:
     """Return how many answers got no verdicts."""
-    failed, asked = judging.ledger.failed, judging.ledger.failed + judging.ledger.judged
-    if not asked:
+    failed, total = judging.ledger.failed, judging.ledger.failed + judging.ledger.judged
+    if not total:
         return "not known"
-    share = f" ({percent(failed / asked)})" if failed else ""
-    return f"{failed:,} of {counted(asked, 'answer')}{share}"
+    share = f" ({percent(failed / total)})" if failed else ""
+    return f"{failed:,} of {counted(total, 'answer')}{share}"
 
 
 def cost_table(judging: Judging) -> Table:

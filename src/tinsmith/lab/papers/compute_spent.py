@@ -63,8 +63,8 @@ class Cost:
         """Return the FLOPs of `positions` that follow `before` others of the same sequence."""
         width = self.config.num_layers * self.config.num_heads * self.config.head_dim
         end = before + positions
-        seen = end * (end + 1) - before * (before + 1)
-        return 2 * self.parameters * positions + 2 * width * seen
+        attended = end * (end + 1) - before * (before + 1)
+        return 2 * self.parameters * positions + 2 * width * attended
 
 
 class _Line(msgspec.Struct, frozen=True):

@@ -89,17 +89,17 @@ class LabelWatch(Watch[Item, Answer]):
         """As of a Watch."""
         begun: list[Alarm] = []
         for place, (subject, monitor) in enumerate(self._monitors.items()):
-            seen: defaultdict[str, LabelGroups] = defaultdict(LabelGroups)
+            by_label: defaultdict[str, LabelGroups] = defaultdict(LabelGroups)
             read: list[bool] = []
             for group in groups:
                 gold = group.item.golds[place]
                 predicted = [one.rollout.answer.alone(place).predicted for one in group.scored]
                 paid = [paid_alone(one.terms, subject) for one in group.scored]
-                seen[gold] += LabelGroups.of(paid, [label == gold for label in predicted])
+                by_label[gold] += LabelGroups.of(paid, [label == gold for label in predicted])
                 read += [label is not None for label in predicted]
                 self._rewards[subject] += paid
             begun += self._named(subject, monitor.observe_answers(step, sum(read), len(read)))
-            begun += self._named(subject, monitor.observe_groups(step, seen))
+            begun += self._named(subject, monitor.observe_groups(step, by_label))
         return begun
 
     def judge(
@@ -179,8 +179,8 @@ class PaperData:
 
     def config(self) -> Mapping[str, object]:
         """Return what `config.json` says of it: `task`, `reward`, `data`."""
-        asked, rewards = on_papers(self.plan), self.plan.reward_settings
-        task = asked.asked
+        paper_run, rewards = on_papers(self.plan), self.plan.reward_settings
+        task = paper_run.asked
         return {
             "task": {
                 "name": task.name,
@@ -188,10 +188,10 @@ class PaperData:
                 "prompt": task.prompt,
                 "contract": task.contract.name,
                 "with_metadata": task.with_metadata,
-                "shuffle_labels": asked.shuffle_labels,
+                "shuffle_labels": paper_run.shuffle_labels,
                 **({"prompt_lines": list(task.prompt_lines)} if task.prompt_lines else {}),
             },
-            "reward": None if self.plan.frame.kind is Kind.SFT else {"name": asked.reward, **rewards},
+            "reward": None if self.plan.frame.kind is Kind.SFT else {"name": paper_run.reward, **rewards},
             "data": {
                 "fingerprint": self.data["sha256"],
                 "train": len(self.papers.train),
@@ -374,7 +374,7 @@ def _best_policy(task: Task, plan: Plan, source: Slice) -> list[str]:
     score = next((one for target in targets for one in target.scores if one.baseline is wanted), None)
     if score is None:
         return []
-    table = tuple(tuple(score.confusion[gold][said] for gold in labels) for said in labels)
+    table = tuple(tuple(score.confusion[gold][predicted] for gold in labels) for predicted in labels)
     settings = tuple(sorted(plan.reward_settings.items()))
     return list(_optimum(task, on_papers(plan).reward, settings, wanted, table))
 
@@ -394,12 +394,12 @@ def _optimum(
     posteriors = Posteriors.of(labels, counts / totals[:, None], totals)
     optimum = reward_optimum(posteriors, lambda: make_reward(reward, task, **dict(settings)))
     shares, recalls = map(optimum.policy.class_score, (ClassMetric.PREDICTED_SHARE, ClassMetric.RECALL))
-    told = ", ".join(
+    per_label = ", ".join(
         f"{label} {share:.2f} (recall {recall:.2f})"
         for label, share, recall in zip(labels, shares, recalls, strict=True)
     )
     return (
         f"the best policy under the reward {reward}, for a model that reads as well as {reader.value}:",
-        f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
+        f"  shares {per_label}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
         *(f"  warning: {warning}" for warning in optimum.warnings()),
     )

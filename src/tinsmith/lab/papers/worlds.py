@@ -74,12 +74,12 @@ def paper_conversations(recipe: PaperBaseRecipe, task: LabTask, items: Sequence[
     conversations: list[Conversation] = []
     for i, item in enumerate(items):
         *drawn, sure, broken = unit[width * i : width * (i + 1)].tolist()
-        said = tuple(
+        labels = tuple(
             subject.labels[int(each * len(subject.labels))] for subject, each in zip(task.subjects, drawn, strict=True)
         )
-        answer = task.contract.answer_text(said, tuple(Confidence)[int(sure * len(Confidence))])
+        answer = task.contract.answer_text(labels, tuple(Confidence)[int(sure * len(Confidence))])
         if broken < recipe.broken:
-            answer = _broken(answer, " and ".join(said), broken / recipe.broken)
+            answer = _broken(answer, " and ".join(labels), broken / recipe.broken)
         first = prompt_messages(task, item)
         if recipe.reading_every and i % recipe.reading_every == 0:
             first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))

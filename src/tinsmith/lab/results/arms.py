@@ -64,9 +64,9 @@ class Member:
             row = self.run.metrics.get(line, {}) if line is not None else {}
             confusion = evaluation.confusion()
             for metric in (Metric.LABEL_MATCH, Metric.MACRO_F1):
-                told, counted = row.get(f"{split}/{metric}"), confusion.score(metric)
-                if told is not None and abs(told - counted) > _ROUNDING:
-                    here = f"{split}/{metric} at step {step} is {told:.4f} in metrics.jsonl"
+                reported, counted = row.get(f"{split}/{metric}"), confusion.score(metric)
+                if reported is not None and abs(reported - counted) > _ROUNDING:
+                    here = f"{split}/{metric} at step {step} is {reported:.4f} in metrics.jsonl"
                     found.append(f"{here}, but the rollouts give {counted:.4f}.")
         return tuple(found)
 
@@ -90,15 +90,15 @@ def gather(run: Run, subject: str | None = None) -> Member:
         if rollout.failure is not None:
             failures[Cause(rollout.split, rollout.failure.where, rollout.failure.what)] += 1
         elif rollout.split != Split.TRAIN:
-            kept = answers.setdefault((rollout.split, rollout.step), {})
-            again += rollout.prompt_id in kept
-            kept.setdefault(rollout.prompt_id, _answered(rollout))
+            by_paper = answers.setdefault((rollout.split, rollout.step), {})
+            again += rollout.prompt_id in by_paper
+            by_paper.setdefault(rollout.prompt_id, _answered(rollout))
     if again:
         notes.append(f"{again} evaluation rollouts answer a paper again; the first answer is counted.")
     evaluations: dict[tuple[str, int], Evaluation] = {}
-    for (split, step), kept in sorted(answers.items()):
+    for (split, step), by_paper in sorted(answers.items()):
         # By paper, so that two files with the same answers give the same intervals.
-        ordered = tuple(kept[item] for item in sorted(kept))
+        ordered = tuple(by_paper[item] for item in sorted(by_paper))
         try:
             evaluations[split, step] = Evaluation(labels=run.labels, answers=ordered)
         except DataError as error:
@@ -164,19 +164,19 @@ def label_alone(run: Run, subject: Subject) -> Member:
 def _row(row: Row, task: str) -> Row:
     """Return a step's metrics as they would be of one task: `eval/TASK/name` as `eval/name`, others' left out."""
     others = {subject.value for subject in Subject}
-    kept: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = {}
     for key, value in row.items():
         group, _, rest = key.partition("/")
         named, _, inner = rest.partition("/")
         if group == "alarm":  # `alarm/KIND/TASK/label`
             of, _, label = inner.partition("/")
             if of == task:
-                kept["/".join(part for part in (group, named, label) if part)] = value
+                metrics["/".join(part for part in (group, named, label) if part)] = value
         elif named == task:
-            kept[f"{group}/{inner}"] = value
+            metrics[f"{group}/{inner}"] = value
         elif named not in others and f"{group}/{task}/{rest}" not in row:
-            kept[key] = value
-    return kept
+            metrics[key] = value
+    return metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +245,8 @@ class Arm:
     def parity(self) -> ParityRecord | None:
         """Return sampler against trainer over all training steps of all seeds; None where never compared."""
         rows = [row for member in self.members for row in member.run.metrics.values()]
-        seen = [value for row in rows if (value := row.get("optim/unequal_logprob_bits")) is not None]
-        return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
+        unequal_bits = [value for row in rows if (value := row.get("optim/unequal_logprob_bits")) is not None]
+        return ParityRecord(steps=len(unequal_bits), unequal_bits=int(sum(unequal_bits))) if unequal_bits else None
 
 
 def arms_of(members: Iterable[Member]) -> tuple[Arm, ...]:
@@ -255,8 +255,8 @@ def arms_of(members: Iterable[Member]) -> tuple[Arm, ...]:
     for member in members:
         config = member.run.config
         # All that was asked for of a run but the seed.
-        asked = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
-        key = json.dumps((*asked, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
+        identity = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
+        key = json.dumps((*identity, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
         groups.setdefault(key, []).append(member)
     found = [sorted(some, key=lambda one: (one.run.config.seed or 0, str(one.run.folder))) for some in groups.values()]
     names = _names([group[0].run.config for group in found])

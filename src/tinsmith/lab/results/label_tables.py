@@ -160,7 +160,7 @@ def _confusion(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
 
 def _confidence(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
     """Return how far stated confidence can be believed, for each run and split whose answers state any."""
-    levels = (head for word, said in STATED.items() for head in (f"{word} ({said:g})|share right", f"{word}|papers"))
+    levels = (head for word, p in STATED.items() for head in (f"{word} ({p:g})|share right", f"{word}|papers"))
     heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []
     for arm in arms:
@@ -220,8 +220,8 @@ def _experiments(arms: Sequence[Arm]) -> list[Listing]:
             for some in (config.delta.items(), sorted(config.overrides.items()))
         )
         status = "; ".join(sorted({status_words(member.run) for member in arm.members}))
-        told = (config.question or "not stated", config.parent or "none", changes or "nothing: a beginning", by_hand)
-        rows.append([f"{_BELOW * depth}{arm.name}|{arm.kind.words}", *told, arm.seeds(), status])
+        cells = (config.question or "not stated", config.parent or "none", changes or "nothing: a beginning", by_hand)
+        rows.append([f"{_BELOW * depth}{arm.name}|{arm.kind.words}", *cells, arm.seeds(), status])
     heads = ("Question", "Parent", "Changes", "Set by hand", "Seeds", "Status")
     return listing("Experiments", "Each below its parent.", heads, rows, "Experiment")
 
@@ -274,8 +274,8 @@ def both_rows(members: Mapping[str, Member]) -> list[Row]:
             name = "Prior|a guess by the training shares, label by label; expected value"
             rows.append([name, f"{len(golds):,}", Measure(prior), *blank])
     for baseline in Baseline if tested is not None else ():
-        said = {name: one.run.baseline_answers.get(baseline, {}) for name, one in members.items()}
-        answered = {name: _answered(one, said[name]) for name, one in (tested.tasks if tested else {}).items()}
+        answers = {name: one.run.baseline_answers.get(baseline, {}) for name, one in members.items()}
+        answered = {name: _answered(one, answers[name]) for name, one in (tested.tasks if tested else {}).items()}
         whole = {name: one for name, one in answered.items() if one is not None}
         if len(whole) == len(members):
             rows.append(_scored("|".join(BASELINE_WORDS[baseline]), Evaluations(whole)))

@@ -85,10 +85,10 @@ def status_words(run: Run) -> str:
 def steps_words(run: Run) -> str:
     """Say how many of its steps a run has done."""
     # The line of step n is written when update n is; the last line, without an update, has the test.
-    done, asked = len(run.metrics), run.config.steps
-    if asked is None:
+    done, total = len(run.metrics), run.config.steps
+    if total is None:
         return f"{done} steps"
-    return f"{min(done, asked)} of {asked} steps"
+    return f"{min(done, total)} of {total} steps"
 
 
 def papers_words(run: Run) -> str:
@@ -169,8 +169,8 @@ def _details(run: Run) -> list[Fold]:
         ("Median seconds of a step", _timings(run)),
         ("Checkpoints", {f"step {one.step}": one.state_path for one in run.checkpoints}),
     ]
-    told = [(title, flattened(values)) for title, values in sections]
-    folded = [(title, [Values(pairs) if pairs else missing("Missing.")]) for title, pairs in told]
+    flat = [(title, flattened(values)) for title, values in sections]
+    folded = [(title, [Values(pairs) if pairs else missing("Missing.")]) for title, pairs in flat]
     return [Fold(title, blocks, opened=place == 0) for place, (title, blocks) in enumerate(folded)]
 
 

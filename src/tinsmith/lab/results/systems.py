@@ -164,15 +164,15 @@ def rival(score: BaselineScore, run: Run, other: Runs) -> Runs:
     """
     if not is_paired(score, run, other):
         return unpaired(score, other)
-    kept = run.baseline_answers[score.baseline]
-    codes = encode(other.labels, [kept[item] for item in other.items])
+    answers = run.baseline_answers[score.baseline]
+    codes = encode(other.labels, [answers[item] for item in other.items])
     return Runs(BASELINE_WORDS[score.baseline][0], other.labels, other.items, other.golds, codes[None])
 
 
 def is_paired(score: BaselineScore, run: Run, other: Runs) -> bool:
     """Return true if the run's folder keeps a baseline's answer to every paper."""
-    kept = run.baseline_answers.get(score.baseline, {})
-    return all(kept.get(item) in other.labels for item in other.items)
+    answers = run.baseline_answers.get(score.baseline, {})
+    return all(answers.get(item) in other.labels for item in other.items)
 
 
 def rival_named(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:

@@ -246,8 +246,8 @@ class RunFolder:
     def _cut(self, mark: Mark | None) -> None:
         """Cut the files back to a checkpoint. Those after it go first: what they say will then no longer be so."""
         lines = self._mark_lines()
-        kept = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
-        self._write(files.CHECKPOINTS, b"".join(line + b"\n" for line in lines[: kept if mark else 0]))
+        count = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
+        self._write(files.CHECKPOINTS, b"".join(line + b"\n" for line in lines[: count if mark else 0]))
         for name in files.GROWING:
             file = self.path / name
             file.touch()
@@ -274,9 +274,9 @@ _LINE: Final = msgspec.json.Decoder(dict[str, object])
 def _parsed(line: bytes) -> Mark | None:
     """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
     try:
-        said = _LINE.decode(line)
-        told = said.pop("sha256", None)
-        return msgspec.convert(said, Mark) if told == sha256_of_json(said) else None
+        content = _LINE.decode(line)
+        digest = content.pop("sha256", None)
+        return msgspec.convert(content, Mark) if digest == sha256_of_json(content) else None
     except UNREADABLE:
         return None
 

@@ -174,13 +174,13 @@ class ExampleRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def examples_summary(examples: Sequence[ExampleRecord]) -> str:
     """Return how many demonstrations a filter kept, their mean steps and calls, what it left out, and their hash."""
-    kept = [one for one in examples if not one.left_out]
+    passed = [one for one in examples if not one.left_out]
     reasons = Counter(one.left_out for one in examples if one.left_out)
-    means = [sum(values) / len(kept) for values in ([one.steps for one in kept], [one.calls for one in kept])]
+    means = [sum(values) / len(passed) for values in ([one.steps for one in passed], [one.calls for one in passed])]
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
     return (
-        f"{len(kept):,} of {len(examples):,} demonstrations, mean {means[0]:.2f} steps and {means[1]:.2f} calls; "
-        f"left out: {left_out or 'none'}; sha256 {sha256_of([one.sha256 for one in kept])[:12]}"
+        f"{len(passed):,} of {len(examples):,} demonstrations, mean {means[0]:.2f} steps and {means[1]:.2f} calls; "
+        f"left out: {left_out or 'none'}; sha256 {sha256_of([one.sha256 for one in passed])[:12]}"
     )
 
 
@@ -235,9 +235,9 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
     def alone(self, subject: str) -> RolloutRecord:
         """Return what it says of one subject."""
         predicted = None if self.predicted is None else self.predicted.get(subject)
-        told: dict[str, Any] = msgspec.structs.asdict(self)
-        told |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
-        return RolloutRecord(**told)
+        fields: dict[str, Any] = msgspec.structs.asdict(self)
+        fields |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
+        return RolloutRecord(**fields)
 
 
 ALL_CRITERIA: Final = "all criteria"  # Of an answer that a judge saw: 1 where it fulfils all of them, else 0.

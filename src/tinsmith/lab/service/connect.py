@@ -294,10 +294,10 @@ class EmbeddedServer:
         code = self._process.wait()
         if self._closing:
             return
-        said = f": {self._said.wrong[-1]}" if self._said.wrong else ""
+        detail = f": {self._said.wrong[-1]}" if self._said.wrong else ""
         with suppress(OSError):
             port = int(self.base_url.rsplit(":", 1)[1])
-            self._tombstone = Tombstone(port, f"the embedded server died (exit code {code}){said}")
+            self._tombstone = Tombstone(port, f"the embedded server died (exit code {code}){detail}")
 
 
 def _command(settings: EmbeddedSettings) -> list[str]:

@@ -136,7 +136,7 @@ def ask(
         with httpx.Client(timeout=seconds, verify=base_url.startswith("https:")) as client:
             url = f"{base_url.rstrip('/')}/api/v1/{endpoint}"
             answer = answer_of(client, method, url, headers={"X-API-Key": key}, seconds=seconds, body=body)
-        said = parse_json(answer.content) if answer.is_success else None
-        return cast(Mapping[str, object], said) if isinstance(said, dict) else None
+        parsed = parse_json(answer.content) if answer.is_success else None
+        return cast(Mapping[str, object], parsed) if isinstance(parsed, dict) else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None

@@ -95,16 +95,16 @@ class LocalSampler:
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Known[list[float | None]]:
         """Return how probable each token is after those before it."""
-        asked = self._asked(prompt, SamplingParams(seed=0, max_tokens=0), 1, logprobs=True)
-        return Known(asked.result().prompt_logprobs or [])
+        sampled = self._asked(prompt, SamplingParams(seed=0, max_tokens=0), 1, logprobs=True)
+        return Known(sampled.result().prompt_logprobs or [])
 
     def _asked(self, prompt: types.ModelInput, params: SamplingParams, count: int, *, logprobs: bool) -> Sampled:
         request = SampleRequest(
             prompt=np.array(prompt.to_ints(), np.int32), params=params, num_samples=count, prompt_logprobs=logprobs
         )
-        asked = Sampled(self.service, request, self.policy)
-        self.service.waiting.append(asked)
-        return asked
+        sampled = Sampled(self.service, request, self.policy)
+        self.service.waiting.append(sampled)
+        return sampled
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,14 +217,14 @@ class LocalService:
         self, base_model: str, rank: int, seed: int, *, train_unembed: bool
     ) -> LocalTrainer:
         """Return a client of fresh weights."""
-        asked = ModelName.parse(base_model)
+        model_name = ModelName.parse(base_model)
         spec = AdapterSpec(
-            kind=asked.kind,
-            rank=AdapterSpec().rank if asked.kind is AdapterKind.FULL else rank,
-            alpha=asked.alpha,
+            kind=model_name.kind,
+            rank=AdapterSpec().rank if model_name.kind is AdapterKind.FULL else rank,
+            alpha=model_name.alpha,
             seed=seed,
             train_unembed=train_unembed,
-            train_router=asked.router,
+            train_router=model_name.router,
         )
         return self._trainer(self.engine.create_session(self.name, spec))
 
@@ -250,9 +250,9 @@ class LocalService:
 
     def compute_waiting(self) -> None:
         """Compute all requests that wait; which they are changes no bit."""
-        asked, self.waiting = self.waiting, []
-        results = self.engine.sample(self.name, [one.request for one in asked], [one.policy for one in asked])
-        for one, result in zip(asked, results, strict=True):
+        waiting, self.waiting = self.waiting, []
+        results = self.engine.sample(self.name, [one.request for one in waiting], [one.policy for one in waiting])
+        for one, result in zip(waiting, results, strict=True):
             one.response = types.SampleResponse(
                 sequences=[
                     types.SampledSequence(

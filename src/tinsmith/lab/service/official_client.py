@@ -65,16 +65,16 @@ class Served:
 def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float) -> Sequence[Served]:
     """Return what a server says that it serves; an older client does not read what can be trained."""
     if hasattr(rest, "get_server_capabilities"):
-        told = ready(rest.get_server_capabilities(), seconds)
+        capabilities = ready(rest.get_server_capabilities(), seconds)
     else:
-        told = service.get_server_capabilities()  # pyright: ignore[reportDeprecated]
+        capabilities = service.get_server_capabilities()  # pyright: ignore[reportDeprecated]
     return [
         Served(
             one.model_name,
             trainable=getattr(one, "trainable", None) is not False,
             context=getattr(one, "max_context_length", None),
         )
-        for one in told.supported_models
+        for one in capabilities.supported_models
         if one.model_name
     ]
 

@@ -34,8 +34,8 @@ def require_server(base_url: str) -> None:
                 pass  # that it answers is all that counts, however much it would say
             if not key:
                 return
-            with client.stream("GET", "/api/v1/get_server_capabilities", headers={"X-API-Key": key}) as asked:
-                status = asked.status_code
+            with client.stream("GET", "/api/v1/get_server_capabilities", headers={"X-API-Key": key}) as response:
+                status = response.status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         what = f"no server answers ({type(error).__name__})"
         raise LostError(

@@ -121,8 +121,8 @@ def more(first: PerRun, second: PerRun) -> Check:
     def check(results: Results) -> Finding:
         mine, other = first(results), second(results)
         gap = over_seeds([a - b for a, b in zip(mine, other, strict=True)])
-        said = f"{fmean(mine):.3f} beside {fmean(other):.3f}, {difference(gap)}"
-        return Finding(gap.above(0.0), said)
+        text = f"{fmean(mine):.3f} beside {fmean(other):.3f}, {difference(gap)}"
+        return Finding(gap.above(0.0), text)
 
     return check
 

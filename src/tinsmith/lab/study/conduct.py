@@ -80,31 +80,31 @@ def run_study(
 
     `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
-    study, asked = sizes.planned(study, given, open_source)
-    cells = sizes.first_cells(study, asked)
+    study, request = sizes.planned(study, given, open_source)
+    cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
-    lines = forecast(cells, sizes.later_arms(study, asked, usual, {}), pace)
+    lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace)
     for line in (*study.warnings, *_unsized(study, given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
         return cells.out
     with sole_process(cells.out), runner(cells.cluster, pace, run) as run_there:
-        found = {} if study.materials is None else study.materials(asked, say)
+        found = {} if study.materials is None else study.materials(request, say)
         cells = replace(cells, shared={**cells.shared, **found})
-        tuned = _tuned(study, asked, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
+        tuned = _tuned(study, request, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
         run_there([cell for one in tuned.values() for cell in one.cells], say)
         made = _made(study, cells, tuned, say)
         with ticking("reading the runs, and drawing intervals", say):
-            results = _results(study, asked, tuned, made, draws)
+            results = _results(study, request, tuned, made, draws)
             record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
         seconds = {tuned[name].label: Seconds.of(runs) for name, runs in results.runs.items() if name in tuned}
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
         more = () if study.sections is None else study.sections(results)
-        told, page = write_study(record, seconds, cells.out, more)
-    for line in (*told[1:], *ending(page)):
+        sentences, page = write_study(record, seconds, cells.out, more)
+    for line in (*sentences[1:], *ending(page)):
         say(line)
     return cells.out
 

@@ -204,10 +204,10 @@ def answers(arm: Arm, split: Split) -> Runs:
 
 
 def _training(config: Config) -> Training | None:
-    asked = {key: value for key, value in config.settings.items() if isinstance(value, int)}
-    steps, before = config.steps, asked.get("sft_steps", 0)
-    batch = asked.get("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
-    batch_before = asked.get("sft_batch_size") if before else 0
+    settings = {key: value for key, value in config.settings.items() if isinstance(value, int)}
+    steps, before = config.steps, settings.get("sft_steps", 0)
+    batch = settings.get("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
+    batch_before = settings.get("sft_batch_size") if before else 0
     if steps == 0:
         return Training(config.data.fingerprint, 0)
     if steps is None or batch is None or batch_before is None:

@@ -180,17 +180,17 @@ def compare_arms(
         made: dict[str, list[Outcome]] = {arm: [] for arm in study.arms}
         with sole_process(out):
             for number, (arm, seed) in enumerate(cells, start=1):
-                asked = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
+                identity = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
                 file = out / CELLS / f"{arm}-seed={seed}.json"
                 with ticking(f"{number}/{len(cells)} {arm} seed {seed}", say):
-                    one = made_once(file, asked, Outcome, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
+                    one = made_once(file, identity, Outcome, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
                 made[arm].append(one)
                 score = next(iter(study.columns))
                 say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.figures[score]:.3f}")
             record = recorded(study, Outcomes(made), seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in made.items()}
-            told, _ = write_study(record, seconds, out)
-        for sentence in told:
+            sentences, _ = write_study(record, seconds, out)
+        for sentence in sentences:
             say(sentence)
         return out
 

@@ -82,8 +82,8 @@ class ArmRuns:
                 raise DataError("a run has no such score", field="score", value=one.metric)
             made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
             if any(len(each[one.metric]) < len(each["total"]) for each in found) and not self.seeds_draw_items:
-                asked = set[str].intersection(*(set(each["total"]) for each in found))
-                return MeanRuns.some(self.arm.label, made, [one for one in asked if where(one)], self._clusters(asked))
+                items = set[str].intersection(*(set(each["total"]) for each in found))
+                return MeanRuns.some(self.arm.label, made, [one for one in items if where(one)], self._clusters(items))
         made = [{item: value for item, value in each.items() if where(item)} for each in made]
         return self._together(self.arm.label, made)
 
@@ -206,8 +206,8 @@ def parity_of(arms: Iterable[ArmRuns]) -> ParityRecord | None:
     Supervised steps sample nothing: what the other runs of a study say of its engine holds for them too.
     """
     known = {one.reads[0].run.folder: one for one in arms}.values()
-    seen = [value for one in known for value in one.in_training("optim/unequal_logprob_bits")]
-    return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
+    unequal_bits = [value for one in known for value in one.in_training("optim/unequal_logprob_bits")]
+    return ParityRecord(steps=len(unequal_bits), unequal_bits=int(sum(unequal_bits))) if unequal_bits else None
 
 
 def mean(samples: Samples) -> Fraction:
@@ -347,15 +347,15 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
     claims = [one for one in study.judged(arms) if _names(one) <= arms.keys()]
     beats, learned = judged(claims, partial(_beats, study, arms), partial(_learned, study, arms), draws.claims)
     several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
-    told = [one for one in arms.values() if several and not one.arm.is_aside]
+    reported = [one for one in arms.values() if several and not one.arm.is_aside]
     score = item_score(study.score)
     return Results(
         study=study,
         arms=arms,
         draws=draws,
-        gains={one.name: one for one in corrected([gain_of(arm, score, draws) for arm in told])},
+        gains={one.name: one for one in corrected([gain_of(arm, score, draws) for arm in reported])},
         more_gains=tuple(
-            GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in told]))
+            GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in reported]))
             for one in (study.scores if several else ())
         ),
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},

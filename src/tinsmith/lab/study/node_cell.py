@@ -90,6 +90,6 @@ def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
     )
     with run:
         assert run.stderr is not None
-        said = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
+        last_lines = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
         code = run.wait()
-    return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, said)))
+    return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, last_lines)))

@@ -66,10 +66,10 @@ def _expectations(found: StudyRecord) -> list[str]:
 
 
 def _claims(what: str, claims: Sequence[Claim]) -> list[str]:
-    told = [_ruled(one) for verdict in Verdict for one in claims if one.verdict is verdict]
+    ruled = [_ruled(one) for verdict in Verdict for one in claims if one.verdict is verdict]
     allowed = sum(one.verdict is Verdict.ALLOWED for one in claims)
     return (
-        [f"The gate allows {allowed} of {len(claims)} claims that an arm {what}: {'; '.join(told)}."] if claims else []
+        [f"The gate allows {allowed} of {len(claims)} claims that an arm {what}: {'; '.join(ruled)}."] if claims else []
     )
 
 
@@ -166,12 +166,12 @@ def write_study(
     found: StudyRecord, seconds: Mapping[str, Seconds], out: Path, more: Sequence[Section] = ()
 ) -> tuple[Sequence[str], Document]:
     """Write the values of a study, its seconds, tables and page into its folder; return its sentences and the page."""
-    told, page = sentences(found), page_of_study(found, seconds, more)
-    write_json({**msgspec.to_builtins(found), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+    story, page = sentences(found), page_of_study(found, seconds, more)
+    write_json({**msgspec.to_builtins(found), "sentences": story}, out / STUDY_JSON, sort_keys=True)
     write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
     write_text(document_markdown(page), out / TABLES)
     write_text(document_html(page), out / PAGE)
-    return told, page
+    return story, page
 
 
 def pictures(found: StudyRecord, name: str = "arms") -> list[Block]:
@@ -242,8 +242,8 @@ def _panels(found: StudyRecord, name: str) -> list[Block]:
         panels.append(Panel(title=one.title, dots=dots, high=max(1.0, *ends), low=min(ends)))
     rows = found.panel_rows or found.arms
     first = zip(rows, found.panels[0].after, strict=True)
-    told = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
-    svg = dots_svg(name, f"{found.panels[0].title}: {told}.", list(rows), panels, width=7.6)
+    summary = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
+    svg = dots_svg(name, f"{found.panels[0].title}: {summary}.", list(rows), panels, width=7.6)
     return [drawn(svg, "Missing: nothing was evaluated.")]
 
 

@@ -163,12 +163,12 @@ def size_of(study: Study, given: Mapping[str, str]) -> str:
     """Return the name of the size that is asked for."""
     if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
         return SMALL
-    asked = given.get("size", usual_size(study))
-    if asked not in _sizes(study):
+    size = given.get("size", usual_size(study))
+    if size not in _sizes(study):
         fix = "at=small for a pretrained model" if SMALL in study.sizes else None
         allowed = ", ".join(_sizes(study))
-        raise ConfigError("there is no such size", field="size", value=asked, allowed=allowed, fix=fix)
-    return asked
+        raise ConfigError("there is no such size", field="size", value=size, allowed=allowed, fix=fix)
+    return size
 
 
 def usual_size(study: Study) -> str:
@@ -239,10 +239,10 @@ def _source(study: Study, every: Mapping[str, str], open_source: OpenSource) -> 
     if study.task is None or not isinstance(study.task, str):
         return None if study.task is None else function_task(study.task)
     named = every.get(_TASK, "")
-    asked = {key: value for key, value in every.items() if key != _TASK}
+    arguments = {key: value for key, value in every.items() if key != _TASK}
     if GENERATOR.name in every:
-        asked[_TASK] = every[GENERATOR.name]
-    source = open_source(named, asked) if named else None
+        arguments[_TASK] = every[GENERATOR.name]
+    source = open_source(named, arguments) if named else None
     if source is None or source.found_at is None:
         allowed, fix = "FILE.py, or the name of a packaged task", "task=reasoning_gym generator=chain_sum"
         raise ConfigError(f"{study.name} is of runs on a task", field=_TASK, value=named, allowed=allowed, fix=fix)
@@ -269,7 +269,7 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
         shared |= {_TASK: every[GENERATOR.name]} if GENERATOR.name in every else {}
     size = size_of(study, given)
     usual = {**study.keys, **(study.sizes[size].keys if sized else {})}.get(_RATE)
-    asked = Asked(
+    request = Asked(
         size=size,
         source=source,
         given=given,
@@ -278,8 +278,8 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
         rate=float(given[_RATE]) if _RATE in given else usual,
         open_source=open_source,
     )
-    asked = asked if study.shared is None else replace(asked, shared=study.shared(asked))
-    return (study if study.complete is None else replace(study.complete(study, asked), complete=None)), asked
+    request = request if study.shared is None else replace(request, shared=study.shared(request))
+    return (study if study.complete is None else replace(study.complete(study, request), complete=None)), request
 
 
 def cells_of(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> StudyCells:

@@ -36,20 +36,20 @@ def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
     for one in rollouts:
         groups.setdefault((one.step, one.prompt_id), []).append(one)
         terms = [name for name in (one.terms if terms is None else terms) if name in one.terms]
-    kept, names = [group for group in groups.values() if len(group) > 1], terms or ()
-    rewards = [_centred([math.fsum(one.terms[name] for name in names) for one in group]) for group in kept]
-    measured = [[one.metrics.get(_RIGHT, one.terms.get(_RIGHT)) for one in group] for group in kept]
+    compared, names = [group for group in groups.values() if len(group) > 1], terms or ()
+    rewards = [_centred([math.fsum(one.terms[name] for name in names) for one in group]) for group in compared]
+    measured = [[one.metrics.get(_RIGHT, one.terms.get(_RIGHT)) for one in group] for group in compared]
     rights = [[] if None in some else _centred([one for one in some if one is not None]) for some in measured]
-    count, reward = sum(map(len, kept)), _product(rewards, rewards)
+    count, reward = sum(map(len, compared)), _product(rewards, rewards)
     found: dict[str, TermAudit] = {}
-    for name in names if kept else ():
-        values = [_centred([one.terms[name] for one in group]) for group in kept]
+    for name in names if compared else ():
+        values = [_centred([one.terms[name] for one in group]) for group in compared]
         mine = [one if right else [] for one, right in zip(values, rights, strict=True)]
         scale = math.sqrt(_product(mine, mine) * _product(rights, rights))
         found[name] = TermAudit(
             variance=_product(values, values) / count,
             share=_product(values, rewards) / reward if reward > 0.0 else None,
-            differs=sum(len({one.terms[name] for one in group}) > 1 for group in kept) / len(kept),
+            differs=sum(len({one.terms[name] for one in group}) > 1 for group in compared) / len(compared),
             with_right=_product(mine, rights) / scale if scale > 0.0 else None,
         )
     return found

@@ -96,9 +96,9 @@ def _meant(error: BaseException) -> str:
 
 def _words(error: BaseException, message: str) -> str:
     first = (message.strip().splitlines() or [""])[0]
-    told = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    told = _ADDRESS.sub("0x...", told)
-    return told if len(told) <= _LONGEST else told[: _LONGEST - 3] + "..."
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    text = _ADDRESS.sub("0x...", text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def mistake_in_file(found: Raised, path: Path) -> TinsmithError:

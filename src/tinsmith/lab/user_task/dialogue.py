@@ -92,27 +92,27 @@ class Dialogue:
         if isinstance(self.read[-1], Failed):
             self.failed = self.read[-1]
             return None
-        said = attempt(talk.reply, self.item.item, list(self.read), self.seed)
-        if isinstance(said, Ask) and talk.model is not None:
+        response = attempt(talk.reply, self.item.item, list(self.read), self.seed)
+        if isinstance(response, Ask) and talk.model is not None:
             self.is_over = False
-            return said
-        if isinstance(said, Spawn) and talk.deepest:
+            return response
+        if isinstance(response, Spawn) and talk.deepest:
             self.is_over = self.depth == talk.deepest
-            return None if self.is_over else said
-        return None if said is None else self.tell(said)
+            return None if self.is_over else response
+        return None if response is None else self.tell(response)
 
     def say_shown(self, text: str) -> str | Ask | None:
         """Take a reply as `say` does; right answers stand in place of what the rollouts that it asks for would say."""
-        said = self.say(text)
-        if not isinstance(said, Spawn):
-            return said
+        response = self.say(text)
+        if not isinstance(response, Spawn):
+            return response
         right = self.task.answer
         if right is None:
             return self.tell(raised(InputError("a shown Spawn is answered by the task's answer=, and it has none")))
-        answers = [attempt(right, item) for item in said.items]
+        answers = [attempt(right, item) for item in response.items]
         wrong = next((one for one in answers if isinstance(one, Raised)), None)
         last = [one if isinstance(one, str) else cast("Sequence[str]", one)[-1] for one in answers if one is not wrong]
-        return self.tell(wrong or attempt(said.then, [_read(self.task, one) for one in last]))
+        return self.tell(wrong or attempt(response.then, [_read(self.task, one) for one in last]))
 
     def tell(self, said: object) -> str | None:
         """Enter what the model is told; None: that failed."""
@@ -133,30 +133,30 @@ def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
 def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     """Return what conversations of one step earn that have come to their end; children stand among them."""
     found: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
-    asked: dict[int, Asked] = {}
+    to_score: dict[int, Asked] = {}
     trees: dict[int, Child] = {}  # by the conversation that was spawned
     groups: dict[int, list[int]] = {}  # by what they are compared in: an item may come twice in a step
     for place, one in enumerate(played):
         groups.setdefault(id(one.group), []).append(place)
     lowest_first = sorted(groups.values(), key=lambda places: -played[places[0]].depth)
     for group, places in enumerate(lowest_first):
-        kept = [place for place in places if place not in found]
+        remaining = [place for place in places if place not in found]
         if not isinstance(task.reward, StepReward):
-            texts = [played[place].replies for place in kept]
-            below = [[trees[id(c)] for c in played[place].children if id(c) in trees] for place in kept]
-            found |= zip(kept, score_group(task, played[places[0]].item.item, texts, below), strict=True)
-            trees |= {id(played[p]): child for p in kept if (child := _child(task, played[p], found[p], trees))}
+            texts = [played[place].replies for place in remaining]
+            below = [[trees[id(c)] for c in played[place].children if id(c) in trees] for place in remaining]
+            found |= zip(remaining, score_group(task, played[places[0]].item.item, texts, below), strict=True)
+            trees |= {id(played[p]): child for p in remaining if (child := _child(task, played[p], found[p], trees))}
             continue
-        for place in kept:
+        for place in remaining:
             one, read = played[place], _read_all(task, played[place].replies)
             if isinstance(read, Failed):
                 found[place] = read
             else:
-                said: dict[str, Any] = {"replies": tuple(read), "text": one.replies[-1], "heard": one.heard}
-                asked[place] = Asked(item=one.item.item, group=group, seed=one.seed, **said)
+                conversation: dict[str, Any] = {"replies": tuple(read), "text": one.replies[-1], "heard": one.heard}
+                to_score[place] = Asked(item=one.item.item, group=group, seed=one.seed, **conversation)
     if isinstance(task.reward, StepReward):
-        order = sorted(asked)
-        found |= zip(order, score_step(task, [asked[place] for place in order]), strict=True)
+        order = sorted(to_score)
+        found |= zip(order, score_step(task, [to_score[place] for place in order]), strict=True)
     return [
         one if isinstance(one := found[place], Failed) else replace(one, heard=talk.heard)
         for place, talk in enumerate(played)
@@ -195,12 +195,12 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
     learned = [weight != 0.0 for weight in weights]
     talk, before = Dialogue(task=task, item=one), first
     for reply in others:
-        said = talk.say_shown(before)
+        response = talk.say_shown(before)
         if talk.failed is not None:
             raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
-        if not isinstance(said, str):
+        if not isinstance(response, str):
             raise TaskError(f"answer of the item {one.prompt_id}: the task has no reply to it")
-        heard = Message(role=Role.USER, content=said)
+        heard = Message(role=Role.USER, content=response)
         tokens = renderer.extend((), tokens, (heard,))
         learned += [False] * (len(tokens) - len(learned))
         alone = renderer.build_supervised_example((heard, Message(role=Role.ASSISTANT, content=reply)))
@@ -222,7 +222,7 @@ def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
         return [Failed(REWARD, str(found))] * len(answers)
     if len(found) != len(answers):
         return [Failed(REWARD, f"it gave {len(found)} rewards for {len(answers)} answers")] * len(answers)
-    return [_of_step(task, reward, asked, one) for asked, one in zip(answers, found, strict=True)]
+    return [_of_step(task, reward, answer, one) for answer, one in zip(answers, found, strict=True)]
 
 
 def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Earned | Failed:

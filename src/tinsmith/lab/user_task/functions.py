@@ -181,10 +181,10 @@ def function_task(
     is_ours = function.__module__.startswith("tinsmith.")
     if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
         raise ConfigError("a study's task must be a function in a file", field="task", value=name)
-    asked = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
+    values = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
     if _SIZE in inspect.signature(function).parameters:
-        bound = {**bound, _SIZE: asked.get(_SIZE, At.NANO.value)}
-    keys = {key.name: key for key in argument_keys(function, file, asked) if key.name not in bound}
+        bound = {**bound, _SIZE: values.get(_SIZE, At.NANO.value)}
+    keys = {key.name: key for key in argument_keys(function, file, values) if key.name not in bound}
     if preset:
         keys = {key: replace(one, default=one.read(preset.get(key))) for key, one in keys.items()}
     digest = reached_sha256(function)

@@ -175,14 +175,14 @@ def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (Message(role=Role.USER, content=prompt),)
     try:
-        said = tuple(Message(role=Role(one["role"]), content=one["content"]) for one in prompt)
+        messages = tuple(Message(role=Role(one["role"]), content=one["content"]) for one in prompt)
     except (TypeError, KeyError, ValueError, AttributeError):
-        said = ()
-    if not said or said[-1].role is Role.ASSISTANT:
+        messages = ()
+    if not messages or messages[-1].role is Role.ASSISTANT:
         what = "a prompt is a text, or messages of which the last is not the model's own"
         allowed = '[{"role": "system" or "user" or "assistant", "content": text}, ...]'
         raise DataError(what, field=field, value=prompt, allowed=allowed)
-    return said
+    return messages
 
 
 def _filled(template: str, item: object, field: str) -> str:

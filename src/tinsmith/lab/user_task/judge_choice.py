@@ -52,15 +52,15 @@ class RecordedJudge:
         self._failed: dict[tuple[str, ...], records.JudgeFailure] = {}
         with (folder / ROLLOUTS).open("rb") as lines:
             for line in map(msgspec.json.Decoder(TaskRollout).decode, lines):
-                asked = criteria.get(line.prompt_id, ())
+                item_criteria = criteria.get(line.prompt_id, ())
                 if line.failure is None:
-                    self._said.setdefault((asked, line.text), line.verdicts)
+                    self._said.setdefault((item_criteria, line.text), line.verdicts)
                 elif line.failure.where == JUDGE:
                     cause, _, detail = line.failure.what.partition(": ")
                     failed = records.JudgeFailure(
                         cause=records.FailureCause(cause), detail=detail, spent=records.Spent()
                     )
-                    self._failed.setdefault(asked, failed)
+                    self._failed.setdefault(item_criteria, failed)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
         """Return what the record says of each."""
@@ -190,8 +190,10 @@ def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
     spent = records.Spent()
     for items, calls in ((split.train, trained), (examined, evaluated)):  # spread evenly over items
         things = [one.item for one in items]
-        asked = (JudgeRequest(task=reward.prompt(i), response="", criteria=tuple(reward.criteria(i))) for i in things)
-        once, share = estimate_spent(asked, response_tokens=settings.max_tokens), calls / len(items)
+        requests = (
+            JudgeRequest(task=reward.prompt(i), response="", criteria=tuple(reward.criteria(i))) for i in things
+        )
+        once, share = estimate_spent(requests, response_tokens=settings.max_tokens), calls / len(items)
         spent += records.Spent(
             calls=calls,
             prompt_tokens=round(once.prompt_tokens * share),

@@ -194,19 +194,19 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
 def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> list[ExampleRecord]:
     """Return for each item whether its demonstration passes a task's filter; of duplicates the first one passes."""
     read: list[ExampleRecord] = []
-    seen = set[str]()
+    hashes = set[str]()
     for one in items:
         replies = demonstrated(task, one)
-        sha256 = sha256_of([(said.role.value, said.content) for said in one.messages] + list(replies))
+        sha256 = sha256_of([(message.role.value, message.content) for message in one.messages] + list(replies))
         calls = _calls(task, examples, one, replies)
         left_out = _too_short_or_long(examples, len(replies), calls)
         if not left_out and examples.where is not None:
             passes = required(examples.where, one.item, list(replies), field="examples", value=one.prompt_id)
             left_out = "" if passes else "by the condition"
-        if not left_out and not examples.keeps_duplicates and sha256 in seen:
+        if not left_out and not examples.keeps_duplicates and sha256 in hashes:
             left_out = "duplicates"
         if not left_out:
-            seen.add(sha256)
+            hashes.add(sha256)
         read.append(ExampleRecord(id=one.prompt_id, sha256=sha256, steps=len(replies), calls=calls, left_out=left_out))
     if all(one.left_out for one in read):
         longest, most = max(one.steps for one in read), max(one.calls for one in read)
@@ -217,7 +217,7 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
 
 def _calls(task: Task, examples: Examples, one: UserItem, replies: Sequence[str]) -> int:
     if examples.call is not None:
-        return sum(bool(required(examples.call, said, field="examples", value=one.prompt_id)) for said in replies)
+        return sum(bool(required(examples.call, reply, field="examples", value=one.prompt_id)) for reply in replies)
     if task.tools is not None:
         return sum(isinstance(task.tools.read(reply), Call) for reply in replies)
     return len(replies) - 1
@@ -240,10 +240,10 @@ def tried(task: Task, one: UserItem) -> list[str]:
     origin, replies = _made_up(task, one)
     talk, lines = Dialogue(task=task, item=one), [f"tried on item {one.prompt_id}, {origin}: {_quoted(replies[0])}"]
     while not talk.is_over:
-        said = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
-        if isinstance(said, str):
-            lines.append(f"  then the model reads: {_quoted(said)}")
-        elif said is not None:
+        response = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
+        if isinstance(response, str):
+            lines.append(f"  then the model reads: {_quoted(response)}")
+        elif response is not None:
             return [*lines, "  then another model replies, which a dry run leaves out"]
     if task.parse is not None and talk.failed is None:
         read = attempt(task.parse, replies[0])
@@ -254,8 +254,8 @@ def tried(task: Task, one: UserItem) -> list[str]:
     if isinstance(found, Failed):
         return [*lines, f"  warning: the task's {found.where} failed: {found.what}"]
     values = {**found.terms, **found.metrics}
-    told = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    return [*lines, f"  reward {found.total:g} ({told})"]
+    summary = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    return [*lines, f"  reward {found.total:g} ({summary})"]
 
 
 def _made_up(task: Task, one: UserItem) -> tuple[str, list[str]]:

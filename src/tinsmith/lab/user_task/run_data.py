@@ -418,7 +418,7 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
     replies = (shown,) if isinstance(shown, str) else shown
     if not replies or not all(isinstance(cast(object, each), str) for each in replies):
         raise refused(f"it gave {replies!r}, and no text or list of texts")
-    said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
+    messages = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
     talk = Dialogue(task=task, item=one, seed=seed)
     for reply, after in pairwise(replies):
         heard = talk.say_shown(reply)
@@ -426,5 +426,5 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
             raise refused(talk.failed.what)
         if not isinstance(heard, str):
             break  # the task has nothing to say to it
-        said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
-    return tuple(said)
+        messages += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
+    return tuple(messages)

@@ -41,14 +41,14 @@ class AskedModel:
 
     def ask(self, prompt: str, seed: int) -> Callable[[], str]:
         """Begin a question; return what waits for its answer."""
-        asked = self.renderer.build_generation_prompt((Message(role=Role.USER, content=prompt),))
+        tokens = self.renderer.build_generation_prompt((Message(role=Role.USER, content=prompt),))
         params = types.SamplingParams(
             max_tokens=self.model.max_tokens,
             temperature=self.model.temperature,
             seed=seed % 2**SEED_BITS,
             stop=list(self.renderer.stop_sequences()),
         )
-        future = self.client.sample(types.ModelInput.from_ints(list(asked)), 1, params)
+        future = self.client.sample(types.ModelInput.from_ints(list(tokens)), 1, params)
 
         def answer() -> str:
             (sequence,) = future.result(WAIT_SECONDS).sequences
@@ -72,22 +72,22 @@ class UserEnvironment(Dialogue):
 
     def step(self, tokens: Sequence[int]) -> Move:
         """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
-        said, model = self.say(self.subject.text(tokens)), self.subject.model
-        if said is None:
+        response, model = self.say(self.subject.text(tokens)), self.subject.model
+        if response is None:
             return Move()
-        if isinstance(said, str):
-            return Told(self, tuple(tokens), lambda: said)
-        if isinstance(said, Spawn):
+        if isinstance(response, str):
+            return Told(self, tuple(tokens), lambda: response)
+        if isinstance(response, Spawn):
             first = len(self.children)
-            self.children = (*self.children, *(self._child(item, first + n) for n, item in enumerate(said.items)))
+            self.children = (*self.children, *(self._child(item, first + n) for n, item in enumerate(response.items)))
             begun = cast("tuple[UserEnvironment, ...]", self.children[first:])
             return Told(
-                self, tuple(tokens), lambda: self.tell(attempt(said.then, [one.answer for one in begun])), begun
+                self, tuple(tokens), lambda: self.tell(attempt(response.then, [one.answer for one in begun])), begun
             )
         assert model is not None, "a task's model is opened with its run"
         seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
-        answer = model.ask(said.prompt, seed)
-        return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
+        answer = model.ask(response.prompt, seed)
+        return Told(self, tuple(tokens), lambda: self.tell(attempt(response.then, answer())))
 
     def _child(self, item: object, place: int) -> UserEnvironment:
         seed, named = derive(self.seed, "spawned", self.item.prompt_id, place), named_item(self.task, item)
@@ -109,10 +109,10 @@ class Told(Move):
 
     def observation(self) -> tuple[int, ...] | None:
         """Return the text in tokens."""
-        said, subject = self.text(), self.environment.subject
-        if said is None:
+        text, subject = self.text(), self.environment.subject
+        if text is None:
             return None
-        extended = subject.renderer.extend((), self.reply, (Message(role=Role.USER, content=said),))
+        extended = subject.renderer.extend((), self.reply, (Message(role=Role.USER, content=text),))
         tokens = extended[len(self.reply) :]
         self._own = subject.borders.own_words(self.reply, tokens)
         return tokens
@@ -192,15 +192,15 @@ class UserSubject(Subject[UserItem, Earned]):
     def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
         """Return the figures of an evaluation; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
-        kept = [one for group in by_item for one in group]
+        rollouts = [one for group in by_item for one in group]
         own = self._reward.figures([[_scored(one) for one in each] for each in groups])
         if own is None:
-            failed = 1.0 - len(kept) / sum(len(group) for group in groups)
+            failed = 1.0 - len(rollouts) / sum(len(group) for group in groups)
             own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
         found = {
             **own,
-            "tokens/answer": fmean([float(len(one.tokens)) for one in kept]),
-            "distinct_texts": len({one.text for one in kept}) / len(kept),
+            "tokens/answer": fmean([float(len(one.tokens)) for one in rollouts]),
+            "distinct_texts": len({one.text for one in rollouts}) / len(rollouts),
             **_means([self._measured(group) for group in by_item if group]),
         }
         return {f"{split}/{name}": value for name, value in found.items()}
@@ -217,21 +217,21 @@ class UserSubject(Subject[UserItem, Earned]):
     def options(self, item: UserItem) -> list[tuple[int, ...]]:
         if self.task.options is None:
             return []
-        said = attempt(self.task.options, item.item)
-        if isinstance(said, Raised):
-            raise TaskError(f"options of the item {item.prompt_id}: {said}")
-        if not all(isinstance(cast(object, one), str) for one in said):
+        options = attempt(self.task.options, item.item)
+        if isinstance(options, Raised):
+            raise TaskError(f"options of the item {item.prompt_id}: {options}")
+        if not all(isinstance(cast(object, one), str) for one in options):
             raise TaskError(f"options of the item {item.prompt_id}: one of them is no text")
-        return [self._reply(item, one) for one in said]
+        return [self._reply(item, one) for one in options]
 
     def probe(self, rollout: UserRollout) -> Probe:
         probed, item = self.task.probed, rollout.item.item
         assert probed is not None, "a task that is not probed is refused before"
-        said, gold = attempt(probed.options, item), attempt(probed.gold, item)
-        if isinstance(said, Raised) or isinstance(gold, Raised):
-            failed = said if isinstance(said, Raised) else gold
+        offered, gold = attempt(probed.options, item), attempt(probed.gold, item)
+        if isinstance(offered, Raised) or isinstance(gold, Raised):
+            failed = offered if isinstance(offered, Raised) else gold
             raise TaskError(f"probed of the item {rollout.item.prompt_id}: {failed}")
-        options = list(said)
+        options = list(offered)
         if len(set(options)) < 2 or gold not in options:
             raise TaskError(f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers")
         turn = rollout.turns[0]
@@ -298,12 +298,12 @@ class UserSubject(Subject[UserItem, Earned]):
             return {}
         found = [one.answer for one in rollouts]
         measured = {name: [one.metrics[name] for one in found if name in one.metrics] for name in self.task.measured}
-        told = {f"metric/{name}": fmean(values) for name, values in measured.items() if values}
+        metrics = {f"metric/{name}": fmean(values) for name, values in measured.items() if values}
         if self.task.parse is not None:
-            told["parse_ok"] = fmean([float(one.readable) for one in found])
+            metrics["parse_ok"] = fmean([float(one.readable) for one in found])
         if self.task.talk is not None:
-            told["replies"] = fmean([float(len(one.turns)) for one in rollouts])
-        return told
+            metrics["replies"] = fmean([float(len(one.turns)) for one in rollouts])
+        return metrics
 
     def facts(self, rollout: UserRollout) -> Line:
         """Return the fields of a rollout's line; the turns of a conversation of several stand one by one."""
@@ -347,12 +347,12 @@ def _scored(one: UserRollout | Failure[UserItem]) -> Scored | Failed:
 
 
 def _turns(rollout: UserRollout) -> list[Line]:
-    said: list[Line] = []
+    lines: list[Line] = []
     for number, turn in enumerate(rollout.turns):
         if number:
-            said.append({"role": "user", "text": rollout.answer.heard[number - 1]})
-        said.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
-    return said
+            lines.append({"role": "user", "text": rollout.answer.heard[number - 1]})
+        lines.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
+    return lines
 
 
 def _tree(rollout: UserRollout) -> Iterator[Line]:
@@ -411,17 +411,17 @@ class TemplateBorders:
     def own_words(self, reply: Sequence[int], observation: Sequence[int]) -> tuple[bool, ...]:
         """Return for each token after a reply whether it is what was said, and no template's."""
         before, after = self._borders(tuple(reply))
-        said = max(0, len(observation) - before - after)
-        return (False,) * before + (True,) * said + (False,) * (len(observation) - before - said)
+        count = max(0, len(observation) - before - after)
+        return (False,) * before + (True,) * count + (False,) * (len(observation) - before - count)
 
     def _borders(self, reply: tuple[int, ...]) -> tuple[int, int]:
         stopped = bool(reply) and reply[-1] in self.renderer.stop_sequences()
         if stopped not in self._known:
-            seen = [
+            extensions = [
                 self.renderer.extend((), reply, (Message(role=Role.USER, content=one),))[len(reply) :]
                 for one in _PROBES
             ]
-            self._known[stopped] = _same(seen), _same([one[::-1] for one in seen])
+            self._known[stopped] = _same(extensions), _same([one[::-1] for one in extensions])
         return self._known[stopped]
 
 

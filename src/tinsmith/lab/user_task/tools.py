@@ -132,8 +132,8 @@ class Tools:
         found: dict[str, str] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             turns = json.loads(line).get("turns", ())
-            for said, heard in zip(turns[::2], turns[1::2], strict=False):
-                call = self.read(said["text"])
+            for reply, heard in zip(turns[::2], turns[1::2], strict=False):
+                call = self.read(reply["text"])
                 if isinstance(call, Call) and found.setdefault(str(call), heard["text"]) != heard["text"]:
                     what = "a call brought two results, and cannot be replayed"
                     raise DataError(what, field="record", value=f"{call}: {found[str(call)]!r}, {heard['text']!r}")

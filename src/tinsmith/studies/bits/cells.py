@@ -234,6 +234,6 @@ def promised(reference: Cell, cell: Cell) -> bool | None:
     """Return True if a cell must equal the reference cell, False if it must not; None: nothing is promised."""
     if reference.deviation is Deviation.NONE and cell.deviation is not Deviation.NONE:
         return False
-    kept = [(one.arithmetic, one.dtype, one.adapter, one.seed, one.deviation) for one in (reference, cell)]
+    identities = [(one.arithmetic, one.dtype, one.adapter, one.seed, one.deviation) for one in (reference, cell)]
     sound = cell.arithmetic is Arithmetic.CANONICAL and cell.deviation is Deviation.NONE
-    return True if kept[0] == kept[1] and sound else None
+    return True if identities[0] == identities[1] and sound else None

@@ -143,9 +143,9 @@ def _cells(sweep: Sweep) -> Table:
 def story(sweep: Sweep) -> tuple[str, ...]:
     """Say how many promises are kept, and where each broken one and each fault on purpose shows."""
     by = {verdict: [cell for cell in sweep.cells if cell.verdict is verdict] for verdict in Verdict}
-    kept, total = len(by[Verdict.KEPT]), len(sweep.routed)
-    promised = kept + len(by[Verdict.BROKEN])
-    found = [f"{kept} of {promised} cells that are promised to be equal are, bit for bit."] if promised else []
+    equal, total = len(by[Verdict.KEPT]), len(sweep.routed)
+    promised = equal + len(by[Verdict.BROKEN])
+    found = [f"{equal} of {promised} cells that are promised to be equal are, bit for bit."] if promised else []
     found += [f"Broken: {cell.title}: {differences(cell)}." for cell in by[Verdict.BROKEN]]
     found += [f"{cell.title} differs: {differences(cell)}." for cell in by[Verdict.DIFFERENT]]
     same = sum(not cell.unequal_routes for cell in sweep.routed)
@@ -185,10 +185,10 @@ def _figures(computed: Sequence[CellResult]) -> list[Section]:
 
     Cells that are kept are alike, and have one row.
     """
-    kept = [cell for cell in computed if cell.verdict is Verdict.KEPT]
-    cells = [cell for cell in computed if cell not in kept[1:]]
-    alike = f"{len(kept)} cells, all kept"
-    names = [alike if cell in kept and len(kept) > 1 else "\n".join(wrap(cell.title, _NAME)) for cell in cells]
+    equal = [cell for cell in computed if cell.verdict is Verdict.KEPT]
+    cells = [cell for cell in computed if cell not in equal[1:]]
+    alike = f"{len(equal)} cells, all kept"
+    names = [alike if cell in equal and len(equal) > 1 else "\n".join(wrap(cell.title, _NAME)) for cell in cells]
 
     def dots(label: str, place: int, of: Callable[[CellResult], float | None]) -> Dots:
         values = [of(cell) for cell in cells]

@@ -175,11 +175,11 @@ def compare(
         DataError: papers without labels, or a paper twice.
     """
     named = {name: [given] if isinstance(given, PaperClassifier) else list(given) for name, given in models.items()}
-    asked = {model.fitted_task().name for members in named.values() for model in members}
-    if len(asked) != 1 or not all(named.values()):
+    tasks = {model.fitted_task().name for members in named.values() for model in members}
+    if len(tasks) != 1 or not all(named.values()):
         what = "only models of the same task can be compared"
         allowed = "one or more fitted models of the same task under each name"
-        raise ConfigError(what, field="models", value=", ".join(sorted(asked)), allowed=allowed)
+        raise ConfigError(what, field="models", value=", ".join(sorted(tasks)), allowed=allowed)
     task = next(iter(named.values()))[0].fitted_task()
     items = labelled(papers, y, task)
     ids, golds = [item.paper.id for item in items], [item.gold for item in items]

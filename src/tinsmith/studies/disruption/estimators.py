@@ -358,12 +358,12 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
         bases = {} if hasattr(self, "adapter_") else self._bases
-        asked = replace(task_asked(plan), prompt_lines=())
-        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=bases.get(asked))
+        key = replace(task_asked(plan), prompt_lines=())
+        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=bases.get(key))
         materials = with_model(plan, run_data, self.tell)
         self._bases = bases
         if named_model(plan) is None:
-            bases[asked] = Path(materials.models[materials.model_name])
+            bases[key] = Path(materials.models[materials.model_name])
         return materials
 
     def _fitted(self) -> Policy:

@@ -66,8 +66,8 @@ def _one_class(systems: Mapping[Split, System]) -> list[str]:
     top = max(shares, key=shares.__getitem__, default="")
     if shares.get(top, 0.0) < _ONE_CLASS:
         return []
-    said = round(shares[top] * greedy.num_items)
-    return [f"one class, {top.partition('/')[2]}, in {said:,} of {greedy.num_items:,} greedy answers"]
+    count = round(shares[top] * greedy.num_items)
+    return [f"one class, {top.partition('/')[2]}, in {count:,} of {greedy.num_items:,} greedy answers"]
 
 
 def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
@@ -276,9 +276,9 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
             if not isinstance(words, str):
                 given = words.policy.class_score(ClassMetric.PREDICTED_SHARE)[k]
                 words = f"gives it {percent(given)} of the answers"
-            kept, exact = _exact(arm, arms, label)
+            retained, exact = _exact(arm, arms, label)
             figures = (Measure(recalls[k]), Measure(shares[k]), _informative(arm, label))
-            found.append(LostClass(arm.name, label, *figures, words, exact, _conclude(kept, optimum, k)))
+            found.append(LostClass(arm.name, label, *figures, words, exact, _conclude(retained, optimum, k)))
     return tuple(found)
 
 

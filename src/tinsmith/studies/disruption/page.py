@@ -309,8 +309,8 @@ def label_document(run: Run) -> Document:
     prefixes = {name: f"{name.capitalize()}: " if two else "" for name in members}
     lines = [f"{prefixes[name]}{line}" for name, one in found.items() for line in sentences(one.record)]
     first, rows = next(iter(members.values())), both_rows(members) if two else []
-    asked = run.config.task
-    task = "both labels" if run.config.kind is Kind.JOINT else asked.name
+    task_config = run.config.task
+    task = "both labels" if run.config.kind is Kind.JOINT else task_config.name
     heads = ("n", "both right", "if independent", "difference", *(f"accuracy|{name}" for name in members))
     return run_document(
         run,
@@ -318,7 +318,7 @@ def label_document(run: Run) -> Document:
         facts=(
             ("Reward", run.config.reward_name or "none"),
             ("Model", run.config.model_name or "not stated"),
-            ("Task", f"{task}, prompt {asked.prompt}, contract {asked.contract}"),
+            ("Task", f"{task}, prompt {task_config.prompt}, contract {task_config.contract}"),
             ("Papers", papers_words(run)),
         ),
         story=lines,

@@ -166,16 +166,16 @@ def agreement(
     )
     client = (pair.first if writer is Writer.FIRST else pair.second).client
     groups = sample_groups(client, subject, items, sampling)
-    kept = [one for group in groups for one in group if isinstance(one, Rollout)]
+    rollouts = [one for group in groups for one in group if isinstance(one, Rollout)]
     by_item: dict[str, list[tuple[UserRollout, tuple[Place, ...]]]] = {}
-    for one, places in zip(kept, _places(pair, kept), strict=True):
+    for one, places in zip(rollouts, _places(pair, rollouts), strict=True):
         by_item.setdefault(one.item.prompt_id, []).append((one, places))
     return Agreement(
         writer=writer,
         decoding=decoding,
         items=tuple(_look(name, [one for _, places in some for one in places]) for name, some in by_item.items()),
         earned={name: tuple(one.answer.total for one, _ in some) for name, some in by_item.items()},
-        failures=sum(map(len, groups)) - len(kept),
+        failures=sum(map(len, groups)) - len(rollouts),
         shown={name: some[0][1] for name, some in list(by_item.items())[:show]},
     )
 
@@ -441,8 +441,8 @@ def interventions(
 ) -> list[Intervention]:
     """Let the first policy write under every rule, and score its answers."""
     stop = tuple(subject.renderer.stop_sequences())
-    asked = [(item, sample) for item in items for sample in range(settings.answers(decoding))]
-    places = [frozenset[int]()] * len(asked)
+    requests = [(item, sample) for item in items for sample in range(settings.answers(decoding))]
+    places = [frozenset[int]()] * len(requests)
     found: list[Intervention] = []
     for rule in Rule:
         lines = [
@@ -451,13 +451,13 @@ def interventions(
                 seed=derive(settings.seed, "intervention", item.prompt_id, sample),
                 places=some,
             )
-            for (item, sample), some in zip(asked, places, strict=True)
+            for (item, sample), some in zip(requests, places, strict=True)
         ]
         Correction(pair=pair, rule=rule, decoding=decoding, settings=settings, stop=stop).write(lines)
         if rule is Rule.ORACLE:
             places = [line.control_places() for line in lines]
         earned: dict[str, list[float]] = {}
-        for (item, _), line in zip(asked, lines, strict=True):
+        for (item, _), line in zip(requests, lines, strict=True):
             (scored,) = score_group(subject.task, item.item, [[subject.text(line.answer)]])
             if not isinstance(scored, Failed):
                 earned.setdefault(item.prompt_id, []).append(scored.total)

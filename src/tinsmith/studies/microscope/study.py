@@ -81,8 +81,8 @@ def with_arms(study: Study, asked: Asked) -> Study:
     def make(folder: Path, file: Path, say: Say) -> Looked:
         return looked_at(look, (Side(folder, BASE), Side(folder, FINAL)), file, say)
 
-    seen = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
-    return with_looks(study, look, seen, [grpo], plan.experiment.name, "GRPO")
+    on_runs = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
+    return with_looks(study, look, on_runs, [grpo], plan.experiment.name, "GRPO")
 
 
 def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
@@ -95,13 +95,13 @@ def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
     second = Side.of(SECOND, given[SECOND])
     first = Side.of(FIRST, given.get(FIRST, f"{second.folder}@base"))
     run = read_run(second.folder).config
-    seen = OnRuns(
+    on_runs = OnRuns(
         folder="looks",
         name="two",
         make=lambda _, file, say: looked_at(look, (first, second), file, say),
         there=second.folder,
     )
-    found = with_looks(study, look, seen, [], run.task.name, str(second))
+    found = with_looks(study, look, on_runs, [], run.task.name, str(second))
     sizes = {name: Size(seeds=[run.seed or 0]) for name in study.sizes}
     return replace(found, sizes=sizes, warnings=[f"{second} is looked for in {first}: two servers, some minutes"])
 
@@ -144,12 +144,12 @@ def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: B
 
     Entropy ratio: (H where they part / tokens there) / (H elsewhere / tokens there), sums over items and seeds.
     """
-    seen = [one.agreement(writer, decoding) for one in looks]
-    every = [one for each in seen for one in each.items]
+    agreements = [one.agreement(writer, decoding) for one in looks]
+    every = [one for each in agreements for one in each.items]
     changed = sum(one.changed for one in every)
 
     def mean(of: Callable[[ItemLook], Fraction]) -> MeanRuns:
-        return MeanRuns.of("mean", [{one.item: of(one) for one in each.items} for each in seen])
+        return MeanRuns.of("mean", [{one.item: of(one) for one in each.items} for each in agreements])
 
     def share(of: Callable[[ItemLook], int]) -> Figure:
         return from_estimate(mean(lambda one: Fraction(of(one), one.tokens)).estimate(draws))
@@ -172,23 +172,23 @@ def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: B
         "shifted": share(lambda one: one.shifted),
         "mean rank": Figure(sum(one.ranks for one in every) / changed) if changed else None,
         "entropy ratio": ratio,
-        "earned": from_estimate(MeanRuns.of("earned", [_means(each.earned) for each in seen]).estimate(draws)),
-        "failures": Figure(sum(each.failures for each in seen)),
+        "earned": from_estimate(MeanRuns.of("earned", [_means(each.earned) for each in agreements]).estimate(draws)),
+        "failures": Figure(sum(each.failures for each in agreements)),
     }
 
 
 def corrected(looks: Sequence[Looked], rule: Rule, decoding: Decoding, draws: Bootstrap) -> dict[str, Figure | None]:
     """Return what the first earns under correction, and how much of the second's gain that is."""
-    seen = [one.intervention(rule, decoding) for one in looks]
+    interventions = [one.intervention(rule, decoding) for one in looks]
     ends = [[_means(one.agreement(writer, decoding).earned) for one in looks] for writer in Writer]
     start, mine, goal = (
-        MeanRuns.of("earned", some) for some in (ends[0], [_means(one.earned) for one in seen], ends[1])
+        MeanRuns.of("earned", some) for some in (ends[0], [_means(one.earned) for one in interventions], ends[1])
     )
     return {
         "earned": from_estimate(mine.estimate(draws)),
         "recovered": recovered(start, mine, goal, draws),
-        "taken": Figure(sum(one.taken for one in seen) / sum(one.tokens for one in seen)),
-        "failures": Figure(sum(one.failures for one in seen)),
+        "taken": Figure(sum(one.taken for one in interventions) / sum(one.tokens for one in interventions)),
+        "failures": Figure(sum(one.failures for one in interventions)),
     }
 
 
@@ -209,7 +209,7 @@ def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap)
 
 def lowest_of_control(looks: Sequence[Looked]) -> float:
     """Return the lowest share of unshifted tokens in any answer of the second against itself."""
-    every = [item for one in looks for seen in one.control for item in seen.items]
+    every = [item for one in looks for agreement in one.control for item in agreement.items]
     return float(min((Fraction(item.tokens - item.changed, item.tokens) for item in every), default=Fraction(1)))
 
 
@@ -225,12 +225,12 @@ def _expected(
     most: float = math.inf,
 ) -> Expectation:
     """Expect a figure at or above a bound, or at or below one, whatever its interval."""
-    asked = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
+    bound = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
 
     def check(results: Results) -> Finding:
         value = read(_seen(results), results.draws.tables)
         shown = "nothing to measure" if value is None else told(value)
-        return Finding(value is not None and least <= value.value <= most, f"{shown}; asked {asked}")
+        return Finding(value is not None and least <= value.value <= most, f"{shown}; asked {bound}")
 
     return Expectation(text, check)
 

@@ -217,9 +217,9 @@ class _Bench:
                 given = self.texts, self.advantages, [each.logprobs for each in sampler]
                 is_theirs = isinstance(computes, Theirs)
                 whole = computes.gradient(*given, batch) if is_theirs else computes.gradient(*given)[0]
-                canonical, seen = self._canonical(side.dtype)
+                canonical, scored = self._canonical(side.dtype)
                 exact = partial(canonical.gradient, self.texts, self.advantages)
-                own = [each.logprobs for each in seen]
+                own = [each.logprobs for each in scored]
                 step = step_ratios(exact, own, sampler=sampler, trainer=trainer, whole=whole)
                 self.rows["rl_step"].append({**named, "batch": batch, **step})
 
@@ -382,8 +382,8 @@ def _side(row: Row) -> str:
 def _dots(name: str, title: str, rows: Sequence[str], values: Sequence[Measure], high: float) -> Markup | None:
     most = max((one.value if one.high is None else one.high for one in values), default=high)
     panel = Panel(title=title, dots=[Dots(name, series_mark(0), values)], high=max(most, high))
-    said = "; ".join(f"{row}: {one.value:.2g}" for row, one in zip(rows, values, strict=True))
-    return dots_svg(name, f"{title}. {said}.", rows, [panel])
+    listing = "; ".join(f"{row}: {one.value:.2g}" for row, one in zip(rows, values, strict=True))
+    return dots_svg(name, f"{title}. {listing}.", rows, [panel])
 
 
 def _compared(one: Row) -> tuple[str | Cell | None, ...]:

@@ -130,15 +130,15 @@ def wander(
         dry_run: Only say what is computed.
         amounts: See Amounts.
     """
-    asked = Amounts(**cast("dict[str, Any]", amounts))
+    settings = Amounts(**cast("dict[str, Any]", amounts))
     if len(set(sides)) < len(sides):
         raise ConfigError("an arithmetic is named twice", field="sides", value=",".join(sides))
     both = [Side(engine, dtype) for engine in Engine if engine in sides for dtype in Dtype]
 
     def measure(say: Say) -> Path:
-        ways = f"one by one and {', '.join(map(str, asked.batches))} at once"
-        texts = asked.prompts * asked.samples
-        say(f"{texts} texts of {asked.tokens} tokens, {ways}, by {', '.join(map(str, both))}")
+        ways = f"one by one and {', '.join(map(str, settings.batches))} at once"
+        texts = settings.prompts * settings.samples
+        say(f"{texts} texts of {settings.tokens} tokens, {ways}, by {', '.join(map(str, both))}")
         if dry_run:
             return out
         from tinsmith.pages.markdown import document_markdown
@@ -146,7 +146,7 @@ def wander(
         from tinsmith.studies.moe.bench import measured, wander_page, wander_story
 
         out.mkdir(parents=True, exist_ok=True)
-        done = measured(model, out, asked, both, say)
+        done = measured(model, out, settings, both, say)
         page = wander_page(done)
         write_json(done, out / WANDER_JSON)
         write(document_html(page), out / WANDER_PAGE)

@@ -187,8 +187,8 @@ def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
 def _ask_loss(loss_fn: types.LossFnType) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
         """Source: documentation, losses.mdx (cookbook git 85a39123^), and the SDK's gspo page."""
-        told, losses, moved = _measure(subject, loss_fn)
-        value = _value(told, losses)
+        reported, losses, moved = _measure(subject, loss_fn)
+        value = _value(reported, losses)
         left = moved / subject.usual if subject.usual else float("inf")
         if left > _CANCELLED:
             gradient = f"its gradient is not the formula's: {left:.1%} of a step is left"
@@ -212,18 +212,18 @@ def sums(subject: Subject) -> Verdict:
     client, still = subject.trainer(), ADAM.model_copy(update={"learning_rate": 0.0})
     one, two = (subject.step(client, data, still) for data in ([DATA[0]], [DATA[0], DATA[0]]))
     if one.loss is None or two.loss is None:
-        said = "no metric loss:sum"
+        summary = "no metric loss:sum"
     elif abs(two.loss - 2.0 * one.loss) > 1e-3 * abs(two.loss):
         return silent(f"loss:sum is {one.loss:.5g} for one datum and {two.loss:.5g} for two")
     else:
-        said = f"loss:sum {one.loss:.5g} and {two.loss:.5g}"
+        summary = f"loss:sum {one.loss:.5g} and {two.loss:.5g}"
     norm, norm_of_two = one.grad_norm, two.grad_norm
     if norm is None or norm_of_two is None:
-        said = f"{said}; the gradient's norm is not told"
-        return differs(said) if one.loss is None else honoured(said)
+        summary = f"{summary}; the gradient's norm is not told"
+        return differs(summary) if one.loss is None else honoured(summary)
     if abs(norm_of_two - 2.0 * norm) > 1e-2 * norm_of_two:
         return silent(f"grad_norm is {norm:.5g} for one datum and {norm_of_two:.5g} for two")
-    return honoured(f"{said}, grad_norm {norm:.4g} and {norm_of_two:.4g}")
+    return honoured(f"{summary}, grad_norm {norm:.4g} and {norm_of_two:.4g}")
 
 
 @check("losses/missing weights", "Does a datum without weights have weights of one?")
@@ -240,9 +240,9 @@ def _thresholds(loss_fn: types.LossFnType, config: Mapping[str, float]) -> Calla
         client = subject.trained
         batch = loss_batch(loss_fn, subject.forward(client))
         output = subject.wait(client.forward(batch, loss_fn, config))
-        told, p = loss_of(output), logprobs_of(output)
-        found = _value(told, _by_formula(loss_fn, config, batch, p))
-        default = _value(told, _by_formula(loss_fn, LOSSES[loss_fn], batch, p))
+        reported, p = loss_of(output), logprobs_of(output)
+        found = _value(reported, _by_formula(loss_fn, config, batch, p))
+        default = _value(reported, _by_formula(loss_fn, LOSSES[loss_fn], batch, p))
         if found.word == "silent difference" and default.word == "honoured":
             return silent(f"the setting is ignored: {default.how} of the default")
         return found
@@ -276,8 +276,8 @@ def two_dimensions(subject: Subject) -> Verdict:
         return subject.wait(subject.trained.forward([one], "cross_entropy"))
 
     both = scored(targets.T, weights)
-    told = both.loss_fn_outputs[0]["logprobs"]
-    values = np.asarray(told.to_numpy()).reshape(told.shape or [-1])
+    logprobs = both.loss_fn_outputs[0]["logprobs"]
+    values = np.asarray(logprobs.to_numpy()).reshape(logprobs.shape or [-1])
     if values.shape != weights.shape:
         return silent(f"log-probabilities of shape {values.shape} for targets of {weights.shape}")
     alone = [logprobs_of(scored(targets[k], weights[:, k]))[0] for k in range(2)]
@@ -301,7 +301,7 @@ def custom_loss(subject: Subject) -> Verdict:
         return Verdict(Word.REFUSED, "its /client/config says that it has none; the SDK computes it")
     client = subject.trainer()
     output = subject.wait(client.forward_backward_custom([text_datum(TEXTS[0])], handle))
-    told, built_in = output.metrics.get("custom/total:sum"), subject.forward(client, [DATA[0]])
-    if told is None:
+    reported, built_in = output.metrics.get("custom/total:sum"), subject.forward(client, [DATA[0]])
+    if reported is None:
         raise CannotTellError("the loss's own metric is missing")
-    return _value(told, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0].astype(np.float64))])
+    return _value(reported, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0].astype(np.float64))])

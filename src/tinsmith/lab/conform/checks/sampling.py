@@ -92,8 +92,8 @@ def greedy(subject: Subject) -> Verdict:
     plain, seeded = (_tokens(_draw(subject, params(temperature=0.0, **seed))) for seed in ({}, {"seed": 9}))
     if plain != seeded:
         return silent("temperature 0 draws other tokens with a seed")
-    told = subject.base.sample(prompt_of([*PROMPT, *plain[0]]), 1, params(max_tokens=1, seed=1), True, 1)
-    best = subject.wait(told).topk_prompt_logprobs
+    future = subject.base.sample(prompt_of([*PROMPT, *plain[0]]), 1, params(max_tokens=1, seed=1), True, 1)
+    best = subject.wait(future).topk_prompt_logprobs
     if best is None:
         return differs("no top tokens to compare with")
     top = [row[0][0] if row else None for row in best[len(PROMPT) :]]
@@ -229,18 +229,18 @@ def _aligned(told: FloatArray, truth: FloatArray, what: str) -> Verdict:
 @check("scoring/compute_logprobs", "Are the sampler's log-probabilities of a text the trainer's, each in its place?")
 def compute_logprobs(subject: Subject) -> Verdict:
     """Source: SDK, SamplingClient.compute_logprobs (one entry a token, the first without a value)."""
-    told = _array(subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT))))
-    return _aligned(told, _trainers(subject), f"{_ROWS} tokens by sampler and trainer")
+    logprobs = _array(subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT))))
+    return _aligned(logprobs, _trainers(subject), f"{_ROWS} tokens by sampler and trainer")
 
 
 @check("scoring/prompt_logprobs", "Are the prompt's log-probabilities beside a sample in their places?")
 def prompt_logprobs(subject: Subject) -> Verdict:
     """Source: SDK, types.SampleResponse.prompt_logprobs (None for the first token; of the model, at temperature 1)."""
     wanted = params(max_tokens=1, seed=1, temperature=0.7)
-    told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, wanted, True))
-    if told.prompt_logprobs is None:
+    response = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, wanted, True))
+    if response.prompt_logprobs is None:
         return silent("include_prompt_logprobs is accepted, and none are returned")
-    return _aligned(_array(told.prompt_logprobs), _trainers(subject), f"{_ROWS} prompt tokens")
+    return _aligned(_array(response.prompt_logprobs), _trainers(subject), f"{_ROWS} prompt tokens")
 
 
 @check("scoring/sampled tokens", "Are the log-probabilities of sampled tokens the trainer's?")
@@ -250,17 +250,17 @@ def sampled_tokens(subject: Subject) -> Verdict:
     Source: SDK, types.SampledSequence.logprobs; cookbook, rl/data_processing.py (they are the loss input `logprobs`).
     """
     response = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 4, params(seed=3, max_tokens=24)))
-    told = [_array(one.logprobs) for one in response.sequences]
+    sampled = [_array(one.logprobs) for one in response.sequences]
     data = [datum(PROMPT + list(one.tokens)) for one in response.sequences]
     scored = [values[_ROWS:] for values in subject.forward(subject.trained, data)]
-    return graded(farthest(told, scored), f"{sum(map(len, told))} tokens by sampler and trainer")
+    return graded(farthest(sampled, scored), f"{sum(map(len, sampled))} tokens by sampler and trainer")
 
 
 @check("scoring/top-k of the prompt", "Are the most probable tokens of the prompt's positions told?")
 def topk_prompt(subject: Subject) -> Verdict:
     """Source: SDK, SamplingClient.sample (topk_prompt_logprobs)."""
-    told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), True, 5))
-    best, values = told.topk_prompt_logprobs, told.prompt_logprobs
+    response = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), True, 5))
+    best, values = response.topk_prompt_logprobs, response.prompt_logprobs
     if best is None or values is None:
         return silent("it is accepted, and none are returned")
     if len(best) != len(PROMPT):
@@ -279,8 +279,10 @@ def topk_prompt(subject: Subject) -> Verdict:
 @check("scoring/top-k of the sample", "Are the most probable tokens of sampled positions told?")
 def topk_sample(subject: Subject) -> Verdict:
     """Source: SDK, types.SampledSequence.topk_logprobs."""
-    told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3))
-    (one,) = told.sequences
+    response = subject.wait(
+        subject.sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3)
+    )
+    (one,) = response.sequences
     rows = one.topk_logprobs
     if rows is None:
         return silent("it is accepted, and none are returned")
@@ -298,10 +300,10 @@ def targets(subject: Subject) -> Verdict:
     """Source: SDK, SamplingClient.sample (target_prompt_logprobs, [len(prompt) - 1, K], -1: none)."""
     ids = np.full((_ROWS, 2), -1, dtype=np.int64)
     ids[:, 0], ids[3, 1] = PROMPT[1:], 77
-    told = subject.sampler.sample(
+    future = subject.sampler.sample(
         prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), target_prompt_logprobs=types.TensorData.from_numpy(ids)
     )
-    scored = _tensor(subject.wait(told).target_prompt_logprobs)
+    scored = _tensor(subject.wait(future).target_prompt_logprobs)
     if scored is None:
         return silent("it is accepted, and none are returned")
     if scored.shape != ids.shape:
@@ -315,15 +317,15 @@ def targets(subject: Subject) -> Verdict:
 def alternatives(subject: Subject) -> Verdict:
     """Source: SDK, SamplingClient.sample (prompt_alt_tokens_k)."""
     client, wanted = subject.sampler, params(max_tokens=1, seed=1)
-    told = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, prompt_alt_tokens_k=4))
-    drawn = told.prompt_alt_tokens
+    response = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, prompt_alt_tokens_k=4))
+    drawn = response.prompt_alt_tokens
     if drawn is None:
         return silent("it is accepted, and none are returned")
     tokens, logprobs = _tensor(drawn.tokens), _tensor(drawn.logprobs)
     if tokens is None or logprobs is None or tokens.shape != (_ROWS, 4):
         return silent("the draws have another shape than [len(prompt) - 1, 4]")
-    asked = types.TensorData.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-    scored = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, target_prompt_logprobs=asked))
+    target_tokens = types.TensorData.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
+    scored = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, target_prompt_logprobs=target_tokens))
     values = _tensor(scored.target_prompt_logprobs)
     if values is None:
         raise CannotTellError("its targets are not scored, which would be compared with")

@@ -116,15 +116,15 @@ def weight_decay(subject: Subject) -> Verdict:
 def norm(subject: Subject) -> Verdict:
     """Source: SDK, types.OptimStepResponse.metrics (which names are there is the server's)."""
     client = subject.trainer()
-    told = [
+    norms = [
         subject.step(client, params=ADAM.model_copy(update={"learning_rate": 0.0, **more})).grad_norm
         for more in ({}, {"grad_clip_norm": 1e-3})
     ]
-    if told[0] is None:
+    if norms[0] is None:
         return differs("no metric grad_norm")
-    if told[1] is None or abs(told[1] - told[0]) > 1e-3 * told[0]:
-        return differs(f"{told[0]:.4g}, but {told[1]} when it is clipped")
-    return honoured(f"{told[0]:.4g}, clipped or not")
+    if norms[1] is None or abs(norms[1] - norms[0]) > 1e-3 * norms[0]:
+        return differs(f"{norms[0]:.4g}, but {norms[1]} when it is clipped")
+    return honoured(f"{norms[0]:.4g}, clipped or not")
 
 
 @check("training/chunks", "Do more datums than one request holds keep their order and their sum?")
@@ -138,11 +138,11 @@ def chunks(subject: Subject) -> Verdict:
     if len(got) != len(data):
         return silent(f"{len(got)} answers for {len(data)} datums")
     found = graded(farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order")
-    told, total = (loss_of(output), -sum(float(one.sum(dtype=np.float64)) for one in got))
-    if told is None:
+    reported, total = (loss_of(output), -sum(float(one.sum(dtype=np.float64)) for one in got))
+    if reported is None:
         return Verdict(found.word, f"{found.how}; no metric loss:sum")
-    if abs(told - total) > 1e-3 * abs(total):
-        return silent(f"loss:sum of the chunks is {told:.6g}, not {total:.6g}")
+    if abs(reported - total) > 1e-3 * abs(total):
+        return silent(f"loss:sum of the chunks is {reported:.6g}, not {total:.6g}")
     return found
 
 
@@ -190,8 +190,8 @@ def isolation(subject: Subject) -> Verdict:
     snapshot = subject.wait(client.save_weights_and_get_sampling_client())
 
     def scores() -> list[np.ndarray]:
-        told = [subject.wait(one.compute_logprobs(prompt_of(PROMPT))) for one in (subject.base, snapshot)]
-        return [np.array(values[1:], dtype=np.float32) for values in told]
+        scored = [subject.wait(one.compute_logprobs(prompt_of(PROMPT))) for one in (subject.base, snapshot)]
+        return [np.array(values[1:], dtype=np.float32) for values in scored]
 
     before = scores()
     subject.step(client)
@@ -236,8 +236,8 @@ def seeds_differ(subject: Subject) -> Verdict:
 @check("adapters/rank", "Is the rank that was asked for the one that is told?")
 def rank(subject: Subject) -> Verdict:
     """Source: SDK, types.GetInfoResponse.lora_rank."""
-    told = subject.trainer(rank=4).get_info().lora_rank
-    return honoured("get_info says 4") if told == 4 else differs(f"get_info says {told}")
+    reported = subject.trainer(rank=4).get_info().lora_rank
+    return honoured("get_info says 4") if reported == 4 else differs(f"get_info says {reported}")
 
 
 @check("adapters/alpha", "Is the adapter scaled by one alpha over its rank?")
@@ -329,9 +329,9 @@ def weights_only(subject: Subject) -> Verdict:
 def sampler_weights(subject: Subject) -> Verdict:
     """Source: SDK, TrainingClient.save_weights_for_sampler."""
     client = _saved_sampler(subject, subject.trained, "conform-sampler")
-    told = subject.wait(client.compute_logprobs(prompt_of(PROMPT)))
+    saved = subject.wait(client.compute_logprobs(prompt_of(PROMPT)))
     live = subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT)))
-    arrays = [np.array(values[1:], dtype=np.float32) for values in (told, live)]
+    arrays = [np.array(values[1:], dtype=np.float32) for values in (saved, live)]
     return graded(farthest([arrays[0]], [arrays[1]]), "by path and live")
 
 
@@ -344,8 +344,8 @@ def name_taken(subject: Subject) -> Verdict:
         subject.wait(client.save_state("conform-twice"))
     except USER_ERRORS as error:
         again = subject.wait(client.save_state("conform-twice", overwrite=True)).path
-        kept = "" if again == path else f"; overwritten it is {again}"
-        return honoured(f"refused: {words_of(error)}{kept}")
+        note = "" if again == path else f"; overwritten it is {again}"
+        return honoured(f"refused: {words_of(error)}{note}")
     return silent("the second was accepted without overwrite")
 
 
@@ -391,19 +391,19 @@ def expiry(subject: Subject) -> Verdict:
 def weights_info(subject: Subject) -> Verdict:
     """Source: SDK, RestClient.get_weights_info_by_tinker_path."""
     path = _saved(subject, subject.trainer(rank=4), "conform-info")
-    told = subject.wait(subject.rest.get_weights_info_by_tinker_path(path))
-    if (told.base_model, told.lora_rank) == (subject.model, 4):
-        return honoured(f"{told.base_model}, rank 4")
-    return differs(f"{told.base_model}, rank {told.lora_rank}; it is {subject.model}, rank 4")
+    info = subject.wait(subject.rest.get_weights_info_by_tinker_path(path))
+    if (info.base_model, info.lora_rank) == (subject.model, 4):
+        return honoured(f"{info.base_model}, rank 4")
+    return differs(f"{info.base_model}, rank {info.lora_rank}; it is {subject.model}, rank 4")
 
 
 @check("state/user_metadata", "Are a run's own words kept?")
 def user_metadata(subject: Subject) -> Verdict:
     """Source: SDK, create_lora_training_client (user_metadata), types.TrainingRun.user_metadata."""
-    asked = {"asked": "conform"}
-    made = subject.service.create_lora_training_client(subject.model, rank=4, user_metadata=asked)
-    told = subject.wait(subject.rest.get_training_run(subject.wait(made).model_id)).user_metadata
-    return honoured("as given") if told == asked else silent(f"it is accepted; told is {told}")
+    metadata = {"asked": "conform"}
+    made = subject.service.create_lora_training_client(subject.model, rank=4, user_metadata=metadata)
+    returned = subject.wait(subject.rest.get_training_run(subject.wait(made).model_id)).user_metadata
+    return honoured("as given") if returned == metadata else silent(f"it is accepted; told is {returned}")
 
 
 @check("state/seeded samples of a state", "Does a seed draw the same from a live and from a saved sampler?")

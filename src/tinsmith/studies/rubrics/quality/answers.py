@@ -72,9 +72,9 @@ def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
     >>> surface_choice("Name a bird.", "A robin.", "The name of a bird is: robin.").first
     False
     """
-    asked = set(words_of(prompt))
+    prompt_words = set(words_of(prompt))
     one, other = (
-        (len(asked & {*words}), len(words), len(text)) for text in (first, second) for words in [words_of(text)]
+        (len(prompt_words & {*words}), len(words), len(text)) for text in (first, second) for words in [words_of(text)]
     )
     return RuleChoice(one >= other, Ground.PLACE if one == other else Ground.SURFACE)
 
@@ -154,12 +154,12 @@ def answered_by_chat(shown: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
             verdicts += _verdicts(pair, *([each.passed for each in one.value] for one in (chosen, rejected)))
         else:
             unrated += 1
-    asked: list[tuple[Question[Any], Answered[Any] | JudgeFailure]] = [
+    calls: list[tuple[Question[Any], Answered[Any] | JudgeFailure]] = [
         *zip(questions, found, strict=True),
         *zip(map(rating_question, requests), rated, strict=True),
     ]
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
-    for question, one in asked:
+    for question, one in calls:
         once += _texts(question, one.value) if isinstance(one, Answered) else Spent()
     done = tuple(_by_chat(one, *found[2 * i : 2 * i + 2]) for i, one in enumerate(shown))
     if not complete_pairs(done):
@@ -169,9 +169,9 @@ def answered_by_chat(shown: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
         verdicts=tuple(verdicts),
         unrated=unrated,
         once=once,
-        spent=sum((one.spent for _, one in asked), Spent()),
-        from_cache=sum(isinstance(one, Answered) and one.from_cache for _, one in asked),
-        failures=dict(sorted(Counter(one.cause.value for _, one in asked if isinstance(one, JudgeFailure)).items())),
+        spent=sum((one.spent for _, one in calls), Spent()),
+        from_cache=sum(isinstance(one, Answered) and one.from_cache for _, one in calls),
+        failures=dict(sorted(Counter(one.cause.value for _, one in calls if isinstance(one, JudgeFailure)).items())),
         left_out_fields=tuple(sorted(judge.left_out)),
     )
 

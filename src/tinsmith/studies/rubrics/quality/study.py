@@ -199,23 +199,23 @@ def quality_story(found: Found) -> tuple[str, ...]:
 def limits(found: Found, source: object) -> tuple[str, ...]:
     """Return what the figures do not show, of pairs from a source."""
     gain, beyond = found["gain"], found["beyond_control"]
-    said: list[str] = []
+    lines: list[str] = []
     if gain["finding"] == Finding.CANNOT_TELL:
-        said.append("That the rubric adds nothing: a gain that cannot be shown may still be there.")
+        lines.append("That the rubric adds nothing: a gain that cannot be shown may still be there.")
     if beyond is None or (gain["finding"] == Finding.ADDS and beyond["finding"] != Finding.ADDS):
         figures = "no other pair's is there"
         if beyond is not None:
             figures = f"{signed(beyond['gain'])}, {p_words(beyond['p_value'])}"
-        said.append(f"That a gain comes from what the rubric says, beyond another pair's rubric ({figures}).")
+        lines.append(f"That a gain comes from what the rubric says, beyond another pair's rubric ({figures}).")
     if found["unit"] == "prompt":
-        said.append("The intervals of the accuracies, which take pairs of one prompt for independent: too narrow.")
+        lines.append("The intervals of the accuracies, which take pairs of one prompt for independent: too narrow.")
     if source == BUILTIN_PAIRS:
         right = " The judge by rules is then right by construction." if found["judge"] == RULES else ""
-        said.append(
+        lines.append(
             "That rubrics are good elsewhere: in the built-in pairs the better answer passes its whole rubric and the "
             f"worse one breaks one or two rules.{right}"
         )
-    return (*said, "Anything about another judge, other pairs, or a policy that is trained by this rubric.")
+    return (*lines, "Anything about another judge, other pairs, or a policy that is trained by this rubric.")
 
 
 def _contrasts(found: Found) -> list[Found]:
@@ -293,9 +293,9 @@ def measured(pairs: Drawn, folder: Path) -> tuple[str, ...]:
         "failures": answers.failures,
         "asking_once": asdict(answers.once),
     }
-    told = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
-    _write(folder, pairs, answers, {**found, **told})
-    return told["story"]
+    texts = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
+    _write(folder, pairs, answers, {**found, **texts})
+    return texts["story"]
 
 
 def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None:
@@ -403,8 +403,8 @@ def rubric_quality(
         what = "judge_model=rules does not use this key"
         raise ConfigError(what, field=key, value=value, fix="name a judge with judge_model=NAME, or leave this key out")
     usual = {"data_path": None, "judge_model": RULES, "limit": None, "seed": 0}
-    asked = {"data_path": data_path, "judge_model": judge_model, "limit": limit, "seed": seed, **judge}
-    changes = [f"{key}={value}" for key, value in sorted(asked.items()) if key not in usual or value != usual[key]]
+    arguments = {"data_path": data_path, "judge_model": judge_model, "limit": limit, "seed": seed, **judge}
+    changes = [f"{key}={value}" for key, value in sorted(arguments.items()) if key not in usual or value != usual[key]]
     folder = log_path or Path("runs") / folder_name(NAME, changes)
 
     def measure(say: Say) -> Path:
