@@ -88,8 +88,8 @@ class EdgeTable:
         loop = there & (citing_rows == cited_rows)
         self.dropped["dangling_edges"] += len(there) - int(there.sum())
         self.dropped["self_loops"] += int(loop.sum())
-        kept = there & ~loop
-        return citing_rows[kept].astype(np.uint64) << _HALF | cited_rows[kept]
+        valid = there & ~loop
+        return citing_rows[valid].astype(np.uint64) << _HALF | cited_rows[valid]
 
     def _rows(self, ends: pl.Series) -> NDArray[np.uint32]:
         """Rows of ids or ordinals; NOWHERE for what is not in the corpus."""

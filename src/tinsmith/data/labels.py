@@ -104,10 +104,10 @@ class Thresholds:
         """Say both rules in words, for cards and for the screen."""
         above, below = (">=", "<=") if self.mode is LabelMode.INCLUSIVE else (">", "<")
         rounded = "rounded to 4 decimals, " if self.mode is LabelMode.LEGACY else ""
-        kept = "" if self.keep_no_refs else "; papers without a reference have no label"
+        note = "" if self.keep_no_refs else "; papers without a reference have no label"
         return (
             f"{rounded}disruptive: cd {above} {self.cut:g}, consolidating: cd {below} -{self.cut:g}, "
-            f"else neutral{kept}",
+            f"else neutral{note}",
             f"{rounded}novel: novelty - conventionality {above} {self.margin:g}, "
             f"conventional: {below} -{self.margin:g}, else balanced",
         )

@@ -164,9 +164,9 @@ class Spill:
         self.add_edges(pl.Series(citing), cited, bound=True)
 
     def _drop(self, name: str, frame: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-        kept = frame.filter(~condition)
-        self.dropped[name] += frame.height - kept.height
-        return kept
+        remaining = frame.filter(~condition)
+        self.dropped[name] += frame.height - remaining.height
+        return remaining
 
     def _pieces(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
         count = max(1, int(frame.estimated_size()) // self.part_bytes)

@@ -107,10 +107,10 @@ def marker_without_place(folder: Path) -> str:
 
 def _adapter_fields(spec: AdapterSpec) -> dict[str, object]:
     """An adapter as checkpoints tell it: a trained router is told where there is one, as older files know of none."""
-    told = asdict(spec)
+    fields = asdict(spec)
     if not spec.train_router:
-        del told["train_router"]
-    return told
+        del fields["train_router"]
+    return fields
 
 
 def is_checkpoint(folder: Path) -> bool:

@@ -81,13 +81,13 @@ def adjust(row: NDArray[np.float32], choice: Choice, temperature: float) -> None
         biased = np.array([token for token, _ in rules.logit_bias], np.int64)
         row[biased] += np.array([bias for _, bias in rules.logit_bias], np.float32)
     if rules.repetition_penalty != 1.0:
-        seen = np.union1d(choice.prompt, np.asarray(choice.output, np.int32))
-        penalty, old = np.float32(rules.repetition_penalty), row[seen]
-        row[seen] = np.where(old > 0, old / penalty, old * penalty)
+        used = np.union1d(choice.prompt, np.asarray(choice.output, np.int32))
+        penalty, old = np.float32(rules.repetition_penalty), row[used]
+        row[used] = np.where(old > 0, old / penalty, old * penalty)
     if rules.frequency_penalty or rules.presence_penalty:
-        said, counts = np.unique(np.asarray(choice.output, np.int64), return_counts=True)
-        row[said] -= np.float32(rules.frequency_penalty) * counts.astype(np.float32)
-        row[said] -= np.float32(rules.presence_penalty)
+        generated, counts = np.unique(np.asarray(choice.output, np.int64), return_counts=True)
+        row[generated] -= np.float32(rules.frequency_penalty) * counts.astype(np.float32)
+        row[generated] -= np.float32(rules.presence_penalty)
     if rules.min_p > 0.0 and temperature > 0.0:
         row[row < np.float64(row.max()) + temperature * ln(rules.min_p)] = -np.inf
 

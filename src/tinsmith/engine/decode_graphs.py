@@ -90,8 +90,8 @@ class DecodeGraphs:
     def _forget(self, policy: tuple[int, ...]) -> None:
         """Make room for a graph of this model and adapter."""
         if self.kernels.pads_steps:
-            kept = [*list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1], policy]
-            self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in kept}
+            retained = [*list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1], policy]
+            self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in retained}
             return
         # A host's memory is dear: only the weights that are sampled from now are held by a graph.
         own = {key: graph for key, graph in self._graphs.items() if key[:2] == policy}

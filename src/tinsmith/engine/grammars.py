@@ -134,17 +134,17 @@ class Grammars:
             alive = self._alive.get(grammar)
             if alive is not None:
                 return alive
-            kept = self._kept.get(grammar)
-            mine = kept is None
-            if kept is None:
-                kept = self._kept[grammar] = Future()
+            future = self._kept.get(grammar)
+            mine = future is None
+            if future is None:
+                future = self._kept[grammar] = Future()
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(grammar)
         if mine:
-            self._settle(grammar, kept)
+            self._settle(grammar, future)
         try:
-            return kept.result()
+            return future.result()
         except InputError as error:
             raise error.with_traceback(None) from None
 

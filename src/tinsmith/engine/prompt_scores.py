@@ -50,8 +50,8 @@ class PromptScores:
         if _beside_spread(request):
             return 0
         targets = request.spread_targets
-        asked = np.flatnonzero(targets >= 0).tolist() if targets is not None else []
-        return asked[0] if asked else last
+        needed = np.flatnonzero(targets >= 0).tolist() if targets is not None else []
+        return needed[0] if needed else last
 
     @property
     def unknown(self) -> bool:
@@ -161,19 +161,19 @@ def _alternatives(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], 
 
 def _spreads(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     tables = [read.scores.request.spread_targets for read in reads]
-    asked = [
+    entries = [
         (i, read, int(table[read.at - 1]))
         for i, (read, table) in enumerate(zip(reads, tables, strict=True))
         if table is not None and table[read.at - 1] >= 0
     ]
-    if not asked:
+    if not entries:
         return
-    rows = np.array([i for i, _, _ in asked], np.int64)
-    targets = np.array([target for _, _, target in asked], np.int32)
+    rows = np.array([i for i, _, _ in entries], np.int64)
+    targets = np.array([target for _, _, target in entries], np.int32)
     logprobs = _gathered(kernels, some, stats, targets, torch.from_numpy(rows))
     largest, log_sum = (each.cpu().numpy()[rows] for each in stats)
     logits = some.cpu().numpy()[rows]
-    for place, (_, read, target) in enumerate(asked):
+    for place, (_, read, target) in enumerate(entries):
         found, at = read.scores.spread, read.at - 1
         assert found is not None, "it was asked for"
         if np.isnan(logprobs[place]):

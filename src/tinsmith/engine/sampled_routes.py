@@ -45,7 +45,7 @@ class SampledRoutes:
 
         Nothing where the model is no mixture. An earlier optimizer step, as of a second substep, makes routes differ.
         """
-        told = unequal = 0
+        num_compared = unequal = 0
         routed = False
         for datum, output in pairs:
             if output.routes is None:
@@ -53,11 +53,11 @@ class SampledRoutes:
             routed = True
             sampled = self._kept.get(_key(datum.tokens))
             if sampled is not None:
-                told += len(sampled)
+                num_compared += len(sampled)
                 unequal += int(np.count_nonzero(sampled != output.routes))
         if not routed:
             return {}
-        return {"e_compared_routes:sum": float(told), "e_unequal_routes:sum": float(unequal)}
+        return {"e_compared_routes:sum": float(num_compared), "e_unequal_routes:sum": float(unequal)}
 
     def _forget(self, key: bytes) -> None:
         old = self._kept.pop(key, None)

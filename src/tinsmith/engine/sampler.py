@@ -89,8 +89,8 @@ class Sampler:
         self._text = text
         self._grammars = grammars
         self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
-        kept = self.limits.kept_pages
-        self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
+        prefix_pages = self.limits.kept_pages
+        self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if prefix_pages is None else prefix_pages)
         self._graphs = DecodeGraphs(kernels, self.pool)
         self.num_drafted = 0
         """Tokens drafted so far."""

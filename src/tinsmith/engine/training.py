@@ -103,7 +103,7 @@ class TrainingSession:
         ordered = [datums[i] for i in order]
         units = units_of([datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows)
         sums = self.optimizer.sums
-        asked = UnitRequest(
+        request = UnitRequest(
             units=units, datums=ordered, loss=loss, settings=settings, first=sums.count, backward=backward,
             marked=self.trace is not None and self.trace.marks_units,
         )  # fmt: skip
@@ -112,7 +112,7 @@ class TrainingSession:
             self._marks.clear()
         partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
         routes: RouteSums | None = None
-        for block in self.compute(self.adapter, sums, self.micro_batches, asked):
+        for block in self.compute(self.adapter, sums, self.micro_batches, request):
             found.update(block.found)
             routes = added(routes, block.routes)
             marks += block.marks

@@ -26,9 +26,9 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         vocab_size=min(vocab, decoder.config.vocab_size),
         max_positions=min(positions, decoder.config.max_positions),
     )
-    kept = _first_layers(decoder.layers, config.num_layers)
+    first_layers = _first_layers(decoder.layers, config.num_layers)
     embedding, head = decoder.embedding, decoder.head
-    stands_for = {id(weight): weight for layer in kept for weight in _weights(layer)}
+    stands_for = {id(weight): weight for layer in first_layers for weight in _weights(layer)}
     stands_for[id(decoder.final_norm)] = decoder.final_norm
     if config.vocab_size < decoder.config.vocab_size:
         rows = config.vocab_size
@@ -49,23 +49,23 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         for slot in decoder.slots
         if id(slot.weight) in stands_for
     )
-    return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots, packed={})
+    return replace(decoder, config=config, embedding=embedding, layers=first_layers, head=head, slots=slots, packed={})
 
 
 def _first_layers(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
     """The first layers; the last of them a mixture, if the model has any."""
-    kept = layers[:count]
+    first = layers[:count]
     sparse = next((layer for layer in layers if layer.router is not None), None)
-    if sparse is None or any(layer.router is not None for layer in kept):
-        return kept
-    return (*kept[:-1], sparse)
+    if sparse is None or any(layer.router is not None for layer in first):
+        return first
+    return (*first[:-1], sparse)
 
 
 def _narrow(head: Linear, vocab: int) -> Linear:
     (base,) = head.base
     assert isinstance(base, (Weight, Packed)), "a head is never held as NF4"
-    kept = base.rows(0, vocab).t() if isinstance(base, Packed) else base.value[:, :vocab]
-    return replace(head, base=(Weight(kept.contiguous()),), widths=(vocab,))
+    narrowed = base.rows(0, vocab).t() if isinstance(base, Packed) else base.value[:, :vocab]
+    return replace(head, base=(Weight(narrowed.contiguous()),), widths=(vocab,))
 
 
 def _weights(layer: Layer) -> list[Weight]:

@@ -85,9 +85,9 @@ class TrainSteps:
         return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]
 
     def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
-        seen = None if self.routed is None else partial(self.routed.see, n)
+        observe = None if self.routed is None else partial(self.routed.see, n)
         parts, units = partial(expert_parts, self.adapter, n), self.forest.units
-        return MixtureStep.apply(x, logits, self.kernels, routing, layer.mlps, parts, units, seen)  # pyright: ignore[reportReturnType]
+        return MixtureStep.apply(x, logits, self.kernels, routing, layer.mlps, parts, units, observe)  # pyright: ignore[reportReturnType]
 
 
 def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, reads: Reads) -> Tensor:

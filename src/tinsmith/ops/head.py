@@ -39,7 +39,7 @@ class HeadLogprobs(torch.autograd.Function):
         keep = count * width <= KEPT_LOGITS
         size = count if keep else max(1, CHUNK_LOGITS // width)
         out = torch.empty(len(reads.rows), device=x.device)
-        kept = None
+        saved = None
         for begin in range(0, count, size):
             rows = x[begin : begin + size]
             logits, needed = forward_and_save(kernels, rows, linear, (Run(0, rows.shape[0], low),), keep=keep)
@@ -52,14 +52,14 @@ class HeadLogprobs(torch.autograd.Function):
                     stats,
                     rows=torch.from_numpy(reads.rows[here] - begin),
                 )
-            kept = (logits, needed, stats) if keep else None
-        ctx.kernels, ctx.saved = kernels, (x, linear, low, reads, segments, kept)
+            saved = (logits, needed, stats) if keep else None
+        ctx.kernels, ctx.saved = kernels, (x, linear, low, reads, segments, saved)
         return out
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        x, linear, low, reads, segments, kept = ctx.saved
+        x, linear, low, reads, segments, saved = ctx.saved
         dx = torch.zeros_like(x)
         counting = np.flatnonzero(dy.cpu().numpy())
         by_row = counting[np.argsort(reads.rows[counting], kind="stable")]
@@ -67,7 +67,7 @@ class HeadLogprobs(torch.autograd.Function):
         if len(rows_read):
             rows = torch.from_numpy(rows_read)
             some = x[rows.to(x.device)]
-            logits, needed, stats = _logits(ctx.kernels, some, rows, linear, low, kept)
+            logits, needed, stats = _logits(ctx.kernels, some, rows, linear, low, saved)
             d_logits = ctx.kernels.logprob_backward(
                 logits,
                 torch.from_numpy(np.append(begins, len(by_row)).astype(np.int64)),

@@ -234,7 +234,7 @@ def forward_and_save(
 ) -> tuple[Tensor, LinearActivations]:
     """As `forward`, and with `keep` what `backward` of the one run needs."""
     y = linear.product(kernels, x)
-    kept = LinearActivations()
+    activations = LinearActivations()
     bias = None if linear.bias is None else linear.bias.value
     for run in runs:
         low = run.adapter
@@ -245,14 +245,14 @@ def forward_and_save(
             for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
                 kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
             if keep:
-                kept.xa = xa
+                activations.xa = xa
                 if low.magnitude is not None and low.magnitude.grad is not None:
                     assert low.norm is not None
-                    kept.direction = _over(part, low.norm)
+                    activations.direction = _over(part, low.norm)
         gain = None if low is None else low.gain
         if gain is not None or bias is not None:
             kernels.scale_bias(part, gain, bias)
-    return y, kept
+    return y, activations
 
 
 def backward(
@@ -296,12 +296,12 @@ class LinearStep(torch.autograd.Function):
     def forward(
         ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, segments: Tensor
     ) -> Tensor:
-        y, kept = forward_and_save(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
-        ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
+        y, activations = forward_and_save(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
+        ctx.kernels, ctx.saved = kernels, (x, linear, low, activations, segments)
         return y
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        x, linear, low, kept, segments = ctx.saved
-        return (backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments), None, None, None, None)
+        x, linear, low, activations, segments = ctx.saved
+        return (backward(ctx.kernels, x, dy.contiguous(), linear, low, activations, segments), None, None, None, None)

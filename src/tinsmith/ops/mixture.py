@@ -79,8 +79,8 @@ class OneByOne(Kernels):
         return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),))
 
     def mixture_forward(self: Kernels, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
-        kept = MixtureActivations.empty(mix, x.device)
-        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), kept), kept
+        activations = MixtureActivations.empty(mix, x.device)
+        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), activations), activations
 
     def mixture_backward(
         self: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
@@ -127,15 +127,15 @@ class MixtureStep(torch.autograd.Function):
             seen(logits, routes)
         mix = MixtureRows(routes, dealt(routes, len(experts)), experts, parts)
         whole = held_whole(experts)
-        y, kept = kernels.mixture_forward(x, mix) if whole else OneByOne.mixture_forward(kernels, x, mix)
-        ctx.kernels, ctx.saved = kernels, (x, logits, routing, mix, segments, kept)
+        y, activations = kernels.mixture_forward(x, mix) if whole else OneByOne.mixture_forward(kernels, x, mix)
+        ctx.kernels, ctx.saved = kernels, (x, logits, routing, mix, segments, activations)
         return y
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         dy, kernels = grads[0].contiguous(), ctx.kernels
-        x, logits, routing, mix, segments, kept = ctx.saved
-        given = (dy, x, mix, segments, kept)
+        x, logits, routing, mix, segments, activations = ctx.saved
+        given = (dy, x, mix, segments, activations)
         if held_whole(mix.experts):
             dx, d_weights = kernels.mixture_backward(*given)
         else:

@@ -284,9 +284,9 @@ class NativeKernels(Kernels):
         return y
 
     def mixture_forward(self, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
-        y, lows, kept = torch.empty_like(x), self._lows(_by_expert(mix)), MixtureActivations.empty(mix, x.device)
-        native.mixture(_view(x), *_pairs(mix), *self._matrices(mix.experts), *lows, y.numpy(), _activations(kept))
-        return y, kept
+        y, lows, saved = torch.empty_like(x), self._lows(_by_expert(mix)), MixtureActivations.empty(mix, x.device)
+        native.mixture(_view(x), *_pairs(mix), *self._matrices(mix.experts), *lows, y.numpy(), _activations(saved))
+        return y, saved
 
     def mixture_backward(
         self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations

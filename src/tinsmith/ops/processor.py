@@ -32,12 +32,12 @@ def cpu_identity() -> tuple[str, ...]:
 
     Nothing where the system does not say.
     """
-    told = (
+    entries = (
         f"{name}={text}"
         for name, text in _lines().items()
         if not name.lower().startswith(tuple(each.lower() for each in _VARYING))
     )
-    return (platform.machine(), platform.system(), *sorted(told)) if _lines() else ()
+    return (platform.machine(), platform.system(), *sorted(entries)) if _lines() else ()
 
 
 @cache
@@ -51,4 +51,4 @@ def _lines() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError):
         return {}
     first = text.strip().split("\n\n")[0].splitlines()
-    return {name.strip(): told.strip() for name, _, told in (line.partition(":") for line in first)}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}

@@ -201,8 +201,8 @@ class StockKernels(OneByOne):
             keys = stream_keys(draws.seeds, draws.samples, draws.positions)
             score = score + gumbel(keys, logits.shape[1], self.device)
         if (draws.top_ks > 0).any() or (draws.top_ps < 1).any():
-            kept = self._allowed(chosen, logprobs, draws)
-            score = score.masked_fill(~kept, -torch.inf)
+            allowed = self._allowed(chosen, logprobs, draws)
+            score = score.masked_fill(~allowed, -torch.inf)
         tokens = torch.where(greedy, chosen.double(), score).argmax(1, keepdim=True)
         drawn = logprobs.gather(1, tokens)
         tokens = torch.where(drawn.isnan(), -1, tokens)
@@ -277,9 +277,9 @@ class StockKernels(OneByOne):
         before = mass.cumsum(1) - mass
         top_p = np.where(draws.top_ps < 1, draws.top_ps, np.inf)
         enough = self._to_device(top_p)[:, None] * mass.sum(1, keepdim=True)
-        kept = within & (before < enough)
-        kept[:, 0] = True
-        return torch.zeros_like(kept).scatter_(1, order, kept)
+        allowed = within & (before < enough)
+        allowed[:, 0] = True
+        return torch.zeros_like(allowed).scatter_(1, order, allowed)
 
 
 def _covered(segments: Tensor) -> slice:

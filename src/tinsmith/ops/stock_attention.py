@@ -128,16 +128,16 @@ def _gathered(pages: Pages, numbers: Tensor, head_dim: int) -> tuple[Tensor, Ten
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, first: int, shape: HeadShape) -> Tensor:
     """Rows (rows, heads, head_dim) from position `first` on, over keys (1, kv_heads, S, ...)."""
-    seen = None
+    mask = None
     if first > 0:
         rows = torch.arange(first, first + len(q), device=q.device)
-        seen = torch.arange(k.shape[2], device=q.device) <= rows[:, None]
+        mask = torch.arange(k.shape[2], device=q.device) <= rows[:, None]
     out = scaled_dot_product_attention(
         q.transpose(0, 1)[None],
         k,
         v,
-        attn_mask=seen,
-        is_causal=seen is None,
+        attn_mask=mask,
+        is_causal=mask is None,
         scale=shape.scale,
         enable_gqa=shape.heads != shape.kv_heads,
     )

@@ -72,8 +72,8 @@ class ConversationRenderer:
         _require_opening(turns, opening)
         shown = [turn.shown() for turn in turns], [tool.shown() for tool in tools], options or {}
         hidden = self._spellings.hide(shown)
-        told, known, chosen = cast("tuple[list[Json], list[Json], dict[str, object]]", hidden.words)
-        text = self.template.apply(told, tools=known, opening=opening, options=chosen)
+        messages, known, chosen = cast("tuple[list[Json], list[Json], dict[str, object]]", hidden.words)
+        text = self.template.apply(messages, tools=known, opening=opening, options=chosen)
         _require_words(turns, hidden.restore(text))
         return self._spellings.encode(text, hidden)
 

@@ -212,12 +212,12 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return {"session_id": session.session_id, "type": "create_session"}
 
     async def heartbeat(request: Request) -> Response:
-        asked = await bodies.read(OfSession, request)
-        session = service.store.session(asked.session_id)
+        body = await bodies.read(OfSession, request)
+        session = service.store.session(body.session_id)
         if session is None or session.finished is not None:  # the SDK asks no more then
-            gone = {"error": f"session {asked.session_id} has ended, or is not known"}
+            gone = {"error": f"session {body.session_id} has ended, or is not known"}
             return JSONResponse(gone, status_code=410)
-        service.presence.heard(asked.session_id)
+        service.presence.heard(body.session_id)
         return JSONResponse({"type": "session_heartbeat"})
 
     async def finish(session_id: str, request: Request) -> None:
@@ -236,8 +236,8 @@ def _session_routes(app: FastAPI, service: Service) -> None:
             # As a 408 the SDK asks again in silence; with a 200 it would tell its user so, once a request and poll.
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             return JSONResponse(again, status_code=408)
-        said = "was answered, and its result has expired" if outcome is NoResult.FORGOTTEN else "is not known"
-        return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
+        state = "was answered, and its result has expired" if outcome is NoResult.FORGOTTEN else "is not known"
+        return JSONResponse({"error": f"request {body.request_id} {state}", "category": "user"})
 
     app.post("/api/v1/client/config")(config)
     app.post("/api/v1/client/dynamic_config")(dynamic_config)
@@ -281,8 +281,8 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         )
 
     async def create_custom_loss(request: Request) -> Answer:
-        kept = await service.turns.read(request, runs.losses.keep)
-        return {"request_id": runs.losses.accept(kept)}
+        uploaded = await service.turns.read(request, runs.losses.keep)
+        return {"request_id": runs.losses.accept(uploaded)}
 
     def load(body: LoadWeights) -> tuple[LoadWeights, str | None]:
         return body, None if body.model_id is None else runs.load_into(body)
@@ -339,8 +339,8 @@ def _watching_routes(app: FastAPI, service: Service) -> None:
         return Response(steps, media_type="application/json")
 
     async def workers() -> Response:
-        told = {"workers": []} if service.workers is None else service.workers.answer()
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        answer = {"workers": []} if service.workers is None else service.workers.answer()
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     app.get("/api/v1/training_runs/{model_id}/trace")(trace)
     app.get("/api/v1/tinsmith/workers")(workers)

@@ -123,18 +123,18 @@ class CustomLosses:
             raise InputError(
                 "this graph is too large", field="graph", value=f"{len(body)} bytes", allowed=f"{MAX_BODY} bytes"
             )
-        asked = parse_json(CreateCustomLoss, body)
-        session = asked.session_id
+        request = parse_json(CreateCustomLoss, body)
+        session = request.session_id
         if self.store.session(session) is None:
             raise InputError("there is no such session", field="session_id", value=session)
-        loss = asked.read()
-        kept = asked.model_dump_json(include={"name", "inputs", "graph"}).encode()
-        digest = hashlib.sha256(kept).hexdigest()[:32]
+        loss = request.read()
+        content = request.model_dump_json(include={"name", "inputs", "graph"}).encode()
+        digest = hashlib.sha256(content).hexdigest()[:32]
         loss_id = f"{session}:loss:{digest}"
         with self.lock:
-            self._keep(session, digest, kept)
+            self._keep(session, digest, content)
             self._hold(loss_id, loss)
-        return UploadedLoss(session, asked.custom_loss_seq_id, loss_id)
+        return UploadedLoss(session, request.custom_loss_seq_id, loss_id)
 
     def accept(self, kept: UploadedLoss) -> str:
         """Return the id of the request, whose answer has the loss's id. On the event loop.

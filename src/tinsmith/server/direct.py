@@ -160,8 +160,8 @@ class Direct:
         return to_sample_request(request, seed=seed)
 
     def _base(self, model: str) -> Found:
-        asked = ModelName.parse(model)
-        name, kind = asked.base, asked.kind
+        parsed = ModelName.parse(model)
+        name, kind = parsed.base, parsed.kind
         self.service.engine.base(name)
         return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
 
@@ -176,16 +176,16 @@ class Direct:
             self.kept.pop(model, None)
             raise missing
         content = marker.read_bytes()
-        kept = self.kept.get(model)
-        if kept is None or kept[0] != content:
+        cached = self.kept.get(model)
+        if cached is None or cached[0] != content:
             checkpoint = read(folder)
             name = self.service.runs.served_base(checkpoint)
-            kept = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
-            self.kept[model] = kept
+            cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
+            self.kept[model] = cached
             if len(self.kept) > KEPT:
                 self.kept.popitem(last=False)
         self.kept.move_to_end(model)
-        return Found(name=kept[1], model=model, loaded=kept[2])
+        return Found(name=cached[1], model=model, loaded=cached[2])
 
 
 def _with_stops(request: SampleRequest, tokens: tuple[int, ...]) -> SampleRequest:

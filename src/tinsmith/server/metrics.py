@@ -75,8 +75,8 @@ def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
         ),
         ("tinsmith_models_in_memory", gauge, "Models in training.", len(runs.live)),
     )
-    for name, kind, told, value in totals:
-        yield Metric(name, kind, told, [({}, float(value))])
+    for name, kind, description, value in totals:
+        yield Metric(name, kind, description, [({}, float(value))])
     yield from _engine(service)
     if service.workers is not None:
         yield from service.workers.metrics()

@@ -93,14 +93,16 @@ class Runs:
         Raises:
             InputError, ConfigError: for a model or adapter that is not to be had; nothing was made.
         """
-        asked = ModelName.parse(request.base_model)
-        name = asked.base
+        parsed = ModelName.parse(request.base_model)
+        name = parsed.base
         self.engine.base(name)
-        self.engine.check_kind(asked.kind)
+        self.engine.check_kind(parsed.kind)
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         self._require_room(model_id)
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
-        spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, router=asked.router, seed=seed)
+        spec = to_adapter_spec(
+            request.lora_config, kind=parsed.kind, alpha=parsed.alpha, router=parsed.router, seed=seed
+        )
         check_router(spec, self.engine.config(name))
         self.store.create_training_run(
             session_id=request.session_id,

@@ -80,8 +80,8 @@ def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
     Raises:
         InputError: naming the field that is wrong.
     """
-    asked = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
-    return engine.check(name, asked), engine.compiled(name, asked)
+    sample_request = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
+    return engine.check(name, sample_request), engine.compiled(name, sample_request)
 
 
 @dataclass(slots=True)
@@ -371,8 +371,8 @@ class Samplers:
             if request_id in self.cancelled:  # its seed is counted all the same: when it came is no matter
                 self.cancelled.discard(request_id)
                 return
-            asked = to_sample_request(request, seed=seed)
-            group = self.start(live.name, loaded.policy, asked, owner=owner, ended=ended)
+            sample_request = to_sample_request(request, seed=seed)
+            group = self.start(live.name, loaded.policy, sample_request, owner=owner, ended=ended)
             held.clear()
             self.requested[request_id] = group
 
@@ -412,8 +412,8 @@ class Samplers:
 
     def _open(self, record: SamplingSession) -> _Live:
         """Load a session's weights on the compute thread; a session that was opened before goes on."""
-        asked = ModelName.parse(record.base_model)
-        name, kind = asked.base, asked.kind
+        parsed = ModelName.parse(record.base_model)
+        name, kind = parsed.base, parsed.kind
         # It may have been published when the session was made, and not be any more.
         readable = record.model_path is None or self.store.may_read(record.model_path)
 

@@ -373,10 +373,10 @@ async def _announce(server: uvicorn.Server, settings: ServeSettings, listener: s
     address, first = f"{scheme}://{shown}:{port}", next(iter(settings.models))
     print(f"{READY}{address} {door.shown}", flush=True)
     key = "$TINKER_API_KEY" if door.key is None else door.key
-    asked = f'{{"model": "{first}", "messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 16}}'
+    body = f'{{"model": "{first}", "messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 16}}'
     print(f"models: {', '.join(settings.models)}", flush=True)
     print(
         f'try: curl {address}/v1/chat/completions -H "Authorization: Bearer {key}" '
-        f"-H \"Content-Type: application/json\" -d '{asked}'",
+        f"-H \"Content-Type: application/json\" -d '{body}'",
         flush=True,
     )

@@ -133,8 +133,8 @@ class Service:
         run = self.store.training_run(model_id)
         if run is None:
             raise InputError("there is no such model", field="model_id", value=model_id)
-        asked = ModelName.parse(run.base_model)
-        name, lora = asked.base, asked.kind is not AdapterKind.FULL
+        parsed = ModelName.parse(run.base_model)
+        name, lora = parsed.base, parsed.kind is not AdapterKind.FULL
         return {
             "type": "get_info",
             "model_id": model_id,
@@ -212,9 +212,9 @@ class Service:
         """End the sessions whose clients have said nothing for too long."""
         for session_id in self.presence.silent():
             logger.info("session %s has ended: its client was silent", session_id)
-            said = f"its client was silent for {self.presence.silent_seconds / 3600:g} hours"
+            detail = f"its client was silent for {self.presence.silent_seconds / 3600:g} hours"
             with _tried_again_later(f"session {session_id} could not be ended"):
-                self.store.finish_session(session_id, reason=CANCELLED, detail=said)
+                self.store.finish_session(session_id, reason=CANCELLED, detail=detail)
                 self.free(session_id)
 
     async def close(self) -> None:

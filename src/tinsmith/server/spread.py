@@ -49,12 +49,12 @@ class SpreadRequest(Body):
 
     @model_validator(mode="after")
     def _as_many(self) -> Self:
-        for name, told in (("targets", self.targets), ("begins", self.begins)):
-            if told is not None and len(told) != len(self.sequences):
+        for name, values in (("targets", self.targets), ("begins", self.begins)):
+            if values is not None and len(values) != len(self.sequences):
                 raise InputError(
                     f"{name} and texts differ in number",
                     field=name,
-                    value=len(told),
+                    value=len(values),
                     allowed=f"{len(self.sequences)}, or none at all",
                 )
         for place, (begin, text) in enumerate(zip(self.begins or (), self.sequences, strict=False)):
@@ -72,12 +72,12 @@ class SpreadRequest(Body):
         nothing = SamplingParams(seed=0, max_tokens=0)
         targets = self.targets or [tokens[1:] for tokens in self.sequences]
         begins = self.begins or [1] * len(self.sequences)
-        asked: list[SampleRequest] = []
+        requests: list[SampleRequest] = []
         for tokens, about, begin in zip(self.sequences, targets, begins, strict=True):
             wanted = np.array(about, np.int32)
             wanted[: begin - 1] = -1
-            asked.append(SampleRequest(prompt=np.array(tokens, np.int32), params=nothing, spread_targets=wanted))
-        return asked
+            requests.append(SampleRequest(prompt=np.array(tokens, np.int32), params=nothing, spread_targets=wanted))
+        return requests
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -104,11 +104,11 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
             body = parse_json(SpreadRequest, sent)
             return body.model, body.sampler_requests()
 
-        model, asked = await service.turns.read(request, parse)
+        model, requests = await service.turns.read(request, parse)
         service.require_room()
         found = await direct.find(model)
-        _check(service, found, asked)
-        spreads = await _computed(service, found, asked)
+        _check(service, found, requests)
+        spreads = await _computed(service, found, requests)
 
         def encoded() -> Response:
             answer = SpreadAnswer([_figures(one) for one in spreads])

@@ -33,9 +33,9 @@ def is_full(error: BaseException) -> bool:
 def disk_full(error: BaseException, target: object = None) -> DiskFullError:
     """Return such an error as ours; `target` is what was written, unless the error says it."""
     named = target if target is not None else getattr(error, "filename", None) or "a file"
-    said = next(iter(str(error).splitlines()), type(error).__name__)
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
     return DiskFullError(
-        f"could not write {named}: no space left ({said[:160]})",
+        f"could not write {named}: no space left ({reason[:160]})",
         fix="make room, then do the same again: what was saved before is whole",
     )
 

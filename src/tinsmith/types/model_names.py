@@ -48,10 +48,10 @@ class ModelName:
         >>> ModelName.parse("org/model:dora:alpha=128").alpha
         128.0
         """
-        rest, colon, said = name.rpartition(":")
+        rest, colon, ending = name.rpartition(":")
         alpha = ALPHA
-        if colon and said.startswith(_ALPHA):
-            alpha = _number(name, said.removeprefix(_ALPHA))
+        if colon and ending.startswith(_ALPHA):
+            alpha = _number(name, ending.removeprefix(_ALPHA))
             name = rest
         router = name.endswith(f":{_ROUTER}")
         name = name.removesuffix(f":{_ROUTER}")

@@ -61,13 +61,13 @@ def run_baselines(
             raise DataError(f"the {split} split has no rows", fix="cut a larger slice: tinsmith data slice ...")
     causes = _causes(source, len(train))
     task = source.card.settings.task
-    asked = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
+    targets = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
     progress = progress or Silent()
-    progress.begin("fitting baselines", 1 + len(asked) * len(Baseline))
+    progress.begin("fitting baselines", 1 + len(targets) * len(Baseline))
     with threadpool_limits(1):
         texts = Texts.learn(train)
         progress.advance()
-        fitted = [_fit(_Material(target, train, test, texts, causes, seed), progress) for target in asked]
+        fitted = [_fit(_Material(target, train, test, texts, causes, seed), progress) for target in targets]
     # The report is renamed last: it names the answers by their hash, and may not do so before they are there.
     with replacing(source.folder / BASELINES) as part, replacing(source.folder / BASELINE_ANSWERS) as answers:
         write_answers((row for each in fitted for row in each.rows(test)), answers)

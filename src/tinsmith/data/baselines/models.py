@@ -42,19 +42,19 @@ class Metadata:
         counts = Counter(row.primary_field for row in rows if row.primary_field is not None)
         fields = tuple(sorted(counts, key=lambda name: (-counts[name], name))[:_FIELDS])
         table = _numbers(rows, fields)
-        kept, left_out = list[str](), dict[str, str]()
+        present, left_out = list[str](), dict[str, str]()
         for column, name in enumerate(_COLUMNS):
             if np.isnan(table[:, column]).all():
                 left_out[name] = "no training row has it"
             else:
-                kept.append(name)
+                present.append(name)
         edges = tuple(
             np.arange(0.5, len(fields))
             if name == "field"
             else np.unique(np.nanquantile(table[:, _COLUMNS.index(name)], _INNER))
-            for name in kept
+            for name in present
         )
-        return cls(tuple(kept), left_out, fields, edges)
+        return cls(tuple(present), left_out, fields, edges)
 
     def numbers(self, rows: Sequence[PaperRow]) -> NDArray[np.float64]:
         """Return (n, columns); NaN where a row lacks a value, a rare field is the last number."""

@@ -113,7 +113,7 @@ def _deal(
 
 def _oversampled(dealt: _Dealt, codes: NDArray[np.int8], classes: Sequence[str], wanted: int) -> _Dealt:
     """Repeat the training papers of each class that is short, all of them before any again."""
-    kept = [dealt]
+    parts = [dealt]
     for code, name in enumerate(classes):
         own = dealt[codes[dealt.position] == code]
         missing = wanted - len(own.position)
@@ -130,12 +130,12 @@ def _oversampled(dealt: _Dealt, codes: NDArray[np.int8], classes: Sequence[str],
             )
         repeat = np.arange(missing)
         again = train[repeat % size]
-        kept.append(_Dealt(again.position, again.split, 1 + repeat // size, again.rank))
+        parts.append(_Dealt(again.position, again.split, 1 + repeat // size, again.rank))
     return _Dealt(
-        np.concatenate([part.position for part in kept]),
-        np.concatenate([part.split for part in kept]),
-        np.concatenate([part.copy for part in kept]),
-        np.concatenate([part.rank for part in kept]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.split for part in parts]),
+        np.concatenate([part.copy for part in parts]),
+        np.concatenate([part.rank for part in parts]),
     )
 
 

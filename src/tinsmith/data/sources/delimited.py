@@ -59,14 +59,14 @@ def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layo
     Raises:
         DamagedFile: it cannot be read.
     """
-    said: tuple[str, ...] = ()
+    comment: tuple[str, ...] = ()
     for block in read_blocks(path, name):
         for number, raw in block.lines():
             line = raw.decode("utf-8", "replace")
             if _NOTE.fullmatch(raw):
                 continue
             if comments and raw.startswith(comments):
-                said = tuple(line.lstrip("#% ").split())
+                comment = tuple(line.lstrip("#% ").split())
                 continue
             separator = next((one for one in _SEPARATORS if one in line), "\t")
             fields = line.split(separator)
@@ -74,8 +74,8 @@ def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layo
             if quoted:
                 with suppress(csv.Error, StopIteration):
                     fields = next(csv.reader([line], delimiter=separator))
-            return Layout(separator, quoted, tuple(fields), number, said)
-    return Layout("\t", False, (), 0, said)
+            return Layout(separator, quoted, tuple(fields), number, comment)
+    return Layout("\t", False, (), 0, comment)
 
 
 @dataclass(frozen=True, slots=True)

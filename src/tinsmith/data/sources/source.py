@@ -43,14 +43,14 @@ def build_corpus(
     Raises:
         DataError: the source cannot be read, has a malformed line (`strict`), or `out` is taken (without `force`).
     """
-    seen = progress or Silent()
+    reporter = progress or Silent()
     with (
         CorpusWriter(
-            out, source=source.description(), drop_forward=drop_forward, strict=strict, force=force, progress=seen
+            out, source=source.description(), drop_forward=drop_forward, strict=strict, force=force, progress=reporter
         ) as writer,
         _no_cycle_search(),
     ):
-        source.feed(writer, seen)
+        source.feed(writer, reporter)
     return writer.card
 
 

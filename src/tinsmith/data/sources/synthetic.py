@@ -75,9 +75,9 @@ def build_synthetic(
     `cited_by_count` is the in-degree among clean edges, forward ones included. Memory: about ten bytes
     for each reference, a hundred for each paper, and one chunk of texts.
     """
-    seen = progress or Silent()
+    reporter = progress or Silent()
     spec = PRESETS[world] if isinstance(world, Preset) else world
-    seen.begin("references", None)
+    reporter.begin("references", None)
     papers = draw_papers(spec, seed)
     citations = draw_citations(spec, papers, seed)
     dirt = draw_dirt(papers, citations, seed)
@@ -85,7 +85,7 @@ def build_synthetic(
     text = TextWriter(spec, papers, seed)
     cited_by = _in_degrees(citations, dirt)
     writer.recommend(spec.cut)
-    seen.begin("texts", spec.papers)
+    reporter.begin("texts", spec.papers)
     for start in range(0, spec.papers, chunk):
         stop = min(start + chunk, spec.papers)
         titles: list[str] = []
@@ -100,7 +100,7 @@ def build_synthetic(
         )
         edges = _edges(citations, dirt, start, stop)
         writer.add_frame(frame, edges.citing, edges.cited)
-        seen.advance(stop - start)
+        reporter.advance(stop - start)
     return _emitted(papers, citations, dirt)
 
 

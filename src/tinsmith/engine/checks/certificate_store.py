@@ -94,20 +94,20 @@ class CertificateStore:
     def find(self, where: Circumstances) -> Certificate | None:
         """Return the certificate that was found to hold in these circumstances, if there is one."""
         try:
-            kept = msgspec.json.decode(self._file(where).read_bytes(), type=_StoredCertificate)
+            stored = msgspec.json.decode(self._file(where).read_bytes(), type=_StoredCertificate)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        certificate = kept.certificate
-        sound = certificate.holds and kept.sha256 == certificate.sha256
-        return certificate if sound and kept.circumstances == where else None
+        certificate = stored.certificate
+        sound = certificate.holds and stored.sha256 == certificate.sha256
+        return certificate if sound and stored.circumstances == where else None
 
     def keep(self, where: Circumstances, certificate: Certificate) -> None:
         """Write a certificate that holds; where that cannot be done it is told, and the next start checks anew."""
         if not certificate.holds:
             return
-        kept = _StoredCertificate(circumstances=where, certificate=certificate, sha256=certificate.sha256)
+        stored = _StoredCertificate(circumstances=where, certificate=certificate, sha256=certificate.sha256)
         try:
-            self._write(self._file(where), msgspec.json.encode(kept))
+            self._write(self._file(where), msgspec.json.encode(stored))
         except OSError as error:
             logger.warning("a certificate could not be kept in %s: %s", self.folder, error)
 

@@ -225,13 +225,13 @@ def by_row(
     rest = drawn(kernels, f"{op} neighbours", max(counts), width)
     patterns: list[list[bytes]] = [[] for _ in range(draws)]
     for _ in each_thread_count(kernels):
-        for row, seen in zip(fixed, patterns, strict=True):
+        for row, pattern in zip(fixed, patterns, strict=True):
             for count in counts:
                 places = sorted({0, count // 2, count - 1})
                 batch = rest[:count].clone()
                 batch[places] = row
                 out = compute(batch)
-                seen += [bits_of(out[place]) for place in places]
+                pattern += [bits_of(out[place]) for place in places]
     most = max(patterns, key=lambda seen: len(set(seen)))
     return counted(op, f"[rows, {width}]", most)
 

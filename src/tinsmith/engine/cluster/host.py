@@ -172,14 +172,14 @@ class Host:
             return Refused(error=_bare(error))
 
     def _units(self, work: GradientWork, adapter: Adapter) -> Computed:
-        asked = work.asked
+        request = work.asked
         sums = UnitSums(adapter.buffers())
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
         routes: RouteSums | None = None
         nothing, marks = np.zeros(0, np.float32), list[str]()
-        with torch.set_grad_enabled(asked.backward):
-            for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
+        with torch.set_grad_enabled(request.backward):
+            for block in ComputeHere()(adapter, sums, self.engine.micro_batches, request):
                 found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
                 routes = added(routes, block.routes)
                 marks += block.marks
@@ -187,7 +187,7 @@ class Host:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.freeze()
-        grads = [grad.cpu().numpy() for grad in folded(partials)] if asked.backward else None
+        grads = [grad.cpu().numpy() for grad in folded(partials)] if request.backward else None
         return Computed(found=found, grads=grads, routes=routes, marks=tuple(marks))
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
@@ -197,18 +197,18 @@ class Host:
 
     def _adapter(self, weights: WeightsId, fetch: FetchTensors | None) -> Adapter:
         """The adapter of these weights; one that is kept is never changed, so that requests under way stay on it."""
-        kept = self._adapters.get(weights)
-        if kept is None:
+        adapter = self._adapters.get(weights)
+        if adapter is None:
             if fetch is None or weights.spec is None:
                 raise BackendError("a work came without its weights", field=weights.sha256)
             tensors = fetch()
             decoder = self.engine.decoder(weights.name, quantised=weights.quantised)
             own = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
-            kept = frozen_adapter(decoder, weights.spec, own, source="the server's weights")
-            self._adapters[weights] = kept
+            adapter = frozen_adapter(decoder, weights.spec, own, source="the server's weights")
+            self._adapters[weights] = adapter
             self._forget_old()
         self._adapters.move_to_end(weights)
-        return kept
+        return adapter
 
     def _forget_old(self) -> None:
         sizes = [sum(weight.value.nbytes for weight in each.weights()) for each in self._adapters.values()]

@@ -71,8 +71,8 @@ class Cluster:
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the machines that are alive, by id."""
-        told = cast(list[Mapping[str, object]], self._ray.nodes())
-        return tuple(sorted(map(_node, filter(_alive, told)), key=lambda node: node.id))
+        entries = cast(list[Mapping[str, object]], self._ray.nodes())
+        return tuple(sorted(map(_node, filter(_alive, entries)), key=lambda node: node.id))
 
     def ended(self) -> str | None:
         """Return which part of a Ray that was started here has ended; None: none, or another's Ray. Never waits."""
@@ -166,9 +166,9 @@ def join(address: str) -> Cluster:
             context = ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         ray.shutdown()
-        said, *_ = str(error).strip().splitlines() or [type(error).__name__]
+        reason, *_ = str(error).strip().splitlines() or [type(error).__name__]
         raise ConfigError(
-            f"this Ray cannot be joined: {said}",
+            f"this Ray cannot be joined: {reason}",
             field="ray",
             value=address,
             fix="start tinsmith on a machine of the cluster, with its RAY_AUTH_TOKEN if it has one",

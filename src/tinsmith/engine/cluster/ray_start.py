@@ -44,12 +44,12 @@ def watched_start(seconds: float = START_SECONDS) -> Generator[None]:
 
 
 def _watch(over: threading.Event, seconds: float) -> None:
-    limit, seen = time.monotonic() + seconds, dict[int, str]()
+    limit, started = time.monotonic() + seconds, dict[int, str]()
     while not over.wait(_LOOK_SECONDS):
         parts = [child for child in children(os.getpid()) if child.name in NEEDED]
-        seen |= {part.pid: part.name for part in parts}
+        started |= {part.pid: part.name for part in parts}
         alive = {part.pid for part in parts if not part.ended}
-        ended = [name for pid, name in seen.items() if pid not in alive]
+        ended = [name for pid, name in started.items() if pid not in alive]
         why = f"Ray's {ended[0]} ended" if ended else f"it did not answer within {seconds:g} s"
         if (ended or time.monotonic() > limit) and not over.wait(_GRACE_SECONDS):
             end_process(LostError("Ray did not start", field="workers", value=why, fix="start it again"))

@@ -306,8 +306,8 @@ class Scheduler:
         for ended in self._ended:
             if ended.worker not in self._workers:
                 continue
-            saw = self.paces.saw if ended.whole else self.paces.saw_at_least
-            saw(ended.worker, ended.item, now - ended.since, alone=ended.alone)
+            observe = self.paces.saw if ended.whole else self.paces.saw_at_least
+            observe(ended.worker, ended.item, now - ended.since, alone=ended.alone)
         self._ended.clear()
         for name in sorted(self._moved):
             works = self._workers[name].works.values()

@@ -109,14 +109,14 @@ class ShardedDecoder(Decoder):
 
     def _trained(self, steps: TrainSteps, ids: NDArray[np.int64]) -> Tensor:
         recorded = self._number() if torch.is_grad_enabled() else None
-        asked = TreeRows(
+        rows = TreeRows(
             step=None if recorded is None else recorded.number,
             ids=ids,
             trees=steps.forest.trees,
             adapter=self._adapter(steps.adapter),
         )
         anchor = torch.empty(0, requires_grad=True)
-        entered: Tensor = _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportAssignmentType]
+        entered: Tensor = _Earlier.apply(anchor, self, rows, steps.adapter, recorded)  # pyright: ignore[reportAssignmentType]
         self._absorb(steps.routed)
         return entered
 
@@ -127,7 +127,7 @@ class ShardedDecoder(Decoder):
                 field="pool",
                 fix="make one by ShardedPool, and one sampler with it",
             )
-        asked = CachedRows(
+        rows = CachedRows(
             pool=self.pool.number,
             ids=ids,
             row_begin=steps.rows.row_begin.numpy(),
@@ -138,7 +138,7 @@ class ShardedDecoder(Decoder):
         )
         x: FloatArray | None = None
         for stage in self.stages:
-            x = stage.sample(asked, x)
+            x = stage.sample(rows, x)
         self._absorb(steps.routed)
         return self._received(x)
 

@@ -158,15 +158,15 @@ def _tensors(
         values = [weights[name].detach().cpu().numpy().astype(np.float32, copy=False) for name in names]
         whole = np.stack(values) if stored.endswith("_exps.weight") else values[0]
         heads = rotated_heads(names[0], config)
-        kept = stored_values(names[0], interleaved(whole, heads) if heads else whole, stored_as)
-        if not np.isfinite(kept).all():
+        encoded = stored_values(names[0], interleaved(whole, heads) if heads else whole, stored_as)
+        if not np.isfinite(encoded).all():
             raise CheckpointError(
                 "a weight is not finite, or too large for fp16",
                 field=names[0],
                 value=stored_as.value,
                 fix="export as f32" if np.isfinite(whole).all() else None,
             )
-        yield stored, np.ascontiguousarray(kept)
+        yield stored, np.ascontiguousarray(encoded)
 
 
 def _rope_factors(config: DecoderConfig, scaling: Llama3Scaling) -> NDArray[np.float32]:

@@ -59,12 +59,12 @@ def fused_parts(stored: Mapping[str, StoredTensor], config: DecoderConfig) -> di
 def unfused(stored: Mapping[str, StoredTensor], parts: Mapping[str, Part]) -> dict[str, StoredTensor]:
     """Return what is stored, with the parts of fused tensors in their place."""
     fused = {part.stored for part in parts.values()}
-    seen = {name: tensor for name, tensor in stored.items() if name not in fused}
+    tensors = {name: tensor for name, tensor in stored.items() if name not in fused}
     for name, part in parts.items():
         whole = stored[part.stored]
         shape = (part.end - part.begin, whole.shape[2])
-        seen[name] = StoredTensor(file=whole.file, shape=shape, dtype=whole.dtype)
-    return seen
+        tensors[name] = StoredTensor(file=whole.file, shape=shape, dtype=whole.dtype)
+    return tensors
 
 
 def _fused_shapes(config: DecoderConfig, mixture: Mixture) -> dict[str, tuple[int, int, int]]:

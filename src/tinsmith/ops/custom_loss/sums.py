@@ -13,18 +13,18 @@ from tinsmith.ops.exact import Float64Array, fsum, fsum_of
 
 def summed(values: Float64Array, axes: Sequence[int], *, keep: bool) -> Float64Array:
     """Return the sum over some axes (none: over none), each element rounded once; `keep`: as axes of length 1."""
-    kept = [axis for axis in range(values.ndim) if axis not in axes]
-    shape = tuple(values.shape[axis] for axis in kept)
+    other_axes = [axis for axis in range(values.ndim) if axis not in axes]
+    shape = tuple(values.shape[axis] for axis in other_axes)
     if keep:
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(values.shape))
-    if not kept:
+    if not other_axes:
         return np.asarray(fsum(values)).reshape(shape)
     count = math.prod(values.shape[axis] for axis in axes)
     if count == 0:
         return np.zeros(shape)
     if count == 1:
         return values.reshape(shape)
-    rows = values.transpose([*kept, *axes]).reshape(-1, count)
+    rows = values.transpose([*other_axes, *axes]).reshape(-1, count)
     sums = rows[:, 0] + rows[:, 1] if count == 2 else np.array([fsum_of(row) for row in rows.tolist()])
     return sums.astype(np.float64).reshape(shape)
 

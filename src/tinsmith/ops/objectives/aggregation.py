@@ -58,7 +58,7 @@ def token_weights(
     """
     _check_constant(aggregation, constant)
     kept_DT = [_tokens_that_count(mask, datum_idx) for datum_idx, mask in enumerate(masks_D)]
-    counts_D = [int(np.count_nonzero(kept)) for kept in kept_DT]
+    counts_D = [int(np.count_nonzero(mask)) for mask in kept_DT]
     num_tokens = sum(counts_D)
     num_sequences = sum(1 for count in counts_D if count)
 
@@ -75,7 +75,7 @@ def token_weights(
             case Aggregation.SEQ_MEAN_TOKEN_SUM_NORM:
                 return 1.0 / (num_sequences * constant)
 
-    return tuple(np.where(kept, weight(count), 0.0) for kept, count in zip(kept_DT, counts_D, strict=True))
+    return tuple(np.where(mask, weight(count), 0.0) for mask, count in zip(kept_DT, counts_D, strict=True))
 
 
 def _check_constant(aggregation: Aggregation, constant: float) -> None:
@@ -97,12 +97,12 @@ def _check_constant(aggregation: Aggregation, constant: float) -> None:
 
 
 def _tokens_that_count(mask: NDArray[np.generic], datum_idx: int) -> NDArray[np.bool_]:
-    kept = np.asarray(mask) != 0
-    if kept.ndim != 1 or not np.array_equal(np.asarray(mask), kept):
+    counted = np.asarray(mask) != 0
+    if counted.ndim != 1 or not np.array_equal(np.asarray(mask), counted):
         raise InputError(
             "a mask says of every token whether it counts",
             field=f"masks[{datum_idx}]",
             value=np.asarray(mask).tolist(),
             allowed="one dimension, values 0 and 1",
         )
-    return kept
+    return counted

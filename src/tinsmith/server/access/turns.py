@@ -95,8 +95,8 @@ class Turns:
 
         Until the request is answered, what it holds is taken for as large as its body.
         """
-        told = request.headers.get("content-length", "")
-        size = int(told) if told.isdecimal() else ROOM
+        content_length = request.headers.get("content-length", "")
+        size = int(content_length) if content_length.isdecimal() else ROOM
         if size <= SMALL:
             return parse(await request.body())
         call = current_call()

@@ -136,8 +136,8 @@ class CountRequest(Request):
     def _turns(self) -> tuple[Turn, ...]:
         system = text_of(self.system or "", "system")
         first = [Turn(speaker=Speaker.SYSTEM, content=system)] if system else []
-        said = [turn for i, message in enumerate(self.messages) for turn in message.turns(i)]
-        return (*first, *said)
+        turns = [turn for i, message in enumerate(self.messages) for turn in message.turns(i)]
+        return (*first, *turns)
 
     def _tools(self) -> Tools:
         choice = self.tool_choice or ChoiceParam(type="auto")
@@ -184,12 +184,12 @@ class MessageRequest(CountRequest):
         )
 
     def _adjustments(self) -> AdjustmentSettings | None:
-        asked = None if self.output_config is None else self.output_config.format
-        if asked is None:
+        output_format = None if self.output_config is None else self.output_config.format
+        if output_format is None:
             return None
-        if asked.type != "json_schema" or asked.json_schema is None:
-            raise _unserved("output_config.format.type", asked.type, "json_schema with a schema")
-        text = json.dumps(asked.json_schema)
+        if output_format.type != "json_schema" or output_format.json_schema is None:
+            raise _unserved("output_config.format.type", output_format.type, "json_schema with a schema")
+        text = json.dumps(output_format.json_schema)
         return AdjustmentSettings(grammar=GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=text))
 
 

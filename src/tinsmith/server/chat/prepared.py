@@ -146,8 +146,8 @@ def _rendered(ask: Ask, text: ModelText) -> tuple[ConversationRenderer, CallStyl
     tools = ask.tools.shown
     renderer = text.conversation(tools=bool(tools))
     style = renderer.require_tools() if tools else None
-    told = ask.thinks is not None and renderer.template.mentions(THINKING)
-    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
+    sets_thinking = ask.thinks is not None and renderer.template.mentions(THINKING)
+    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if sets_thinking else {})}
     prompt = renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
     text.require_rows(prompt, field="messages")
     return renderer, style, prompt

@@ -85,10 +85,10 @@ class Reply:
             return piece
         index = len(self.calls)
         before = {"prompt": self._prompt, "choice": self._index, "text": self.text}
-        told = {"call": index, "name": piece.name, "arguments": piece.text}
+        fields = {"call": index, "name": piece.name, "arguments": piece.text}
         call = Call(
             index=index,
-            id=sha256_of({**before, **told})[:24],
+            id=sha256_of({**before, **fields})[:24],
             name=piece.name,
             arguments=piece.arguments,
             text=piece.text,

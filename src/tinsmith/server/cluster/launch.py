@@ -57,8 +57,8 @@ def launch(
         cut_layers(read_shape(source), where.shards)
     teams = where.workers // where.shards  # of one that is several processes, one computes at a time
     if where.address is None:
-        told = os.environ.get("TINSMITH_THREADS", "")
-        cores = int(told) if told.isdecimal() and int(told) else physical_cores()
+        configured = os.environ.get("TINSMITH_THREADS", "")
+        cores = int(configured) if configured.isdecimal() and int(configured) else physical_cores()
         threads = max(1, cores // teams)
         cluster = start_local(max(cores, where.workers), OBJECT_STORE_BYTES)
     else:

@@ -94,8 +94,8 @@ class RemoteStage:
 
     def _ask(self, method: Callable[Concatenate[Stage, P], T], *given: P.args, **named: P.kwargs) -> T:
         assert not named, "all are given by their place"
-        asked = self.handle.call.remote(self.name, self.quantised, method, given)
-        return cast("T", answer_of(asked))
+        reference = self.handle.call.remote(self.name, self.quantised, method, given)
+        return cast("T", answer_of(reference))
 
 
 def answer_of(reference: object) -> object:
@@ -115,5 +115,5 @@ def answer_of(reference: object) -> object:
             raise error.cause from None
         raise
     except RayError as error:
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        raise StageLostError(f"a stage of its base is gone: {said}") from None
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise StageLostError(f"a stage of its base is gone: {reason}") from None

@@ -181,12 +181,12 @@ def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Score
 
     Without `text` no token is spelled.
     """
-    told: list[Json | None] = [None]
+    entries: list[Json | None] = [None]
     for i, token in enumerate(prompt[1:], start=1):
         top = None if scored.top is None else (scored.top.tokens[i], scored.top.logprobs[i])
         best = _pairs(top, k)
         ranks = {each: rank for rank, (each, _) in enumerate(best, start=1)}
-        told.append(
+        entries.append(
             {
                 str(each): {
                     "logprob": finite(p),
@@ -196,7 +196,7 @@ def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Score
                 for each, p in dict([(token, float(scored.logprobs[i])), *best]).items()
             }
         )
-    return told
+    return entries
 
 
 def usage(num_prompt: int, num_drawn: int) -> Json:

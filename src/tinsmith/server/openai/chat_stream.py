@@ -38,8 +38,8 @@ class ChatAnswer:
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
         shown = [self._ended(i) for i in range(len(self.prepared.choices))]
-        told = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
-        return told | self._prompt_ids() | self._prompt_logprobs()
+        answer = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        return answer | self._prompt_ids() | self._prompt_logprobs()
 
     def opening(self) -> Iterator[bytes]:
         """The first chunks: who speaks, and the prompt's ids where they were asked for."""
@@ -104,8 +104,8 @@ class ChatAnswer:
         if k is None:
             return {}
         assert scored is not None, "asked for with prompt_logprobs"
-        told = prompt_logprobs(self.prepared.text, self.prepared.prompt, scored, k)
-        return {"prompt_logprobs": told}
+        entries = prompt_logprobs(self.prepared.text, self.prepared.prompt, scored, k)
+        return {"prompt_logprobs": entries}
 
     def _reason(self, index: int) -> str | None:
         ending = self.prepared.replies[index].ending

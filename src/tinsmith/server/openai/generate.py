@@ -114,7 +114,7 @@ class TokensAnswer:
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
         given = self.body.sampling_params
-        told: Json = {
+        answer: Json = {
             "request_id": self.request_id,
             "model": self.body.model or self.found.model,
             "created": self.created,
@@ -124,8 +124,8 @@ class TokensAnswer:
         if given.prompt_logprobs is not None:
             assert self.scored is not None, "asked for with prompt_logprobs"
             prompt, k = self.body.token_ids, given.prompt_logprobs
-            told["prompt_logprobs"] = prompt_logprobs(None, prompt, self.scored, k)
-        return told | self._prompt_ids()
+            answer["prompt_logprobs"] = prompt_logprobs(None, prompt, self.scored, k)
+        return answer | self._prompt_ids()
 
     def opening(self) -> Iterator[bytes]:
         """A stream's first chunk: the prompt's ids, where they were asked for."""
@@ -169,8 +169,8 @@ class TokensAnswer:
             token, logprob = choice.tokens[i], choice.logprobs[i]
             top = zip(*(each.tolist() for each in choice.top[i]), strict=True) if k else ()
             best = dict([(token, logprob), *top]) if k else {}
-            told = [_entry(each, p) for each, p in best.items()]
-            content.append({**_entry(token, logprob), "top_logprobs": told})
+            alternatives = [_entry(each, p) for each, p in best.items()]
+            content.append({**_entry(token, logprob), "top_logprobs": alternatives})
         return content
 
     def _prompt_ids(self) -> Json:

@@ -77,17 +77,17 @@ class _Routes:
             body = parse_json(CompletionRequest, sent)
             return body, body.prompts
 
-        body, asked = await self._turns.read(request, parse)
+        body, given_prompts = await self._turns.read(request, parse)
         begin = body.add_special_tokens is not False
         found = await self.served.find(body.model)
         text = await self.served.text(found.name)
-        for each in asked:
+        for each in given_prompts:
             self.served.require_fit(found, text, len(each) if isinstance(each, str) else 0, field="prompt")
 
         def tokens() -> tuple[tuple[int, ...], ...]:
-            return tuple(text.prompt(each, begin=begin) if isinstance(each, str) else each for each in asked)
+            return tuple(text.prompt(each, begin=begin) if isinstance(each, str) else each for each in given_prompts)
 
-        prompts = await self._turns.run(tokens, size=_TOKENIZING * sum(256 + len(each) for each in asked))
+        prompts = await self._turns.run(tokens, size=_TOKENIZING * sum(256 + len(each) for each in given_prompts))
         return await self._answer(request, body, found, Requests(prompts, body_samples(body)))
 
     async def generate(self, request: Request) -> Response:

@@ -132,8 +132,8 @@ class Answer:
         if k is None:
             return {}
         assert progress.scored is not None, "asked for with prompt_logprobs"
-        told = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
-        return {"prompt_logprobs": told}
+        entries = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
+        return {"prompt_logprobs": entries}
 
     def _chunk(self, index: int, text: str, tokens: slice | None, reason: StopReason | None) -> Json:
         progress = self.choices[index]

@@ -64,10 +64,10 @@ class ResponseAnswer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The response as one that failed."""
-        said, status = refusal(error, RESPONSE)
+        body, status = refusal(error, RESPONSE)
         code = "server_error" if status >= 500 else "invalid_prompt"
-        told = {"code": code, "message": str(as_sent(error, RESPONSE)), "detail": said["error"]}
-        return self._event("failed", response={**self._response(self.ended, "failed"), "error": told})
+        failure = {"code": code, "message": str(as_sent(error, RESPONSE)), "detail": body["error"]}
+        return self._event("failed", response={**self._response(self.ended, "failed"), "error": failure})
 
     @property
     def _cut(self) -> bool:
@@ -95,8 +95,8 @@ class ResponseAnswer:
         begun = {**item, "status": "in_progress", "arguments": ""}
         yield self._event("output_item.added", **place, item=begun)
         yield self._event("function_call_arguments.delta", **within, delta=part.text)
-        told = {"name": part.name, "arguments": part.text}
-        yield self._event("function_call_arguments.done", **within, **told)
+        call = {"name": part.name, "arguments": part.text}
+        yield self._event("function_call_arguments.done", **within, **call)
         yield self._event("output_item.done", **place, item=item)
         self.ended.append(item)
 
@@ -136,7 +136,7 @@ class ResponseAnswer:
         }
 
     def _response(self, output: list[Json], status: str) -> Json:
-        asked = self.body.model_dump(mode="json", by_alias=True)
+        request = self.body.model_dump(mode="json", by_alias=True)
         over = status != "in_progress"
         return {
             "id": f"resp_{self.secret}",
@@ -156,9 +156,9 @@ class ResponseAnswer:
             "previous_response_id": None,
             "store": False,
             "temperature": self.prepared.sample.sampling_params.temperature,
-            "text": asked["text"] or {"format": {"type": "text"}},
-            "tool_choice": asked["tool_choice"] or "auto",
-            "tools": asked["tools"] or [],
+            "text": request["text"] or {"format": {"type": "text"}},
+            "tool_choice": request["tool_choice"] or "auto",
+            "tools": request["tools"] or [],
             "top_p": self.prepared.sample.sampling_params.top_p,
             "truncation": "disabled",
             "usage": self._usage() if over else None,
@@ -176,9 +176,9 @@ class ResponseAnswer:
 
     def _event(self, kind: str, **values: object) -> bytes:
         name = f"response.{kind}"
-        told = {"type": name, "sequence_number": self.events, **values}
+        event = {"type": name, "sequence_number": self.events, **values}
         self.events += 1
-        return f"event: {name}\ndata: {json.dumps(told)}\n\n".encode()
+        return f"event: {name}\ndata: {json.dumps(event)}\n\n".encode()
 
 
 def _text(text: str) -> Json:

@@ -169,14 +169,14 @@ class ResponseRequest(Request):
                 raise _unserved(f"text.{name}", value, "format alone")
         if settings.verbosity not in (None, "medium"):
             raise _unserved("text.verbosity", settings.verbosity, "medium")
-        asked = settings.format or Format(type="text")
-        if asked.type == "text":
+        output_format = settings.format or Format(type="text")
+        if output_format.type == "text":
             return None
-        if asked.type == "json_object":
+        if output_format.type == "json_object":
             return AdjustmentSettings(grammar=GrammarSettings(kind=GrammarKind.JSON_OBJECT))
-        if asked.type != "json_schema" or asked.json_schema is None:
-            raise _unserved("text.format.type", asked.type, "text, json_object, json_schema")
-        text = json.dumps(asked.json_schema)
+        if output_format.type != "json_schema" or output_format.json_schema is None:
+            raise _unserved("text.format.type", output_format.type, "text, json_object, json_schema")
+        text = json.dumps(output_format.json_schema)
         return AdjustmentSettings(grammar=GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=text))
 
 

@@ -54,7 +54,7 @@ class Listing:
 
     def _identity(self, name: str) -> Answer:
         """Return a model's identity, which decides its answers beside a request: no part of Tinker's API."""
-        told: Answer = {
+        identity: Answer = {
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
             "certificate": self.engine.certificate_sha256(name),
@@ -64,8 +64,8 @@ class Listing:
         }
         mixture = self.engine.config(name).mixture
         if mixture is not None:
-            told["routes"] = _routes(mixture, self.engine.kernels.arithmetic)
-        return told
+            identity["routes"] = _routes(mixture, self.engine.kernels.arithmetic)
+        return identity
 
     def training_runs(self, limit: int, offset: int, project_id: str | None = None) -> Answer:
         """A page of training runs (of one project's sessions), the newest first."""

@@ -96,8 +96,8 @@ def _checkpoint_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
 
 def _search_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
     async def search(request: Request) -> Response:
-        asked = await Bodies(turns).read(SearchSessions, request)
-        return await turns.run(lambda: JSONResponse(SessionSearch(listing.store).page(asked)))
+        body = await Bodies(turns).read(SearchSessions, request)
+        return await turns.run(lambda: JSONResponse(SessionSearch(listing.store).page(body)))
 
     async def storage(project_id: str | None = None) -> Response:
         return await turns.run(lambda: JSONResponse(listing.storage(project_id)))

@@ -201,11 +201,11 @@ class Sample(Request):
 
         A field that came later is left out while it is at its default, so that seeds derived before stay.
         """
-        asked = self.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
+        fields = self.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
         adjustments = self.sampling_params.adjustments
         if adjustments is None or adjustments == AdjustmentSettings():
-            del asked["sampling_params"]["adjustments"]
-        return asked
+            del fields["sampling_params"]["adjustments"]
+        return fields
 
 
 class OfFuture(Request):

@@ -85,9 +85,9 @@ def fetch_corpus(release: Release, out: Path, downloading: Downloading, reading:
     try:
         with one_writer(out):
             out.mkdir(parents=True, exist_ok=True)
-            kept = _existing(release, out)
-            if kept is not None:
-                return Outcome(kept, False, kept.papers_sha256 == release.papers_sha256)
+            existing = _existing(release, out)
+            if existing is not None:
+                return Outcome(existing, False, existing.papers_sha256 == release.papers_sha256)
             receipt = _fetched(release, out, downloading, reading)
     except OSError as error:
         raise BackendError(

@@ -126,14 +126,14 @@ class Download:
         with httpx.Client(transport=transport, timeout=60.0, headers=headers) as client:
             progress.begin("works downloaded", None)
             progress.advance(state.works)
-            asked, before = set[str](), b""
+            cursors, before = set[str](), b""
             while state.cursor is not None:
-                asked.add(state.cursor)
+                cursors.add(state.cursor)
                 content = self._fetch(client, state)
                 page = self._page(content, state)
                 following = page.meta.next_cursor if page.results else None
                 digest = hashlib.sha256(b"".join(map(bytes, page.results))).digest()
-                if following in asked or (page.results and digest == before):
+                if following in cursors or (page.results and digest == before):
                     raise self._stop(
                         state, f"page {state.pages + 1} leads back to one that came before", self._begin_again()
                     )
@@ -158,17 +158,17 @@ class Download:
         return self.folder / f"page-{number:07}.json"
 
     def _state(self) -> _Resume:
-        asked = {"url": self.query.url, **self.query.parameters("*")}
+        query = {"url": self.query.url, **self.query.parameters("*")}
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             content = (self.folder / _RESUME).read_bytes()
         except FileNotFoundError:
-            return _Resume(query=asked)
+            return _Resume(query=query)
         try:
             state = msgspec.json.decode(content, type=_Resume)
         except NOT_JSON:
             raise DataError(f"{self.folder / _RESUME} is damaged", fix=self._begin_again()) from None
-        if state.query != asked:
+        if state.query != query:
             raise DataError(
                 f"{self.folder} holds the unfinished download of another query",
                 field="filter",
@@ -235,15 +235,15 @@ class Download:
 
     def _refusal(self, answer: httpx.Response, state: _Resume) -> DataError:
         """Return the error for an answer that asking again will not change."""
-        said = " ".join(answer.text.split())
+        reason = " ".join(answer.text.split())
         if answer.is_redirect:
-            said = f"moved to {answer.headers['location'].partition('?')[0]}"
+            reason = f"moved to {answer.headers['location'].partition('?')[0]}"
             fix = "name the new address with --api-url"
         elif answer.status_code == HTTPStatus.BAD_REQUEST:
             fix = f"correct --filter; {self._begin_again()}" if state.pages else "correct --filter"
         else:
             fix = "check --api-url and --filter"
-        return self._stop(state, f"answer {answer.status_code}: {said}".replace(self.query.key, "***")[:200], fix)
+        return self._stop(state, f"answer {answer.status_code}: {reason}".replace(self.query.key, "***")[:200], fix)
 
     def _begin_again(self) -> str:
         return f"to begin again, remove {self.folder}"

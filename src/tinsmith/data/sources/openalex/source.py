@@ -38,9 +38,9 @@ class OpenAlexChoices:
 
     def description(self, given: str, **more: str) -> SourceDescription:
         """Return the card's words for it."""
-        kept = " ".join(sorted(self.keep))
+        kinds = " ".join(sorted(self.keep))
         return SourceDescription(
-            kind=SourceKind.OPENALEX, settings={"input": given, "keep": kept, "graph_only": self.graph_only, **more}
+            kind=SourceKind.OPENALEX, settings={"input": given, "keep": kinds, "graph_only": self.graph_only, **more}
         )
 
 

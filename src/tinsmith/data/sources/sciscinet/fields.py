@@ -37,12 +37,12 @@ class PaperFields:
     def of(self, papers: NDArray[np.integer]) -> pl.DataFrame:
         """Return `field` and `concepts` of papers, in their order."""
         firsts, counts = self.starts[papers], np.diff(self.starts)[papers]
-        kept = np.minimum(counts, CONCEPTS + 1)
-        within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
+        taken = np.minimum(counts, CONCEPTS + 1)
+        within = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
         flat = pl.DataFrame(
             {
-                "paper": np.repeat(np.arange(len(papers), dtype=np.uint32), kept),
-                "name": self.names.gather(self.ranks[np.repeat(firsts, kept) + within]),
+                "paper": np.repeat(np.arange(len(papers), dtype=np.uint32), taken),
+                "name": self.names.gather(self.ranks[np.repeat(firsts, taken) + within]),
             }
         )
         found = flat.group_by("paper", maintain_order=True).agg(

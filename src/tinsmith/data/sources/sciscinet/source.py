@@ -83,18 +83,18 @@ class SciSciNetSource:
         """Hand over papers with their texts as these come, then the papers that have none."""
         places = papers.select(pl.col("id").unique(maintain_order=True)).with_row_index("place")
         papers = papers.join(places, on="id", maintain_order="left")
-        seen = np.zeros(places.height, dtype=np.bool_)
+        has_text = np.zeros(places.height, dtype=np.bool_)
         texts = tables.get(Table.DETAILS, tables[Table.PAPERS])
         progress.begin("texts", None)
         met = 0
         for found in _texts(texts, complaints, again=Table.DETAILS not in tables):
             joined = found.join(papers, on="id", maintain_order="left", suffix=_OF_PAPERS)
             met += joined.height
-            seen[joined["place"].to_numpy()] = True
+            has_text[joined["place"].to_numpy()] = True
             self._hand_over(joined, fields, complaints.writer)
             progress.advance(found.height)
         complaints.require_met(texts.name, met)
-        rest = papers.filter(pl.Series(~seen[papers["place"].to_numpy()]))
+        rest = papers.filter(pl.Series(~has_text[papers["place"].to_numpy()]))
         for piece in rest.iter_slices(1 << 16):
             self._hand_over(piece, fields, complaints.writer)
 
