@@ -28,10 +28,10 @@ def decoded(decoder: msgspec.json.Decoder[Value], text: bytes | msgspec.Raw) -> 
         raise
     except RecursionError:
         raise Malformed("nested too deeply") from None
-    except UnicodeDecodeError:
-        raise Malformed("not UTF-8") from None
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        # Of bytes that are not UTF-8 msgspec raises the one up to 0.22, the other from 0.23 on.
+        is_text = not isinstance(error, UnicodeDecodeError) and not str(error).startswith("Invalid UTF-8")
+        raise Malformed(str(error) if is_text else "not UTF-8") from None
 
 
 def plain(text: bytes | msgspec.Raw) -> object:
