@@ -85,7 +85,7 @@ def require_own_rates(plan: Plan) -> None:
     rates = {"learning_rate": plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
     missing = [key for key, steps in rates.items() if steps and key not in given]
     if missing:
-        if plan.circumstances.base_url is None:
+        if plan.circumstances.base_url is None and packaged_model(named) is None:
             find_model(named, field="model_name")  # one that is not there has no rate either
         small = "at=small, the settings for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
         what = "no usual learning rate is known for this model, and none is given"
