@@ -255,7 +255,8 @@ def test_a_report_of_the_study_is_its_page_in_markdown(capsys: pytest.CaptureFix
     found, _ = ran("one")
     told = command(capsys, "report", "one", "--to", "md")
     assert told.code == 0
-    text = (Path("one") / "report.md").read_text()
+    text = (Path("one") / "study.md").read_text()
     assert f"{found.gains[1].gain.value:+.3f}" in text
     assert "rl-rate=0.0006-seed=1" in text
-    assert "report.md" in told.out
+    assert "result: " in told.out
+    assert "study.md" in told.out
