@@ -8,6 +8,7 @@ no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving w
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import logging
 import os
@@ -33,6 +34,10 @@ from tinsmith.types.waits import READY, STARTING, Say, ticking
 
 STILL_SECONDS: Final = 120.0
 """Seconds that a server that starts may do nothing at all."""
+
+# The SDK would import it in a thread of its own at its first request, where import locks of Python 3.11 have failed.
+with suppress(ImportError):
+    importlib.import_module("pyqwest")
 
 _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50
