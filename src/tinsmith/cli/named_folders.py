@@ -62,7 +62,10 @@ def require_runs(folders: Sequence[Path]) -> None:
 
 
 def require_replaceable(file: Path, mark: bytes) -> None:
-    """Check that what stands where a file is to be written is of the same kind, which has this mark in it."""
+    """Check that a file's folder is there, and that what stands in its place has the mark of what is written."""
+    if not file.parent.is_dir():
+        what = "there is no such folder to write to"
+        raise ConfigError(what, field="--out", value=str(file), allowed="a file in a folder that exists")
     if file.is_file() and mark not in file.read_bytes():
         what, allowed = "this file exists already, and is nothing that this command wrote", "a new file"
         raise ConfigError(what, field="--out", value=str(file), allowed=allowed, fix="name another, or move it away")

@@ -35,13 +35,10 @@ def pack(
     from tinsmith.cli.named_folders import require_replaceable, require_runs
     from tinsmith.lab.bundle.archive import CRATE
     from tinsmith.lab.study.files import holds_study
-    from tinsmith.types.errors import ConfigError
 
     if not holds_study(folder):
         require_runs([folder])  # before what is heavy is imported
     require_replaceable(out, CRATE.encode())
-    if not out.parent.is_dir():
-        raise ConfigError("there is no such folder to write to", field="--out", value=str(out), fix="make it first")
     with loading():
         from tinsmith.lab.bundle.pack import Kept, Statement
         from tinsmith.lab.bundle.pack import pack as run
@@ -55,7 +52,11 @@ def pack(
     )
     with ticking(f"writing {out}"):
         sizes = run(
-            folder, out, kept=Kept(checkpoints), said=statement, origin_of=lambda each: _origin(each, data is not None)
+            folder,
+            out,
+            kept=Kept(checkpoints),
+            statement=statement,
+            origin_of=lambda each: _origin(each, data is not None),
         )
     print(f"wrote {out}: {len(sizes)} files, {out.stat().st_size / 1e6:.1f} MB")
     for name in sorted(sizes, key=lambda each: (-sizes[each], each))[:_LISTED]:

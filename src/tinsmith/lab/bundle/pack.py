@@ -36,7 +36,7 @@ from tinsmith.types.source import PACKAGE
 from tinsmith.types.version import VERSION
 
 
-def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: OriginOf) -> dict[str, int]:
+def pack(folder: Path, out: Path, *, kept: Kept, statement: Statement, origin_of: OriginOf) -> dict[str, int]:
     """Write a bundle of a run or a study; the same folder and statement give the same bytes.
 
     Returns:
@@ -57,11 +57,14 @@ def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: Ori
         title, question, identity = run.config.title, run.config.question, run.config.identity_sha256
         last = run.metrics[run.last_step] if run.last_step is not None else {}
         files = run_files(folder, kept, origin_of(folder))
-        texts = {CARD: _model_card(run.config, run.manifest, last, said), DATA_CARD: _data_card(run.config, said)}
-    texts[CITATION] = _citation(title, question, said)
+        texts = {
+            CARD: _model_card(run.config, run.manifest, last, statement),
+            DATA_CARD: _data_card(run.config, statement),
+        }
+    texts[CITATION] = _citation(title, question, statement)
     files |= {name: text.encode() for name, text in texts.items()}
     files.pop(CRATE, None)
-    files[CRATE] = crate(title, question, files, identity, said)
+    files[CRATE] = crate(title, question, files, identity, statement)
     require_public(files, machine_folders(folder), os.environ)
     write_archive(files, out)
     return {name: len(each) if isinstance(each, bytes) else each.stat().st_size for name, each in files.items()}
@@ -332,12 +335,12 @@ tinsmith audit DIR/RUN
 ```"""
 
 
-def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float | None], said: Statement) -> str:
+def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float | None], statement: Statement) -> str:
     named = str(manifest.circumstances.get("model_name") or config.model_name)
     base = _HUB.get(config.model_name, named)  # as it was served, whichever of its names was given
     kind = "sft" if config.kind in _SUPERVISED else "reinforcement-learning"
     adapter = str(config.settings.get("adapter", "lora"))
-    front = {"license": said.license, "library_name": "peft", "tags": ["tinsmith", adapter, kind]}
+    front = {"license": statement.license, "library_name": "peft", "tags": ["tinsmith", adapter, kind]}
     if "/" in base and not base.startswith("tinsmith/"):
         front = {"base_model": base, **front}
     shown = {name: value for name, value in metrics.items() if name.startswith(("test", "eval")) and value is not None}
@@ -357,28 +360,28 @@ def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _data_card(config: Config, said: Statement) -> str:
+def _data_card(config: Config, statement: Statement) -> str:
     data = config.data
     counts = {"training": data.train, "validation": data.validation, "test": data.test}
     rows = "\n".join(f"- {name}: {count:,} items" for name, count in counts.items() if count is not None)
     there = (
-        f"The data are in this bundle; their licence: {said.data_license}."
-        if said.data_license
+        f"The data are in this bundle; their licence: {statement.data_license}."
+        if statement.data_license
         else "The data are not in this bundle: they come with the package, are made by the task's source, or are named "
         "when it is checked (`data=DIR`). The fingerprint says whether they are the same."
     )
     return f"# Data of {config.title}\n\nFingerprint: `{data.fingerprint}`\n\n{rows}\n\n{there}\n"
 
 
-def _citation(title: str, abstract: str, said: Statement) -> str:
+def _citation(title: str, abstract: str, statement: Statement) -> str:
     fields = {
         "cff-version": "1.2.0",
         "message": "If you use this run, please cite it as below.",
         "type": "dataset",
         "title": title,
         "abstract": abstract,
-        "authors": [{"name": name} for name in said.authors],
-        "date-released": said.date,
+        "authors": [{"name": name} for name in statement.authors],
+        "date-released": statement.date,
         "keywords": ["tinsmith", "reproducible post-training"],
     }
     # CITATION.cff must name a licence of SPDX's list, or none.
@@ -390,11 +393,12 @@ def _yaml(fields: Mapping[str, object]) -> str:
     return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items())
 
 
-def crate(title: str, question: str, files: Mapping[str, Content], identity: str, said: Statement) -> bytes:
+def crate(title: str, question: str, files: Mapping[str, Content], identity: str, statement: Statement) -> bytes:
     """Return the RO-Crate metadata of these files."""
     listed = [_file(name, files[name]) for name in sorted(files)]
     people = [
-        {"@id": f"#author-{number}", "@type": "Person", "name": name} for number, name in enumerate(said.authors, 1)
+        {"@id": f"#author-{number}", "@type": "Person", "name": name}
+        for number, name in enumerate(statement.authors, 1)
     ]
     engine = {
         "@id": "#tinsmith",
@@ -416,8 +420,8 @@ def crate(title: str, question: str, files: Mapping[str, Content], identity: str
         "name": title,
         "description": question or title,
         "identifier": identity,
-        "datePublished": said.date,
-        "license": said.license,
+        "datePublished": statement.date,
+        "license": statement.license,
         "author": [_ref(each["@id"]) for each in people],
         "hasPart": [_ref(each["@id"]) for each in listed],
         "mentions": [_ref("#run")],
