@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.dialogue import revised, revising
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.learned_reward import LearnedReward
-    from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
+    from tinsmith.lab.user_task.run import DryRun, StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
     from tinsmith.lab.user_task.task import (
         Answered,
@@ -70,6 +70,7 @@ __all__ = [
     "BeforeAfter",
     "Child",
     "Curve",
+    "DryRun",
     "Examples",
     "Expectation",
     "Failed",
@@ -129,7 +130,7 @@ _LAZY = {
         "lab.user_task.judged": "judged",
         "lab.user_task.learned_reward": "LearnedReward",
         "lab.user_task.dialogue": "revised revising",
-        "lab.user_task.run": "StudyRun TaskRun run",
+        "lab.user_task.run": "DryRun StudyRun TaskRun run",
         "lab.user_task.step_reward": "Asked Failed Scored StepReward",
         "lab.user_task.task": "Answered Ask Child Examples Model Probed Spawn Task Turns "
         "of_conversation of_group of_tree",

@@ -59,6 +59,9 @@ def test_a_measurement_in_a_file_is_run_from_python(coins: Path) -> None:
 
 def test_a_dry_run_of_a_measurement_leaves_nothing(coins: Path) -> None:
     assert not _run(coins, dry_run="true").exists()
+    place = coins.parent / "none"
+    assert tinsmith.run(coins, out=str(place), dry_run=True).lines
+    assert not place.exists()
 
 
 @pytest.mark.parametrize("seeds", ["1,1", "-1,2", "0,1"])

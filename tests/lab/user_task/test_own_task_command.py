@@ -56,6 +56,9 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     ):
         assert words in ran.out
     assert sorted(tmp_path.rglob("*")) == before
+    from_python = tinsmith.run("mine.py", model_name="tinsmith/nano", start=5, dry_run=True)
+    assert " ".join(str(from_python).split()) in " ".join(ran.out.split())
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

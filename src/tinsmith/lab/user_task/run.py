@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast, overload
+from typing import Any, Literal, cast, overload
 
 import polars as pl
 
+from tinsmith.lab.experiment.estimate import dry_run as dry_run_lines
 from tinsmith.lab.experiment.experiment import with_default_log_path
 from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
@@ -74,17 +76,36 @@ class StudyRun:
         return _page(self.report)
 
 
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """Forecast of a run: its values, what its functions made of one answer, its time; nothing was run or written."""
+
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(visible(line) for line in self.lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+_Source = Task | Study | str | Path
+
+
 @overload
-def run(task: Study, **changes: object) -> StudyRun: ...
+def run(task: _Source, *, dry_run: Literal[True], **changes: object) -> DryRun: ...
 @overload
-def run(task: Task, **changes: object) -> TaskRun: ...
+def run(task: Study, *, dry_run: Literal[False] = False, **changes: object) -> StudyRun: ...
 @overload
-def run(task: str | Path, **changes: object) -> TaskRun | StudyRun: ...
-def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRun:
+def run(task: Task, *, dry_run: Literal[False] = False, **changes: object) -> TaskRun: ...
+@overload
+def run(task: str | Path, *, dry_run: Literal[False] = False, **changes: object) -> TaskRun | StudyRun: ...
+def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun | StudyRun | DryRun:
     """Run a task or a study of your own, as `tinsmith run FILE.py key=value ...` does, and leave its folder.
 
     Args:
         task: a `Task`, a `Study`, or the path of a file with one.
+        dry_run: return what the run would take, instead of running it.
         changes: keys and their values: `steps=20, log_path="runs/mine", model_name="tinsmith/smollm2"`.
 
     Raises:
@@ -96,21 +117,26 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
         allowed = "a Task, a Study, or the path of a file with one"
         raise ConfigError("this is nothing to run", field="task", value=task, allowed=allowed)
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
-    if truth("dry_run", overrides.get("dry_run", "false")):
-        fix = "tinsmith run FILE.py dry_run=true"
-        raise ConfigError("dry_run does not work from Python", field="dry_run", value=True, fix=fix)
+    dry = truth("dry_run", shown_value(dry_run))
+    overrides |= {"dry_run": "true"} if dry else {}
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:
-        folder = run_study(study, overrides, _tell) if isinstance(study, Study) else measure_of(study, overrides)(_tell)
+        lines = list[str]()
+        say = lines.append if dry else _tell
+        folder = run_study(study, overrides, say) if isinstance(study, Study) else measure_of(study, overrides)(say)
+        if dry:
+            return DryRun(tuple(lines))
         values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
         return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
     assert not isinstance(task, Study), "it was run"
     source = task_value(task) if isinstance(task, Task) else load_file(Path(task))
     plan = with_default_log_path(open_task(source, overrides))
     require_possible(plan)
+    if dry:
+        return DryRun(tuple(dry_run_lines(plan)))
     done, drawn = conduct_with_page(plan, unsaid if plan.circumstances.quiet else _tell)
-    lines = RunFolder(done.folder).read_lines(METRICS)
-    last = {key: float(value) for key, value in (lines[-1] if lines else {}).items() if isinstance(value, int | float)}
+    steps = RunFolder(done.folder).read_lines(METRICS)
+    last = {key: float(value) for key, value in (steps[-1] if steps else {}).items() if isinstance(value, int | float)}
     return TaskRun(
         folder=done.folder,
         report=drawn.page,
