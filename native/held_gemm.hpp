@@ -82,9 +82,35 @@ struct Place {
   const Held& held;
   int64_t tile;
   const uint8_t* first;
-  int64_t apart;  // bytes from a block to the next
+  int64_t apart, end;  // bytes from a block to the next, and to behind the last
   Place(const Held& held, int64_t tile)
-      : held(held), tile(tile), first(held.first<T>(tile)), apart(held.beside(tile) * (int64_t)Record<T>::size) {}
+      : held(held),
+        tile(tile),
+        first(held.first<T>(tile)),
+        apart(held.beside(tile) * (int64_t)Record<T>::size),
+        end(held.K / T::block * apart) {}
+};
+
+// Where the codes of NV tiles lie 96 k, or a block, later: behind their last block come the first ones of the tiles
+// beside them, or of the panel that follows. The processor foresees neither, and few rows leave no time to wait.
+template <typename T, int NV>
+struct Ahead {
+  static constexpr int64_t blocks = T::block < 96 ? 96 / T::block : 1;
+  const Place<T>& place;
+  int64_t turn;  // bytes from where a run of blocks would go on to where the next one begins
+  Ahead(const Place<T>& place) : place(place) {
+    constexpr int64_t size = Record<T>::size;
+    const bool beside = place.tile % tinsmith::kPanelTiles + NV < tinsmith::kPanelTiles;
+    turn = beside ? NV * size - place.end : -(place.tile % tinsmith::kPanelTiles) * size;
+  }
+  // Fetch the share of eight k: many lines at once would be waited for.
+  inline __attribute__((always_inline)) void fetch(int64_t k) const {
+    constexpr int some = NV * Record<T>::size * 8 / T::block;
+    int64_t at = (k / T::block + blocks) * place.apart;
+    if (at >= place.end) at += turn;
+    const uint8_t* from = place.first + at + k % T::block / 8 * some;
+    for (int i = 0; i < some; i += 64) __builtin_prefetch(from + i);
+  }
 };
 
 // The scales of sixteen columns' blocks; 0 beyond the last column.
@@ -111,12 +137,11 @@ TS_INLINE void walk_held(const Place<T>& place, int64_t k0, int64_t k1, const Ea
       each(k, b);
     }
   } else {
+    const Ahead<T, NV> ahead(place);
     for (int64_t k = k0, next; k < k1; k = next) {
       next = (k / T::every + 1) * T::every < k1 ? (k / T::every + 1) * T::every : k1;
       const uint8_t* record = place.first + k / T::block * place.apart;
       const int in = (int)(k % T::block);
-      if (NV > 1 && in == 0)  // what comes after next, which the processor does not foresee from a panel to another
-        for (int64_t at = 0; at < NV * size; at += 64) __builtin_prefetch(record + 2 * place.apart + at);
       Unpacked<T> u[NV];
 #pragma GCC unroll 4
       for (int v = 0; v < NV; v++) {
@@ -124,6 +149,7 @@ TS_INLINE void walk_held(const Place<T>& place, int64_t k0, int64_t k1, const Ea
         if constexpr (T::levels) u[v].scale = absmax_of(place.held, place.tile + v, k / T::block);
       }
       for (int e = 0; e < next - k; e += 8) {
+        if constexpr (NV > 1) ahead.fetch(k + e);
 #pragma GCC unroll 4
         for (int v = 0; v < NV; v++) u[v].eight(record + v * size, in + e);
 #pragma GCC unroll 8

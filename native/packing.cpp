@@ -3,9 +3,14 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "pool.hpp"
 
@@ -64,14 +69,38 @@ const std::vector<HeldTypeFacts>& held_types() {
   return all;
 }
 
+// Memory for a matrix, 64 bytes aligned; matrices that are packed one after another lie in one block of large pages,
+// where the system has them: a token reads all of a model once, and to find its small pages costs a tenth of that. What
+// no matrix has touched takes no memory.
+static std::shared_ptr<uint8_t> room(size_t bytes) {
+  constexpr size_t page = (size_t)1 << 21, block = 16 * page;
+  static std::mutex mutex;
+  static std::weak_ptr<uint8_t> last;
+  static size_t used, size;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<uint8_t> found = last.lock();
+  if (!found || size - used < bytes) {
+    size = bytes < block ? block : (bytes + page - 1) / page * page;
+    found.reset(static_cast<uint8_t*>(std::aligned_alloc(page, size)), std::free);
+    if (!found) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+    madvise(found.get(), size, MADV_HUGEPAGE);
+#endif
+    last = found;
+    used = 0;
+  }
+  uint8_t* const at = found.get() + used;
+  used += (bytes + 63) / 64 * 64;
+  return {found, at};  // it goes with the last matrix in it
+}
+
 Packed::Packed(HeldType type, const uint8_t* stored, int64_t N, int64_t K) {
   with_type(type, [&](auto of) {
     using T = decltype(of);
     if (N <= 0 || K <= 0 || K % T::block) throw std::invalid_argument("Packed: rows are whole blocks");
     const int64_t blocks = K / T::block, tiles = (N + 15) / 16;
     size_ = tiles * blocks * Record<T>::size;
-    data_.reset(static_cast<uint8_t*>(std::aligned_alloc(64, (size_t)((size_ + 63) / 64 * 64))), std::free);
-    if (!data_) throw std::bad_alloc();
+    data_ = room((size_t)size_);
     held_ = {type, N, K, data_.get(), {}};
     parallel(tiles, [&](int64_t begin, int64_t end) {
       for (int64_t tile = begin; tile < end; tile++) {
