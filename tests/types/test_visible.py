@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import subprocess
 import sys
 from threading import Event
 
@@ -139,3 +140,14 @@ def test_errors_of_the_body_pass_and_leave_no_wait(monkeypatch: pytest.MonkeyPat
     before = screen.getvalue()
     tell("later")
     assert screen.getvalue() == before + "later\n"
+
+
+def test_an_interrupt_while_libraries_are_loaded_ends_the_process_in_a_line() -> None:
+    # As torch's libraries do, which import anew what an interrupt ended, and fail.
+    body = "try:\n  signal.raise_signal(2)\n except KeyboardInterrupt:\n  raise RuntimeError"
+    code = f"import signal\nfrom tinsmith.types.waits import loading\nwith loading():\n {body}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.strip()) == (130, "tinsmith: interrupted; nothing has begun")
+    after = "import signal\nfrom tinsmith.types.waits import loading\nwith loading(): pass\nsignal.raise_signal(2)"
+    ended = subprocess.run([sys.executable, "-c", after], capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in ended.stderr

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from tinsmith.types.visible import visible
 
@@ -120,12 +123,24 @@ def ticking(what: str | Callable[[], str], say: Say | None = None) -> Generator[
 def loading(say: Say | None = None) -> Generator[None, None, None]:
     """Report that libraries are loaded while the body of a command imports them.
 
-    They stay: to look for garbage in them takes a sixth of the time, now and when the command ends.
+    They stay: to look for garbage in them takes a sixth of the time, now and when the command ends. An interrupt ends
+    the process at once, as nothing has begun: libraries take one for an error of theirs, or abort.
     """
+    own = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT)
     gc.disable()
+    if own is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_interrupted)
     try:
         with ticking(f"{STARTING}loading the libraries", say):
             yield
     finally:
+        if own is signal.default_int_handler:
+            signal.signal(signal.SIGINT, own)
         gc.enable()
         gc.freeze()
+
+
+def _end_interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    os.write(2, b"\ntinsmith: interrupted; nothing has begun\n")  # a line may be half printed when this is called
+    os._exit(128 + number)
