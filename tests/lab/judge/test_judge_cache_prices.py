@@ -10,6 +10,7 @@ from tinsmith.lab.judge.prompting import (
     Question,
     VerdictCache,
     cache_key,
+    cost_of,
     estimate_spent,
     load_prices,
     ratings_form,
@@ -70,10 +71,10 @@ def test_all_that_decides_an_answer_is_in_the_key() -> None:
 def test_costs_are_computed_and_an_unknown_judge_has_none() -> None:
     prices = load_prices()
     spent = Spent(calls=1, prompt_tokens=2_000_000, completion_tokens=500_000)
-    assert prices.dollars("gpt-5-mini", spent) == pytest.approx(2 * 0.25 + 0.5 * 2.0)
-    assert prices.dollars("gpt-5-mini-2025-08-07", spent) == prices.dollars("gpt-5-mini", spent)
-    assert prices.dollars("rules", spent) == 0.0
-    assert prices.dollars("my-own", spent) is None
+    assert cost_of(prices, "gpt-5-mini", spent) == pytest.approx(2 * 0.25 + 0.5 * 2.0)
+    assert cost_of(prices, "gpt-5-mini-2025-08-07", spent) == cost_of(prices, "gpt-5-mini", spent)
+    assert cost_of(prices, "rules", spent) == 0.0
+    assert cost_of(prices, "my-own", spent) is None
     assert [shown(x) for x in (None, 0.0, 0.00005, 0.5, 3.0)] == [
         "unknown", "$0.00", "$0.0001", "$0.5000", "$3.00",
     ]  # fmt: skip
@@ -83,9 +84,9 @@ def test_the_users_prices_come_over_the_shipped_ones(tmp_path: Path) -> None:
     mine = tmp_path / "prices.toml"
     mine.write_text('[models.my-own]\nprompt = 1\ncompletion = 0\n[models."gpt-5-mini"]\nprompt = 9\ncompletion = 9\n')
     prices, spent = load_prices(mine), Spent(prompt_tokens=1_000_000)
-    assert prices.dollars("my-own", spent) == 1.0
-    assert prices.dollars("gpt-5-mini", spent) == 9.0
-    assert prices.dollars("gpt-5", spent) == load_prices().dollars("gpt-5", spent)
+    assert cost_of(prices, "my-own", spent) == 1.0
+    assert cost_of(prices, "gpt-5-mini", spent) == 9.0
+    assert cost_of(prices, "gpt-5", spent) == cost_of(load_prices(), "gpt-5", spent)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_wrong_price_table_is_refused_in_few_lines(tmp_path: Path, text: str) 
 def test_a_price_table_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_bytes(b"\xef\xbb\xbf[models.m]\nprompt = 1\ncompletion = 2\n")
-    assert load_prices(path).dollars("m", Spent(prompt_tokens=1_000_000)) == 1.0
+    assert cost_of(load_prices(path), "m", Spent(prompt_tokens=1_000_000)) == 1.0
     path.write_bytes("[models.m]\nprompt = 1\ncompletion = 2\n".encode("utf-16"))
     with pytest.raises(ConfigError, match="UTF-8"):
         load_prices(path)

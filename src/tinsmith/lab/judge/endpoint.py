@@ -145,8 +145,8 @@ class Endpoint:
     def _trouble(
         self, response: httpx.Response, status: int, content: bytes, sent: frozenset[str], wall: float
     ) -> Trouble:
-        error = read_error(content)
-        detail = f"status {status}" + (f": {self._clean(error.message)}" if error.message else "")
+        message, fields = read_error(content)
+        detail = f"status {status}" + (f": {self._clean(message)}" if message else "")
         if status in _PASSING or status >= 500:
             wait = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
             return Trouble(_PASSING.get(status, FailureCause.SERVER_ERROR), detail, True, wait, unbilled=True)
@@ -160,7 +160,7 @@ class Endpoint:
             detail = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
         if status in _ANSWERED_IN_BODY:
             # By the refusal's own mark, or by its message where there is none.
-            named = error.fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", error.message)}
+            named = fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", message)}
             drop = sent.intersection(named, OPTIONAL)
         return Trouble(FailureCause.REFUSED, detail, again=False, drop=drop, unbilled=True)
 
@@ -221,14 +221,6 @@ class Reply:
     ending: FailureCause | None = None  # Why the text may be incomplete, by the endpoint's `finish_reason`.
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorBody:
-    """An endpoint's own words on a refusal."""
-
-    message: str
-    fields: frozenset[str]  # Fields of the request that the body names beside the message.
-
-
 def read_completion(content: bytes) -> Reply | Trouble:
     """Read the body of a 200 answer; one without a text is billed all the same."""
     body = _object(_json(content))
@@ -237,7 +229,7 @@ def read_completion(content: bytes) -> Reply | Trouble:
     if not choices:
         error = _object(body.get("error"))
         code = error.get("code")
-        message = read_error(content).message if "error" in body else "the answer has no choices"
+        message = read_error(content)[0] if "error" in body else "the answer has no choices"
         status = code if isinstance(code, int) and 400 <= code < 600 else None
         return Trouble(FailureCause.NO_CONTENT, message, again=True, usage=usage, status=status)
     choice = _object(choices[0])
@@ -257,19 +249,22 @@ def read_completion(content: bytes) -> Reply | Trouble:
     return Trouble(cause, f"the answer holds no text{reason}", again=again, usage=usage)
 
 
-def read_error(content: bytes) -> ErrorBody:
-    """Read the body of a refusal, whatever its shape: OpenAI's, FastAPI's list, a plain text, a page of a proxy."""
+def read_error(content: bytes) -> tuple[str, frozenset[str]]:
+    """Return the message of a refusal, and the fields of the request that it names beside.
+
+    Of any shape: OpenAI's, FastAPI's list, a plain text, a page of a proxy.
+    """
     value = _json(content)
     if value is None:
         text = content[:100_000].decode("utf-8", "replace")
         if text.lstrip().startswith("<"):
             titled = _TITLE.search(text)
             text = _TAG.sub(" ", titled[1] if titled else text)
-        return ErrorBody(_one_line(text), frozenset())
+        return _one_line(text), frozenset()
     fields: set[str] = set()
     texts = _messages(value, fields, 0)
     message = "; ".join(texts) if texts else content[:1000].decode("utf-8", "replace")
-    return ErrorBody(_one_line(message), frozenset(fields - {"body", "query"}))
+    return _one_line(message), frozenset(fields - {"body", "query"})
 
 
 def _messages(value: object, fields: set[str], depth: int) -> list[str]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from itertools import count
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Generic, cast
 
 import msgspec
@@ -327,29 +326,22 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("no price")
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTable:
-    """Prices by the judge's name."""
+def cost_of(prices: Mapping[str, Price], model: str, spent: Spent) -> float | None:
+    """Return the dollars that were or will be paid, by the prices of judges; None where this one's is not known.
 
-    prices: Mapping[str, Price]
-
-    def dollars(self, model: str, spent: Spent) -> float | None:
-        """Return what was or will be paid; None where the price is not known.
-
-        A dated name (`gpt-5-mini-2025-08-07`) has the price of the undated one, unless it has its own.
-        """
-        price = self.prices.get(model) or self.prices.get(_DATED.sub("", model))
-        if price is None:
-            return None
-        cost = spent.prompt_tokens * price.prompt + spent.completion_tokens * price.completion
-        return cost / 1e6
+    A dated name (`gpt-5-mini-2025-08-07`) has the price of the undated one, unless it has its own.
+    """
+    price = prices.get(model) or prices.get(_DATED.sub("", model))
+    if price is None:
+        return None
+    return (spent.prompt_tokens * price.prompt + spent.completion_tokens * price.completion) / 1e6
 
 
-def load_prices(override: Path | None = None) -> PriceTable:
-    """Read the shipped table, then the user's over it."""
+def load_prices(override: Path | None = None) -> Mapping[str, Price]:
+    """Read the shipped table of prices by judge, then the user's over it."""
     with as_file(files("tinsmith.lab.judge").joinpath("prices.toml")) as shipped:
         prices = _read(shipped)
-    return PriceTable(MappingProxyType(prices if override is None else prices | _read(override)))
+    return prices if override is None else prices | _read(override)
 
 
 def _read(file: Path) -> dict[str, Price]:

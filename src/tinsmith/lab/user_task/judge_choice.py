@@ -19,7 +19,7 @@ from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
-from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
+from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, cost_of, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.runs.records import TaskRollout
@@ -200,7 +200,7 @@ def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
             completion_tokens=round(once.completion_tokens * share),
             estimated=True,
         )
-    dollars = load_prices(asking.prices).dollars(frame.judge_model, spent)
+    dollars = cost_of(load_prices(asking.prices), frame.judge_model, spent)
     return [
         count,
         f"about {spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens read, "

@@ -21,7 +21,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
-from tinsmith.lab.judge.prompting import load_prices
+from tinsmith.lab.judge.prompting import cost_of, load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord, Spent
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
@@ -285,7 +285,7 @@ class TaskData:
         prices = load_prices(asking.prices)
 
         def paid(counts: Mapping[str, int], spent: Spent) -> None:
-            dollars = prices.dollars(frame.judge_model, spent)
+            dollars = cost_of(prices, frame.judge_model, spent)
             folder.append(LEDGER, [{**counts, **asdict(spent), "dollars": dollars}])
 
         judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
-from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent, load_prices
+from tinsmith.lab.judge.prompting import Price, VerdictCache, cost_of, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings, Spent
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
@@ -246,11 +246,11 @@ class Drawn:
     shown: tuple[PairAnswer, ...]
     settings: Mapping[str, Any]
     chat: ChatSettings | None
-    prices: PriceTable
+    prices: Mapping[str, Price]
 
     def dollars(self, spent: Spent) -> float | None:
         """Return what calls cost."""
-        return self.prices.dollars(self.settings["judge_model"], spent)
+        return cost_of(self.prices, self.settings["judge_model"], spent)
 
     def forecast(self) -> tuple[str, ...]:
         """Return what it takes: nothing retried, nothing found in the cache."""
