@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from tinsmith.data.baselines.fitting import run_baselines
-from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
+from tinsmith.data.labels import SEED_CUT, Thresholds
 from tinsmith.data.slices.card import (
     SIDECAR,
     SLICE,
@@ -27,7 +27,7 @@ from tinsmith.data.slices.card import (
     write_slice_card,
 )
 from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.rows import PaperRow, encode_row
+from tinsmith.data.slices.rows import PaperRow, encode_row, planted_row
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.contracts import Subject
@@ -174,20 +174,8 @@ def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:
     """A short text that says its word again and again: the signal is weak, and reading it is not the hard part."""
     word = list(ATOMS)[atom]
     first, second, year, citations = map(int, random_bits(derive(seed, "paper", name), 4))
-    return PaperRow(
-        openalex_id=name,
-        title=f"{word} {NOISE[first % len(NOISE)]}",
-        abstract=" ".join([word] * 6 + [NOISE[second % len(NOISE)]]),
-        publication_year=1990 + year % 30,
-        cited_by_count=citations % 100,
-        cd_index=None,
-        novelty_score=None,
-        conventionality_score=None,
-        disruption_label=Disruption(label),
-        novelty_label=None,
-        primary_field=None,
-        concepts=(),
-    )
+    title, abstract = f"{word} {NOISE[first % len(NOISE)]}", " ".join([word] * 6 + [NOISE[second % len(NOISE)]])
+    return planted_row(name, title, abstract, label, year=1990 + year % 30, citations=citations % 100)
 
 
 def known_policies() -> dict[str, Policy]:

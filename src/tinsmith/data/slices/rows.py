@@ -27,6 +27,26 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     concepts: tuple[str, ...]
 
 
+def planted_row(
+    name: str, title: str, abstract: str, label: str, *, year: int | None = None, citations: int | None = None
+) -> PaperRow:
+    """Return the row of a made-up paper that only has a disruption label."""
+    return PaperRow(
+        openalex_id=name,
+        title=title,
+        abstract=abstract,
+        publication_year=year,
+        cited_by_count=citations,
+        cd_index=None,
+        novelty_score=None,
+        conventionality_score=None,
+        disruption_label=Disruption(label),
+        novelty_label=None,
+        primary_field=None,
+        concepts=(),
+    )
+
+
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(PaperRow)
 

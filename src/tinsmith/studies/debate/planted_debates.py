@@ -22,8 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.data.labels import Disruption
-from tinsmith.data.slices.rows import PaperRow
+from tinsmith.data.slices.rows import PaperRow, planted_row
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, reading
 from tinsmith.lab.labels.contracts import Confidence, Subject
@@ -156,20 +155,7 @@ def _row(name: str, label: str, seed: int) -> PaperRow:
     others = tuple(other for other in LABELS if other != label)
     third = _sentence(draws, draws.one(others)) if draws.below(DOUBT) else _sentence(draws, None)
     sentences = draws.order([_sentence(draws, label), _sentence(draws, None), third])
-    return PaperRow(
-        openalex_id=name,
-        title=f"{draws.one(NOISE)} {draws.one(NOISE)}",
-        abstract=" ".join(sentences),
-        publication_year=None,
-        cited_by_count=None,
-        cd_index=None,
-        novelty_score=None,
-        conventionality_score=None,
-        disruption_label=Disruption(label),
-        novelty_label=None,
-        primary_field=None,
-        concepts=(),
-    )
+    return planted_row(name, f"{draws.one(NOISE)} {draws.one(NOISE)}", " ".join(sentences), label)
 
 
 def _sentence(draws: Draws, label: str | None) -> str:
