@@ -30,13 +30,7 @@ FOUR = {"disruption_label": N, "label_justification": "narrow", "evidence_signal
 
 def test_a_good_answer() -> None:
     assert TWO_KEY.parse(GOOD) == Answer(
-        outcome=Outcome.OK,
-        parse_ok=True,
-        labels=(N,),
-        confidence=Confidence.HIGH,
-        has_think=False,
-        has_fence=False,
-        lenient_labels=(N,),
+        outcome=Outcome.OK, parse_ok=True, labels=(N,), confidence=Confidence.HIGH, has_think=False, lenient_labels=(N,)
     )
     assert TWO_KEY.parse(f" \n{GOOD}\t\r\n").outcome is Outcome.OK
     assert FOUR_KEY.parse(json.dumps(FOUR)).outcome is Outcome.OK
@@ -163,7 +157,7 @@ def test_no_text_makes_the_parser_fail(text: str) -> None:
         assert answer.label is None or answer.label == answer.lenient
         assert answer.payload_ok <= answer.parse_ok
         assert (answer.outcome is Outcome.OK) == (answer.payload_ok and not answer.has_think)
-        assert not (answer.has_fence and answer.parse_ok)
+        assert not (answer.outcome is Outcome.FENCED and answer.parse_ok)
 
 
 @pytest.mark.parametrize("unit", ["<think", "<think>", "</think>", "<", "```", "{", "}", '\\"', '"', "[", "{}", "\n"])

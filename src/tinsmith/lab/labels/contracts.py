@@ -87,7 +87,6 @@ class Answer:
     """In the order of the subjects; where the text satisfies the contract, even with a think tag inside a string."""
     confidence: Confidence | None
     has_think: bool
-    has_fence: bool
     lenient_labels: tuple[str, ...] | None
     """The labels after thoughts, fences and outer text were taken off; `labels` where there are such."""
 
@@ -190,7 +189,6 @@ class Contract:
             labels=labels,
             confidence=confidence,
             has_think=think,
-            has_fence=fence,
             lenient_labels=lenient,
         )
 
