@@ -34,7 +34,7 @@ def test_a_penalty_is_not_below_zero() -> None:
 
 def test_probabilities_are_those_of_each_text_by_itself(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
-    (found,) = probe_replies(opened.trainer, [FIRST]).found
+    (found,) = probe_replies(opened.trainer, [FIRST])
 
     def alone(cut: int, answer: tuple[int, ...]) -> float:
         start = [*FIRST.prompt, *FIRST.reasoning[:cut]]
@@ -57,17 +57,17 @@ def test_controls_put_other_words_before_the_answers(connection: Connection, tmp
     shuffled = probe_replies(opened.trainer, probes, Prefixes.SHUFFLED, 3)
     foreign = probe_replies(opened.trainer, probes, Prefixes.FOREIGN, 3)
     exchanged = replace(FIRST, reasoning=OTHER.reasoning)
-    assert sorted(shuffled.found[0].gold) == sorted(own.found[0].gold)
-    assert shuffled.found[0].gold != own.found[0].gold
+    assert sorted(shuffled[0].gold) == sorted(own[0].gold)
+    assert shuffled[0].gold != own[0].gold
     assert shuffled == probe_replies(opened.trainer, probes, Prefixes.SHUFFLED, 3)
-    assert foreign.found[0] == probe_replies(opened.trainer, [exchanged]).found[0]
-    assert foreign.found[0].gold[0] == own.found[0].gold[0]
+    assert foreign[0] == probe_replies(opened.trainer, [exchanged])[0]
+    assert foreign[0].gold[0] == own[0].gold[0]
     opened.folder.close()
 
 
 def test_what_it_costs_is_counted_with_and_without_shared_beginnings(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
-    found = probe_replies(opened.trainer, [FIRST])
+    (found,) = probe_replies(opened.trainer, [FIRST])
     beginnings = sum(4 + cut for cut in range(len(FRACTIONS)))
     assert found.tokens_sent == 3 * beginnings + 5 * len(FRACTIONS)
     assert found.tokens_computed == 4 + 5 + 4 * len(FRACTIONS)

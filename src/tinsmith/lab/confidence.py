@@ -34,6 +34,8 @@ class Confidence:
     gold: tuple[float, ...]  # c(f): the probability of the right answer.
     said: tuple[float, ...] | None  # Of the answer that the reply came to; None: it came to none that there is.
     certainty: tuple[float, ...]  # KL(U || p) over the answers.
+    tokens_sent: int  # Positions of all sequences that were scored.
+    tokens_computed: int  # The same with shared beginnings counted once, as a server computes them that shares them.
 
     @property
     def rho(self) -> float:
@@ -41,18 +43,9 @@ class Confidence:
         return spearman(FRACTIONS, self.gold)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
-    """Replies and what was found of each, with what it cost."""
-
-    found: tuple[Confidence, ...]
-    tokens_sent: int  # Positions of all sequences that were scored.
-    tokens_computed: int  # The same with shared beginnings counted once, as a server computes them that shares them.
-
-
 def probe_replies(
     trainer: tinker.TrainingClient, probes: Sequence[Probe], prefixes: Prefixes = Prefixes.OWN, seed: int = 0
-) -> Probed:
+) -> list[Confidence]:
     """Probe replies; of every one, all fractions and answers are one request."""
     if prefixes is Prefixes.FOREIGN:
         probes = _exchanged(probes)
@@ -63,7 +56,6 @@ def probe_replies(
         for probe in probes
     ]
     found: list[Confidence] = []
-    sent = computed = 0
     for place, (probe, future) in enumerate(zip(probes, pending, strict=True)):
         texts = list(_texts(probe))
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
@@ -75,11 +67,18 @@ def probe_replies(
         order = list(range(len(FRACTIONS)))
         if prefixes is Prefixes.SHUFFLED:
             Random(derive(seed, "prefixes", place)).shuffle(order)
-        found.append(_confidence(probe, table[order]))
+        shares = [forced_choice(row) for row in table[order]]
         sequences = [(*start, *one) for start, one in texts]
-        sent += sum(map(len, sequences))
-        computed += shared_positions(sequences)
-    return Probed(found=tuple(found), tokens_sent=sent, tokens_computed=computed)
+        found.append(
+            Confidence(
+                gold=tuple(float(one[probe.gold]) for one in shares),
+                said=None if probe.said is None else tuple(float(one[probe.said]) for one in shares),
+                certainty=tuple(self_certainty(one) for one in shares),
+                tokens_sent=sum(map(len, sequences)),
+                tokens_computed=shared_positions(sequences),
+            )
+        )
+    return found
 
 
 def shared_positions(sequences: Sequence[Sequence[int]]) -> int:
@@ -112,16 +111,16 @@ def shaped_groups(
     if not compared:
         return list(groups), {}
     probed = probe_replies(trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed)
-    costs = {id(one): penalty * premature(each.gold) for one, each in zip(compared, probed.found, strict=True)}
+    costs = {id(one): penalty * premature(each.gold) for one, each in zip(compared, probed, strict=True)}
 
     def shape(one: Scored[I, A]) -> Scored[I, A]:
         return one if one.advantage is None else replace(one, advantage=one.advantage - costs[id(one)])
 
     return [replace(group, scored=tuple(map(shape, group.scored))) for group in groups], {
         "train/confidence/penalty": fmean(list(costs.values())),
-        "train/confidence/rho": fmean([one.rho for one in probed.found]),
-        "train/confidence/tokens_sent": float(probed.tokens_sent),
-        "train/confidence/tokens_computed": float(probed.tokens_computed),
+        "train/confidence/rho": fmean([one.rho for one in probed]),
+        "train/confidence/tokens_sent": float(sum(one.tokens_sent for one in probed)),
+        "train/confidence/tokens_computed": float(sum(one.tokens_computed for one in probed)),
     }
 
 
@@ -133,22 +132,22 @@ def watched_confidence(
     if not probes:
         return {}
     own = probe_replies(trainer, probes)
-    answered = [one.said for one in own.found if one.said is not None]
+    answered = [one.said for one in own if one.said is not None]
     metrics = {
-        "watch/confidence/rho": fmean([one.rho for one in own.found]),
+        "watch/confidence/rho": fmean([one.rho for one in own]),
         "watch/confidence/answered": len(answered) / len(probes),
     }
     for place, fraction in enumerate(FRACTIONS):
         at = f"{fraction:.1f}"
-        metrics[f"watch/confidence/gold_{at}"] = fmean([one.gold[place] for one in own.found])
-        metrics[f"watch/confidence/certainty_{at}"] = fmean([one.certainty[place] for one in own.found])
+        metrics[f"watch/confidence/gold_{at}"] = fmean([one.gold[place] for one in own])
+        metrics[f"watch/confidence/certainty_{at}"] = fmean([one.certainty[place] for one in own])
         if answered:
             metrics[f"watch/confidence/said_{at}"] = fmean([one[place] for one in answered])
     if answered:
         metrics["watch/confidence/rho_said"] = fmean([spearman(FRACTIONS, one) for one in answered])
     for prefixes in (Prefixes.SHUFFLED, Prefixes.FOREIGN):
         control = probe_replies(trainer, probes, prefixes, seed)
-        metrics[f"watch/confidence/rho_{prefixes}"] = fmean([one.rho for one in control.found])
+        metrics[f"watch/confidence/rho_{prefixes}"] = fmean([one.rho for one in control])
     return metrics
 
 
@@ -171,13 +170,3 @@ def _exchanged(probes: Sequence[Probe]) -> list[Probe]:
         other = next((each for each in others if each.prompt != one.prompt), one)
         found.append(replace(one, reasoning=other.reasoning))
     return found
-
-
-def _confidence(probe: Probe, table_FK: np.ndarray[Any, np.dtype[np.float64]]) -> Confidence:
-    shares = [forced_choice(row) for row in table_FK]
-    answer = probe.said
-    return Confidence(
-        gold=tuple(float(one[probe.gold]) for one in shares),
-        said=None if answer is None else tuple(float(one[answer]) for one in shares),
-        certainty=tuple(self_certainty(one) for one in shares),
-    )
