@@ -1,14 +1,15 @@
 """News of a server's workers: how many there are, and each that is lost or joins, once."""
 
 import io
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Mapping
 
 import pytest
 
 from command_line import Terminal
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
-from tinsmith.lab.service.workers import Workers, WorkerWatch, read_workers
+from tinsmith.lab.service.workers import Workers, read_workers, watch_workers
 
 
 def worker(name: str, *, lost: str | None = None, node: str = "one") -> Mapping[str, object]:
@@ -21,18 +22,32 @@ def answer(*workers: Mapping[str, object], **more: object) -> Workers | None:
     return read_workers({"workers": workers, **figures, **more})
 
 
-def watch(answers: Sequence[Workers | None]) -> tuple[WorkerWatch, list[str], list[str]]:
+class Ended(threading.Event):
+    """An event that nobody waits for, and that is set when all answers were given."""
+
+    def __init__(self, answers: list[Workers | None]) -> None:
+        super().__init__()
+        self.left = answers
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        if not self.left:
+            self.set()
+        return self.is_set()
+
+
+def watched(*answers: Workers | None) -> tuple[list[str], list[str]]:
+    """Return what is said and what is shown of these answers, one after the other."""
     said, shown, left = list[str](), list[str](), list(answers)
-    return WorkerWatch(lambda: left.pop(0), said.append, shown.append), said, shown
+    watch_workers(lambda: left.pop(0), said.append, shown.append, Ended(left))
+    return said, shown
 
 
 @pytest.mark.parametrize(
     "nothing", [None, {}, [], {"workers": []}, {"detail": "Not Found"}, {"workers": [{"name": "a"}]}, "?"]
 )
 def test_a_server_that_tells_of_no_workers_is_asked_once(nothing: object) -> None:
-    looking, said, shown = watch([read_workers(nothing)])
-    looking.run()
-    assert (said, shown) == ([], [])
+    assert watched(read_workers(nothing), answer(worker("a"))) == ([], [])
 
 
 def test_what_is_new_in_an_answer_is_no_hindrance() -> None:
@@ -45,8 +60,7 @@ def test_each_that_is_lost_or_joins_is_told_once() -> None:
     one_lost = answer(worker("a"), worker("b", node="two", lost="killed by SIGKILL"))
     third = answer(worker("a"), worker("b", node="two", lost="killed by SIGKILL"), worker("c"))
     back = answer(worker("a"), worker("b", node="two"), worker("c"))
-    looking, said, shown = watch([both, both, one_lost, one_lost, None, third, back])
-    assert all(looking.look() for _ in range(7))
+    said, shown = watched(both, both, one_lost, one_lost, None, third, back)
     assert len(shown) == 6  # one look came to nothing
     first, lost, joined, again = said
     assert "2 workers on 2 nodes" in first
@@ -56,16 +70,15 @@ def test_each_that_is_lost_or_joins_is_told_once() -> None:
 
 
 def test_the_page_of_ray_is_told_where_there_is_one() -> None:
-    looking, said, shown = watch([answer(worker("a"), dashboard="http://127.0.0.1:8265")])
-    looking.look()
+    said, shown = watched(answer(worker("a"), dashboard="http://127.0.0.1:8265"))
     assert "http://127.0.0.1:8265" in said[0]
     assert "5 waiting, 812 tokens/s, 2 retries" in shown[0]
 
 
 def test_it_ends_when_it_is_stopped() -> None:
-    looking, said, _ = watch([answer(worker("a"))])
-    looking.stop()
-    looking.run()
+    said, stop = list[str](), threading.Event()
+    stop.set()
+    watch_workers(lambda: answer(worker("a")), said.append, said.append, stop)
     assert said == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from running import NANO, wait_for_end
 from tinsmith.lab.service import connect as server_start
-from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, Stillness
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 from tinsmith.types.errors import BackendError, LostError
 from warm import SCRIPT
 
@@ -149,16 +149,6 @@ def test_one_that_does_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         EmbeddedServer(EmbeddedSettings(models={NANO: NANO}, state=tmp_path / "state"))
     message = str(caught.value)
     assert "last line" in message
-
-
-def test_whatever_changes_is_waited_for() -> None:
-    stillness = Stillness(0.0)
-    assert stillness.seconds(5.0, (0, 10)) == 0.0
-    assert stillness.seconds(100.0, (0, 11)) == 0.0  # it computed
-    assert stillness.seconds(300.0, (1, 11)) == 0.0  # it said something
-    assert stillness.seconds(310.0, (1, 11)) == 10.0
-    assert stillness.seconds(400.0, (1, 11)) == 100.0
-    assert stillness.seconds(401.0, (1, 12)) == 0.0
 
 
 def test_what_it_does_is_told_before_it_answers(tmp_path: Path) -> None:

@@ -43,21 +43,6 @@ _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50
 
 
-@dataclass(slots=True)
-class Stillness:
-    """For how long nothing has changed."""
-
-    since: float
-    """Time of its last seen change, in seconds of any clock."""
-    state: object = None
-
-    def seconds(self, now: float, state: object) -> float:
-        """Return for how long `state` has been the same, as of `now`."""
-        if state != self.state:
-            self.since, self.state = now, state
-        return now - self.since
-
-
 class Said:
     """Lines that a server prints: where it answers, what it is doing, and what went wrong."""
 
@@ -107,11 +92,12 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None
 
     A server that has been still for too long is ended.
     """
-    stillness, gave_up = Stillness(time.monotonic()), False
+    since, state, gave_up = time.monotonic(), (0, 0), False
     with ticking(lambda: f"{STARTING}{said.doing}", say):
         while not gave_up and not said.settled.wait(_LOOK_SECONDS):
-            still = stillness.seconds(time.monotonic(), (said.count, _cpu_ticks(process.pid)))
-            gave_up = still > STILL_SECONDS
+            before, state, now = state, (said.count, _cpu_ticks(process.pid)), time.monotonic()
+            since = since if state == before else now
+            gave_up = now - since > STILL_SECONDS
     if said.base_url:
         return said.base_url
     if gave_up:

@@ -6,9 +6,8 @@ Other servers, and one that computes itself, tell of none: the watch, in a threa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -86,44 +85,37 @@ def workers_of(connection: Connection) -> Workers | None:
 _EVERY_SECONDS: Final = 2.0
 
 
-@dataclass(slots=True)
-class WorkerWatch:
-    """State of the workers as last observed."""
+def watch_workers(
+    ask: Callable[[], Workers | None], say: Callable[[str], None], show: Callable[[str], None], stop: threading.Event
+) -> None:
+    """Ask for the workers again and again, until there are none to ask about or `stop` is set.
 
-    ask: Callable[[], Workers | None]
-    say: Callable[[str], None]  # Takes what happened, once.
-    show: Callable[[str], None]  # Takes how they stand, each time.
-    _known: dict[str, Worker] | None = None  # By name; None: nothing was told yet.
-    _stop: threading.Event = field(default_factory=threading.Event)
+    `say` takes what happened, once; `show` how they stand, each time.
+    """
+    known: dict[str, Worker] | None = None  # By name; None: nothing was told yet.
+    while not stop.is_set():
+        found = ask()
+        if found is None and known is None:
+            return
+        if found is not None:  # else it told before: it may only be busy
+            now = {worker.name: worker for worker in found.workers}
+            for line in _news(known, now, found):
+                say(line)
+            known = now
+            show(found.words)
+        stop.wait(_EVERY_SECONDS)
 
-    def look(self) -> bool:
-        """Look once; return whether to look again."""
-        found = self.ask()
-        if found is None:
-            return self._known is not None  # it told before: it may only be busy
-        now = {worker.name: worker for worker in found.workers}
-        if self._known is None:
-            page = f"; {found.dashboard}" if found.dashboard else ""
-            self.say(f"{found.words}{page}")
-        else:
-            for name, worker in now.items():
-                before = self._known.get(name)
-                if worker.alive and (before is None or not before.alive):
-                    self.say(f"worker {name} joined on {worker.node}; {found.words}")
-                elif not worker.alive and (before is None or before.alive):
-                    self.say(f"worker {name} on {worker.node} {worker.doing}; {found.words}")
-        self._known = now
-        self.show(found.words)
-        return True
 
-    def run(self) -> None:
-        """Look again and again, until there is nothing to see or `stop`."""
-        while not self._stop.is_set() and self.look():
-            self._stop.wait(_EVERY_SECONDS)
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._stop.set()
+def _news(known: Mapping[str, Worker] | None, now: Mapping[str, Worker], found: Workers) -> Iterator[str]:
+    if known is None:
+        yield f"{found.words}; {found.dashboard}" if found.dashboard else found.words
+        return
+    for name, worker in now.items():
+        before = known.get(name)
+        if worker.alive and (before is None or not before.alive):
+            yield f"worker {name} joined on {worker.node}; {found.words}"
+        elif not worker.alive and (before is None or before.alive):
+            yield f"worker {name} on {worker.node} {worker.doing}; {found.words}"
 
 
 @contextmanager
@@ -132,10 +124,10 @@ def workers_watched(connection: Connection, teller: Teller) -> Generator[None, N
     if teller.quiet:
         yield
         return
-    watch = WorkerWatch(lambda: workers_of(connection), teller.say, teller.show_workers)
-    looking = threading.Thread(target=watch.run, name="worker watch", daemon=True)
-    looking.start()
+    stop = threading.Event()
+    arguments = (lambda: workers_of(connection), teller.say, teller.show_workers, stop)
+    threading.Thread(target=watch_workers, args=arguments, name="worker watch", daemon=True).start()
     try:
         yield
     finally:
-        watch.stop()
+        stop.set()
