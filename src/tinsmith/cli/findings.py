@@ -192,25 +192,18 @@ _ASKED = 5
 _UNAVAILABLE = 503
 
 
-class _Identity(msgspec.Struct):
-    version: str | None = None
-
-
 class _Model(msgspec.Struct):
+    """A model that a server has."""
+
     model_name: str | None = None
-    identity: _Identity | None = None
+    identity: dict[str, object] | None = None
 
 
-class _Capabilities(msgspec.Struct):
-    """Capabilities of a server that are shown."""
-
-    supported_models: list[_Model] = []
-
-
-class _Unready(msgspec.Struct):
-    """Reason that a server gives for not being able to compute."""
+class _Answer(msgspec.Struct):
+    """Fields of a server's answers: the reason that it cannot compute, and its models."""
 
     reason: str = "it does not say why"
+    supported_models: list[_Model] = []
 
 
 def server(base_url: str | None) -> list[Finding]:
@@ -234,7 +227,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         began = time.perf_counter()
         health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
         if health.status == _UNAVAILABLE:
-            reason = msgspec.json.decode(health.content, type=_Unready).reason
+            reason = msgspec.json.decode(health.content, type=_Answer).reason
             text = f"{base_url} answers, but cannot compute: {reason}"
             todo = "try again in a minute; if it has ended by then, start it again: its state is intact"
             return [Finding(topic="server", text=text, todo=todo, facts={"base_url": base_url, "unready": reason})]
@@ -254,8 +247,8 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         return [Finding(topic="server", text=text, todo="set TINKER_API_KEY to its key")]
     if not answer.is_success:
         raise DataError(f"status {answer.status} of {path}")
-    models = msgspec.json.decode(answer.content, type=_Capabilities).supported_models
-    theirs = next((one.identity.version for one in models if one.identity and one.identity.version), None)
+    models = msgspec.json.decode(answer.content, type=_Answer).supported_models
+    theirs = next((str(version) for one in models if (version := (one.identity or {}).get("version"))), None)
     what = "not tinsmith, or of unknown version" if theirs is None else f"tinsmith {theirs}"
     facts |= {"version": theirs, "models": [model.model_name for model in models]}
     todo = None if theirs in (None, VERSION) else f"it runs tinsmith {theirs} and this is {VERSION}"
