@@ -10,7 +10,7 @@ import msgspec
 from made_cells import made_folder
 
 from tinsmith.lab.experiment.experiment import make_plan
-from tinsmith.lab.prompt_search import Document, Grammar, Search
+from tinsmith.lab.prompt_search import Document, Search, grammar
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.study import Found, Searching
@@ -54,7 +54,7 @@ def searched(asked: Searching, folder: Path, file: Path, say: Say, *, shuffled: 
         selection=TRAIN[1::2],
         prompts={name: name for name in TRAIN},
         score=Base(shuffled),
-        proposer=Grammar(asked.bank),
+        proposer=grammar(asked.bank),
         settings=msgspec.structs.replace(asked.search, seed=seed),
     ).run(asked.written)
     ask = Base(shuffled=False, samples=4)

@@ -17,7 +17,7 @@ from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.task import items_of, make_task
-from tinsmith.lab.papers.compute_spent import Cost, Ledger
+from tinsmith.lab.papers.compute_spent import Ledger, forward_flops, multiplied
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.conduct import run_study
@@ -220,17 +220,16 @@ def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -
 
 def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
     config = read_config(made.base)
-    cost = Cost(config)
     shapes = expected_tensors(config)
     linear = [shape[0] * shape[1] for name, shape in shapes.items() if len(shape) == 2 and "embed_tokens" not in name]
     head = 0 if any("lm_head" in name for name in shapes) else config.vocab_size * config.hidden_size
-    assert cost.parameters == sum(linear) + head
+    assert multiplied(config) == sum(linear) + head
     # A position multiplies with every weight, and looks at itself and those before it, twice.
     width = config.num_heads * config.head_dim
-    each = [2 * cost.parameters + config.num_layers * 4 * width * seen for seen in range(1, 8)]
-    assert cost.forward(7) == sum(each)
-    assert cost.forward(3, before=4) == sum(each[4:])
-    ledger = Ledger(cost)
+    each = [2 * multiplied(config) + config.num_layers * 4 * width * seen for seen in range(1, 8)]
+    assert forward_flops(config, 7) == sum(each)
+    assert forward_flops(config, 3, before=4) == sum(each[4:])
+    ledger = Ledger(config)
     ledger.trained(7)
     assert ledger.spent.flops == 3 * sum(each)
 

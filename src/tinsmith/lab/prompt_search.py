@@ -137,16 +137,12 @@ def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
     return tuple(distinct)[: wish.count]
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """Draws edits: first which kind, as likely one as the other, then the lines; the same by the same seed."""
+def grammar(bank: Sequence[str]) -> Proposer:
+    """Return what draws edits: first which kind, as likely one as the other, then lines; the same by the same seed."""
 
-    bank: tuple[str, ...]
-
-    def __call__(self, wish: Wish) -> tuple[Edit, ...]:
-        """Draw edits."""
+    def draw(wish: Wish) -> tuple[Edit, ...]:
         random, document = Random(derive(wish.seed, "edits")), wish.document
-        new = [line for line in self.bank if line not in document]
+        new = [line for line in bank if line not in document]
         kinds = [
             [Edit(change=Change.ADD, line=line) for line in new],
             [Edit(change=Change.DELETE, at=at) for at in document],
@@ -159,6 +155,8 @@ class Grammar:
             edits = random.choice(some)
             drawn.append(edits.pop(random.randrange(len(edits))))
         return tuple(drawn)
+
+    return draw
 
 
 @dataclass(slots=True)

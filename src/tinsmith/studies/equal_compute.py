@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 import tinker
@@ -26,7 +26,7 @@ from tinsmith.lab.experiment.key_text import SMALL_MODEL, At, truth
 from tinsmith.lab.experiment.replay import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.task import Item, bank_of
-from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Ledger, Spent, mean_spent
+from tinsmith.lab.papers.compute_spent import Accountant, LabelCourse, Ledger, Spent, mean_spent
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of, label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
@@ -34,16 +34,15 @@ from tinsmith.lab.prompt_search import (
     SEARCH_HEADS,
     STEP_HEADS,
     Document,
-    Grammar,
     Search,
     Searched,
     SearchSettings,
+    grammar,
     halves_of,
     search_cells,
     step_rows,
 )
 from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
-from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.conduct import Stage
@@ -183,7 +182,7 @@ class Materials:
             recipe = PLANTED_BASE if planted else PaperBaseRecipe()
             model = str(nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), say))
         self.source, self.tokenizer = source, tokenizer_of(model)
-        self.accountant = Accountant(Cost(read_shape(model)))
+        self.accountant = Accountant(read_shape(model))
         return {"data": str(source.folder), "model_name": model}
 
     def course(self, cell: Cell) -> LabelCourse:
@@ -227,8 +226,8 @@ class Materials:
         plan = make_plan(cell.experiment, {**cell.overrides, **shuffle})
         bank, data = bank_of(task_asked(plan)), data_of(plan, self.source)
         search = msgspec.structs.replace(self.search, seed=derive(plan.settings.seed, "search"))
-        served = RunFolder(cell.folder).read_json(MANIFEST).get("identity") or {}
-        base = sha256_of(cast("Mapping[str, object]", served).get("model"))  # as the run's server said of its model
+        # As the run's server said of its model.
+        base = sha256_of(RunFolder(cell.folder).manifest().identity.get("model"))
         wanted = (search, self.group_size, is_shuffled, base, str(data.data["sha256"]), bank)
         began = time.perf_counter()
 
@@ -241,8 +240,8 @@ class Materials:
                     samples=self.group_size,
                     temperature=plan.settings.temperature,
                     max_tokens=plan.settings.max_tokens,
-                    positions=self.accountant.cost.config.max_positions,
-                    ledger=Ledger(self.accountant.cost),
+                    positions=self.accountant.config.max_positions,
+                    ledger=Ledger(self.accountant.config),
                 )
                 train, selection = halves_of({name: name for name in score.items}, search.seed)
                 searched = Search(
@@ -250,7 +249,7 @@ class Materials:
                     selection=selection,
                     prompts={name: one.paper.title for name, one in score.items.items()},
                     score=score,
-                    proposer=Grammar(bank),
+                    proposer=grammar(bank),
                     settings=search,
                     last=_LAST_GATES * search.gate,
                 ).run(())

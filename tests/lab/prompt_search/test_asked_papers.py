@@ -12,8 +12,8 @@ from tinker import types
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.task import Item, Paper, Task, bank_of, make_task
-from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.prompt_search import Grammar, Search, SearchSettings, halves_of
+from tinsmith.lab.papers.compute_spent import Ledger
+from tinsmith.lab.prompt_search import Search, SearchSettings, grammar, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.equal_compute import AskedPapers, paid
@@ -27,7 +27,7 @@ ITEMS = tuple(
     Item(paper=Paper(id=f"W{place}", title=label, abstract="Gears."), golds=(label,))
     for place, label in enumerate(LABELS * 4)
 )
-COST = Cost(next(iter(PRESETS.values())))
+CONFIG = next(iter(PRESETS.values()))
 
 
 @dataclass
@@ -91,7 +91,7 @@ def made(reader: Reader, *, positions: int = 4096, samples: int = 2) -> AskedPap
         temperature=1.0,
         max_tokens=80,
         positions=positions,
-        ledger=Ledger(COST),
+        ledger=Ledger(CONFIG),
     )
 
 
@@ -113,7 +113,7 @@ def test_every_paper_and_token_is_counted() -> None:
     ask((), ["W0", "W1"], 1)
     ask((HINT,), ["W0"], 1)
     answers = [TASK.contract.answer_text((label,), Confidence.MEDIUM) for label in (N, N, D)]
-    by_hand = Ledger(COST)
+    by_hand = Ledger(CONFIG)
     for said, answer in zip(reader.asked, answers, strict=True):
         by_hand.read(len(said))
         for _ in range(3):
@@ -144,7 +144,7 @@ def test_a_search_finds_the_line_that_helps_and_asks_only_what_it_counts() -> No
         selection=selection,
         prompts={name: one.paper.title for name, one in ask.items.items()},
         score=ask,
-        proposer=Grammar((HINT, "Be brief.")),
+        proposer=grammar((HINT, "Be brief.")),
         settings=SearchSettings(steps=2, batch=6, candidates=2, gate=6),
         last=8,
     ).run(())

@@ -8,9 +8,9 @@ from tinsmith.lab.prompt_search import (
     Change,
     Document,
     Edit,
-    Grammar,
     Wish,
     edited,
+    grammar,
     placed,
     read_edit,
 )
@@ -69,26 +69,26 @@ def wish(seed: int = 0, count: int = 5, rejected: frozenset[Edit] = frozenset())
 
 
 def test_a_grammar_draws_the_same_by_the_same_seed_and_others_by_another() -> None:
-    grammar = Grammar(BANK)
-    assert grammar(wish()) == grammar(wish())
-    assert len({grammar(wish(seed)) for seed in range(8)}) > 1
+    proposer = grammar(BANK)
+    assert proposer(wish()) == proposer(wish())
+    assert len({proposer(wish(seed)) for seed in range(8)}) > 1
 
 
 def test_a_grammar_knows_every_edit_and_proposes_each_once() -> None:
-    found = Grammar(BANK)(wish(count=100))
+    found = grammar(BANK)(wish(count=100))
     assert len(found) == len(set(found)) == EVERY
     assert {edit.change for edit in found} == set(Change)
     assert all(edit.applied(("a", "b")) is not None for edit in found)
 
 
 def test_what_was_rejected_is_not_proposed_again() -> None:
-    every = Grammar(BANK)(wish(count=100))
+    every = grammar(BANK)(wish(count=100))
     for edit in every:
-        assert edit not in Grammar(BANK)(wish(count=100, rejected=frozenset({edit})))
-    assert Grammar(BANK)(wish(rejected=frozenset(every))) == ()
+        assert edit not in grammar(BANK)(wish(count=100, rejected=frozenset({edit})))
+    assert grammar(BANK)(wish(rejected=frozenset(every))) == ()
 
 
-@pytest.mark.parametrize("edit", Grammar(BANK)(wish(count=100)), ids=str)
+@pytest.mark.parametrize("edit", grammar(BANK)(wish(count=100)), ids=str)
 def test_an_edit_is_read_as_it_is_written(edit: Edit) -> None:
     assert read_edit(str(edit)) == edit
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tinsmith.lab.prompt_search import Document, Earned, Edit, Grammar, Search, Searched, SearchSettings, Wish
+from tinsmith.lab.prompt_search import Document, Earned, Edit, Search, Searched, SearchSettings, Wish, grammar
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -53,7 +53,7 @@ def searched(made: Made, seed: int = 0, **settings: int) -> Searched:
         selection=SELECTION,
         prompts={name: name for name in (*TRAIN, *SELECTION)},
         score=made,
-        proposer=Grammar((*GOOD, *IDLE, *BAD)),
+        proposer=grammar((*GOOD, *IDLE, *BAD)),
         settings=SearchSettings(seed=seed, **settings),
     ).run(START)
 
@@ -162,7 +162,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match="gate"):
         SearchSettings(gate=0)
     empty = Search(
-        train=(), selection=SELECTION, prompts={}, score=Made(helped), proposer=Grammar(GOOD), settings=SearchSettings()
+        train=(), selection=SELECTION, prompts={}, score=Made(helped), proposer=grammar(GOOD), settings=SearchSettings()
     )
     with pytest.raises(ConfigError, match="items"):
         empty.run(START)

@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.key_text import SMALL_MODEL, shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
 from tinsmith.lab.labels.labelled_papers import PROBED
 from tinsmith.lab.live.watch import PROMPTS
-from tinsmith.lab.papers.compute_spent import Cost
+from tinsmith.lab.papers.compute_spent import multiplied
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
@@ -176,7 +176,7 @@ def pace_of(plan: Plan) -> Pace | None:
     if name != SMALL_MODEL and not is_here(name):
         return None
     # The small model's size is known, whether or not it was fetched yet.
-    parameters = MEASURED_PARAMETERS if name == SMALL_MODEL else Cost(read_shape(name)).parameters
+    parameters = MEASURED_PARAMETERS if name == SMALL_MODEL else multiplied(read_shape(name))
     return machine_pace(parameters) * correction(plan)
 
 

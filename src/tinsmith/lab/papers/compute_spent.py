@@ -43,28 +43,21 @@ class Spent:
     flops: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """FLOPs of one decoder."""
+def multiplied(config: DecoderConfig) -> int:
+    """Return the number of parameters of a decoder that multiply."""
+    heads = config.num_heads * config.head_dim
+    keys = config.num_kv_heads * config.head_dim
+    attention = config.hidden_size * (2 * heads + 2 * keys)
+    layer = attention + 3 * config.hidden_size * config.intermediate_size
+    return config.num_layers * layer + config.hidden_size * config.vocab_size
 
-    config: DecoderConfig
 
-    @property
-    def parameters(self) -> int:
-        """Those that multiply."""
-        config = self.config
-        heads = config.num_heads * config.head_dim
-        keys = config.num_kv_heads * config.head_dim
-        attention = config.hidden_size * (2 * heads + 2 * keys)
-        layer = attention + 3 * config.hidden_size * config.intermediate_size
-        return config.num_layers * layer + config.hidden_size * config.vocab_size
-
-    def forward(self, positions: int, before: int = 0) -> int:
-        """Return the FLOPs of `positions` that follow `before` others of the same sequence."""
-        width = self.config.num_layers * self.config.num_heads * self.config.head_dim
-        end = before + positions
-        attended = end * (end + 1) - before * (before + 1)
-        return 2 * self.parameters * positions + 2 * width * attended
+def forward_flops(config: DecoderConfig, positions: int, before: int = 0) -> int:
+    """Return the FLOPs of `positions` that follow `before` others of the same sequence."""
+    width = config.num_layers * config.num_heads * config.head_dim
+    end = before + positions
+    attended = end * (end + 1) - before * (before + 1)
+    return 2 * multiplied(config) * positions + 2 * width * attended
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -80,37 +73,37 @@ class _Line(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Ledger:
-    """Adds up; FLOPs as the module says."""
+    """Adds up what a decoder computes; FLOPs as the module says."""
 
-    cost: Cost
+    config: DecoderConfig
     spent: Spent = field(default_factory=Spent)
 
     def read(self, positions: int) -> None:
         """Count a prompt that is read to sample from."""
         self.spent.tokens_read += positions
-        self.spent.flops += self.cost.forward(positions)
+        self.spent.flops += forward_flops(self.config, positions)
 
     def sampled(self, positions: int, before: int) -> None:
         """Count an answer after a prompt of so many positions."""
         self.spent.tokens_sampled += positions
-        self.spent.flops += self.cost.forward(positions, before)
+        self.spent.flops += forward_flops(self.config, positions, before)
 
     def trained(self, positions: int) -> None:
         """Count a sequence that a gradient is taken over."""
         self.spent.tokens_trained += positions
-        self.spent.flops += 3 * self.cost.forward(positions)
+        self.spent.flops += 3 * forward_flops(self.config, positions)
 
 
 @dataclass(slots=True)
 class Accountant:
     """Counts runs of one base; the tokens of a paper's prompt and of its example are looked up once."""
 
-    cost: Cost
+    config: DecoderConfig
     _tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     def spent(self, folder: Path, course: LabelCourse) -> Spent:
         """Return what the run in a folder took."""
-        ledger, settings = Ledger(self.cost), course.settings
+        ledger, settings = Ledger(self.config), course.settings
         if isinstance(settings, RlSettings):
             self._supervised(ledger, course, settings.supervised)
             self._sampled(ledger, course, settings, folder)
@@ -122,7 +115,7 @@ class Accountant:
 
     def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:
         """Return the FLOPs of a supervised step: the mean over as many steps as the settings have."""
-        ledger = Ledger(self.cost)
+        ledger = Ledger(self.config)
         self._supervised(ledger, course, settings)
         return ledger.spent.flops / settings.steps
 

@@ -23,11 +23,14 @@ import msgspec
 from tinsmith.engine.checkpoint_files import is_checkpoint, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs import files
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError, InputError
 from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
 from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.visible import visible
+
+_AGAIN: Final = "copy or unpack it again; a run of your own: start it again in another folder"
 
 
 def is_saved(state: Path, path: str) -> bool:
@@ -174,9 +177,16 @@ class RunFolder:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            fix = "copy or unpack it again; a run of your own: start it again in another folder"
-            raise DataError(f"{file} is damaged", field=name, fix=fix)
+            raise DataError(f"{file} is damaged", field=name, fix=_AGAIN)
         return cast(dict[str, object], found)
+
+    def manifest(self) -> Manifest:
+        """Return the manifest; an empty one where there is none."""
+        try:
+            return msgspec.convert(self.read_json(files.MANIFEST), Manifest)
+        except msgspec.ValidationError:
+            what = f"{self.path / files.MANIFEST} is damaged"
+            raise DataError(what, field=files.MANIFEST, fix=_AGAIN) from None
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of what a repeated run has to reproduce; the trace's only where a server told one."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -134,13 +134,14 @@ class Score:
     tie_break: float
 
 
-class Selected(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint that was chosen."""
+class Selected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The best checkpoint so far, and at a run's end the last one; paths of several agents have a space between."""
 
     step: int
-    by: str = ""
     score: Score | None = None
-    final_path: str = ""  # Path of the saved last policy, or several with a space between.
+    by: str = ""
+    sampler_path: str = ""  # Where its weights were saved to sample from.
+    final_path: str = ""  # Of the last policy.
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +154,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[AlarmRecord, ...] = ()
     selected: Selected | None = None
     hashes: dict[str, str | None] = {}
+    trace_links: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> Mapping[str, object]:
+        """Identity of the model that was trained, as its server reported it; empty where it did not."""
+        return cast("Mapping[str, object]", self.identity.get("model") or {})
+
+    @property
+    def judge(self) -> object:
+        """Name of the judge; None where the run has none."""
+        return cast("Mapping[str, object]", self.identity.get("frame") or {}).get("judge_model")
 
 
 class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):

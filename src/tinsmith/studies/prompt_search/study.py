@@ -26,10 +26,10 @@ from tinsmith.lab.prompt_search import (
     AskedModel,
     Document,
     Earned,
-    Grammar,
     Search,
     Searched,
     SearchSettings,
+    grammar,
     halves_of,
     placed,
     search_cells,
@@ -147,7 +147,7 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
         selection=selection,
         prompts={one.prompt_id: one.prompt for one in data.split.train},
         score=score,
-        proposer=Grammar(asked.bank) if asked.proposer is ProposedBy.GRAMMAR else model,
+        proposer=grammar(asked.bank) if asked.proposer is ProposedBy.GRAMMAR else model,
         settings=settings,
     ).run(asked.written)
     start = examined(searched.start)
