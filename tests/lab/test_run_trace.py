@@ -17,7 +17,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.lab.service import facts as server_facts
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.service.facts import TraceReader
+from tinsmith.lab.service.facts import new_steps
 from tinsmith.types.errors import BackendError
 from tinsmith.types.sketches import distance
 
@@ -104,10 +104,10 @@ def interrupted_at(step: int) -> Callable[[PaperRun, int], None]:
 
 
 def test_a_server_that_tells_no_trace_leaves_none(connection: Connection) -> None:
-    assert TraceReader(connection, "no-such-model:train:0").new() == []
+    assert list(new_steps(connection, "no-such-model:train:0")) == [[]]
     # A port that nothing listens on: the loop itself says that the server is gone.
     nowhere = dataclasses.replace(connection, base_url="http://127.0.0.1:9")
-    assert TraceReader(nowhere, "a:train:0").new() == []
+    assert list(new_steps(nowhere, "a:train:0")) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_trace_with_a_hole_is_not_written(
         return next(remaining)
 
     monkeypatch.setattr(server_facts, "ask", ask)
-    reader = TraceReader(connection, "a:train:0")
-    reader.new()
+    steps = new_steps(connection, "a:train:0")
+    next(steps)
     with pytest.raises(BackendError, match=complaint):
-        reader.new()
+        next(steps)

@@ -13,9 +13,9 @@ from small_study import RL, SFT, open_run, run_once, train, train_until
 from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.experiment import make_plan, plan_fingerprint
 from tinsmith.lab.results.arms import gather
-from tinsmith.lab.run import Finished
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists, Kind
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, RlSettings, told_apart
@@ -24,7 +24,7 @@ from tinsmith.types.errors import ConfigError
 BOTH = replace(RL, steps=4, sft_steps=2, sft_learning_rate=5e-3, sft_batch_size=8)
 
 
-def run(connection: Connection, folder: Path, settings: CommonSettings) -> Finished:
+def run(connection: Connection, folder: Path, settings: CommonSettings) -> Selected:
     return run_once(connection, folder, settings, "strong" if isinstance(settings, RlSettings) else None)
 
 
@@ -71,7 +71,7 @@ def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
 def test_without_steps_the_base_is_examined_and_tested(connection: Connection, tmp_path: Path) -> None:
     finished = run(connection, tmp_path / "zero", replace(SFT, steps=0, logit_offset=True))
     (line,) = lines(tmp_path / "zero", METRICS)
-    assert line["step"] == finished.selected.step == 0
+    assert line["step"] == finished.step == 0
     assert {"eval/macro_f1", "test/macro_f1", "test_offset/macro_f1"} <= set(line)
     assert line["eval/kl_base"] == 0.0
     assert not (tmp_path / "zero" / TRACE).read_bytes()

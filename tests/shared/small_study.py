@@ -17,9 +17,10 @@ from tinsmith.lab.papers.run_data import label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, paper_conversations
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
-from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
@@ -162,14 +163,14 @@ def study_of(run: PaperRun) -> LabelledPapers:
     return run.course.subject
 
 
-def train(run: PaperRun) -> Finished:
+def train(run: PaperRun) -> Selected:
     """Train to the end."""
     finished = train_run(run)
     assert finished is not None
     return finished
 
 
-def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Finished:
+def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Selected:
     """Open a run and train to the end."""
     run = open_run(connection, folder, settings, reward=reward)
     finished = train(run)

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from tinsmith.types.waits import loading, tell
 if TYPE_CHECKING:
     from tinsmith.lab.difference.runs import Comparison
     from tinsmith.lab.experiment.audit import Audited
-    from tinsmith.lab.experiment.audit_units import UnitsAudited
+    from tinsmith.lab.experiment.audit_units import UnitPlace
 
 
 def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
@@ -118,7 +118,6 @@ def audit(
         else:
             done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
-            values["segments"] = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
     if as_json:
         print_json(values)
     for line in () if as_json else lines:
@@ -135,7 +134,7 @@ def _share(text: str) -> float:
     return float(found[1]) / 100
 
 
-def _lines(done: Audited) -> list[str]:
+def _lines(done: Audited[int]) -> list[str]:
     from tinsmith.lab.difference.runs import difference_lines
     from tinsmith.pages.measures import counted
 
@@ -157,7 +156,7 @@ def _lines(done: Audited) -> list[str]:
     return _report(done, drawn, lines, f"{steps} in {spent:.1f} s", "step")
 
 
-def _unit_lines(done: UnitsAudited) -> list[str]:
+def _unit_lines(done: Audited[UnitPlace]) -> list[str]:
     from tinsmith.lab.difference.runs import difference_lines
     from tinsmith.pages.measures import counted
 
@@ -170,7 +169,7 @@ def _unit_lines(done: UnitsAudited) -> list[str]:
     return _report(done, drawn, lines, units + whole, "unit")
 
 
-def _report(done: Audited | UnitsAudited, drawn: str, found: Sequence[str], computed: str, one: str) -> list[str]:
+def _report(done: Audited[Any], drawn: str, found: Sequence[str], computed: str, one: str) -> list[str]:
     lines = [f"drawn by seed {done.seed}: {drawn}", *(f"contradiction: {fault}" for fault in done.faults)]
     lines += [*([] if done.faults else [_CONSISTENT]), *found]
     if done.drawn and done.recorded_judge is not None:
@@ -183,11 +182,12 @@ def _report(done: Audited | UnitsAudited, drawn: str, found: Sequence[str], comp
     return lines
 
 
-def _values(done: Audited | UnitsAudited) -> dict[str, object]:
-    return {"passed": done.passed, **dataclasses.asdict(done), "chance": _chances(done)}
+def _values(done: Audited[Any]) -> dict[str, object]:
+    segments = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
+    return {"passed": done.passed, **dataclasses.asdict(done), "segments": segments, "chance": _chances(done)}
 
 
-def _chances(done: Audited | UnitsAudited) -> dict[str, float]:
+def _chances(done: Audited[Any]) -> dict[str, float]:
     from tinsmith.lab.experiment.audit import SHARES
 
     return {str(share): done.chance(share) for share in SHARES}

@@ -95,10 +95,11 @@ def _origin(folder: Path, with_data: bool) -> dict[str, Path]:
     from tinsmith.lab.bundle.pack import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located
     from tinsmith.lab.runs.reader import read_run
+    from tinsmith.lab.runs.records import Manifest
     from tinsmith.types.source import PACKAGE
 
     run = read_run(folder)
-    around = located({} if run.manifest is None else {"circumstances": run.manifest.circumstances}, folder)
+    around = located(run.manifest or Manifest(), folder)
     task = str(around.get("task") or "")
     file, colon, _ = task.partition(".py")
     if colon and Path(f"{file}.py").is_file():

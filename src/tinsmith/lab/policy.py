@@ -104,7 +104,8 @@ def update_policy(
     compared = [one for some in trained.values() for one in some]
     penalty = _penalties(compared, settings, reference, metrics)
     foreseen = _foreseen(compared, settings, metrics)
-    sent: list[_Sent] = []
+    # Of each optimizer step its rollouts, all losses (theirs first), and the step: gradients add up before it.
+    sent: list[tuple[list[_AnyScored], list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []
     for part in _split(taught, settings.num_substeps):
         flat = [one for group in part for one in trained[id(group)]]
         datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)]), foreseen) for one in flat]
@@ -114,30 +115,22 @@ def update_policy(
         if exact is not None:
             computed = exact.datums(trainer, [group.item for group in part])
             losses.append(trainer.forward_backward(computed, "cross_entropy"))
-        sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings, step))))
-    results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
-    if sent[0].scored:  # later substeps have left the policy that the rollouts are from
-        metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
+        sent.append((flat, losses, trainer.optim_step(adam(settings, step))))
+    results = [[loss.result(WAIT_SECONDS) for loss in losses] for _, losses, _ in sent]
+    scored, losses, _ = sent[0]
+    if scored:  # later substeps have left the policy that the rollouts are from
+        metrics |= _agreement([one.rollout for one in scored], results[0][0])
         metrics |= route_metrics(results[0][0].metrics)
-    if sent[0].losses:
+    if losses:
         metrics |= expert_metrics(results[0][0].metrics)
     step_losses = [loss_of(result) for each in results for result in each]
     loss = None if None in step_losses else sum(one for one in step_losses if one is not None)
-    outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
+    outcomes = [stepped.result(WAIT_SECONDS) for *_, stepped in sent]
     return metrics | step_metrics(settings, step, loss, outcomes[-1])
 
 
 _Future = tinker.APIFuture[types.ForwardBackwardOutput]
 _AnyScored = Scored[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """One optimizer step: gradients of all losses add up before it."""
-
-    scored: list[_AnyScored]
-    losses: list[_Future]  # The rollouts' first, where there are any.
-    step: tinker.APIFuture[types.OptimStepResponse]
 
 
 def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, cast
@@ -21,9 +21,9 @@ from tinsmith.lab.policy import Agents, joined
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
-from tinsmith.lab.runs.records import Score
+from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.service.facts import TraceReader
+from tinsmith.lab.service.facts import new_steps
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.lab.subject import line_of
@@ -31,24 +31,6 @@ from tinsmith.stats.groups import FlatRewards
 from tinsmith.stats.monitors import Alarm, DeterminismMonitor
 
 Reached = Callable[[Standing], None]
-
-
-@dataclass(frozen=True, slots=True)
-class BestStep:
-    """The step whose policy was the best so far."""
-
-    step: int
-    score: Score
-    sampler_path: str  # Where its weights were saved to sample from.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """Result of a finished run."""
-
-    selected: BestStep
-    sampler_path: str  # The chosen policy.
-    final_path: str  # The last one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +60,7 @@ class Run(Generic[I, A]):
     forecast: float | None = None  # Seconds of all that follows the start, forecast before it.
     reached: Reached | None = None  # Is told where it stands after each evaluation, when its step has been written.
     step: int = 0  # Where it stands: optimizer steps its weights have seen.
-    best: BestStep | None = None
+    best: Selected | None = None
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """Draws before the first step, where all others learn from them; None: there were none, or not yet."""
@@ -87,7 +69,7 @@ class Run(Generic[I, A]):
     _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
-    _tracers: list[TraceReader] = field(default_factory=list[TraceReader])
+    _tracers: list[Iterator[Sequence[Mapping[str, object]]]] = field(default_factory=list[Any])
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
@@ -120,7 +102,7 @@ class Run(Generic[I, A]):
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
-        self.best = msgspec.convert(mark.kept["best"], BestStep | None)
+        self.best = msgspec.convert(mark.kept["best"], Selected | None)
         self.experts.restore(self.folder.read_lines(METRICS))
 
     @property
@@ -185,14 +167,12 @@ class Run(Generic[I, A]):
             policy = Examinee(
                 client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=progress
             )
-            found = self.course.examine(policy)
-        self._timings["answers_s"] = found.answers_s
-        self._lines += found.tested.lines
-        self._alarms += found.judged.alarms
-        score = found.judged.score
-        if self.best is None or score > self.best.score:
-            self.best = BestStep(step, score, self._saved(f"best-{step:06d}"))
-        return dict(found.tested.metrics)
+            tested, judged, self._timings["answers_s"] = self.course.examine(policy)
+        self._lines += tested.lines
+        self._alarms += judged.alarms
+        if self.best is None or self.best.score is None or judged.score > self.best.score:
+            self.best = Selected(step=step, score=judged.score, sampler_path=self._saved(f"best-{step:06d}"))
+        return dict(tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step's metrics, rollouts, trace and timings; the policy has changed."""
@@ -220,13 +200,13 @@ class Run(Generic[I, A]):
         """One line for each of the step's optimizer steps."""
         if self.connection is not None:
             untraced = self.agents.trainers[len(self._tracers) :]
-            self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]
+            self._tracers += [new_steps(self.connection, one.model_id) for one in untraced]
         return [
             {"step": step, "substep": substep, "gradient": one["gradient"], "weights": one["weights"]}
             | {key: one[key] for key in ("units",) if key in one}
             | ({"agent": number} if self.agents.several else {})
             for number, tracer in enumerate(self._tracers)
-            for substep, one in enumerate(tracer.new())
+            for substep, one in enumerate(next(tracer, []))
         ]
 
     def checkpoint(self, step: int) -> None:
@@ -239,7 +219,7 @@ class Run(Generic[I, A]):
             state_path = joined(one.result(WAIT_SECONDS).path for one in saved)
             self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(state))
 
-    def finish(self) -> Finished:
+    def finish(self) -> Selected:
         """Examine the last policy, save it, and test: the chosen policy and the last."""
         last = self.settings.steps
         metrics = self.examine(last)
@@ -260,4 +240,5 @@ class Run(Generic[I, A]):
         ended = {"train/stopped_at": float(self.step)} if self.spent and self.step < last else {}
         self.record(last, {**metrics, **tested.metrics, **ended})
         path = final if best.step == last else best.sampler_path
-        return Finished(selected=best, sampler_path=path, final_path=final)
+        by = self.settings.select_by.value
+        return msgspec.structs.replace(best, by=by, sampler_path=path, final_path=final)

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Final, cast
+from typing import Final
 
 from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
-from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, Kind
+from tinsmith.lab.runs.files import STATE, TRACE, Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
@@ -136,11 +136,11 @@ def sizes_of(adapter: AdapterKind, folder: Path) -> tuple[int, int, int, int, fl
     from tinsmith.models.held import held_base
     from tinsmith.ops.native import NativeKernels
 
-    manifest = RunFolder(folder).read_json(MANIFEST)
-    model = cast(Mapping[str, str | None], manifest["circumstances"]).get("model_folder")
-    path = cast(Mapping[str, str], manifest["selected"])["final_path"]
-    place = TinkerPath.parse(path).folder(folder / STATE)
-    if model is None or not place.is_dir():
+    manifest = RunFolder(folder).manifest()
+    assert manifest.selected is not None, "it is finished"
+    model = manifest.circumstances.get("model_folder")
+    place = TinkerPath.parse(manifest.selected.final_path).folder(folder / STATE)
+    if not isinstance(model, str) or not place.is_dir():
         return None
     checkpoint = read(place)
     base = open_base(model, seed=checkpoint.base.seed)

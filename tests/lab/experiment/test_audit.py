@@ -14,7 +14,7 @@ from tinsmith.cli.registered import plan_of
 from tinsmith.engine import checkpoint_files
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.experiment.audit import Audited, audit, chance
-from tinsmith.lab.experiment.audit_units import UnitPlace, UnitsAudited, audit_units
+from tinsmith.lab.experiment.audit_units import UnitPlace, audit_units
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.tensor_file import read_fp32, write_tensors
@@ -40,7 +40,7 @@ def forged(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "forged"))
 
 
-def audited(folder: Path, steps: int, seed: int = 1) -> Audited:
+def audited(folder: Path, steps: int, seed: int = 1) -> Audited[int]:
     return audit(folder, plan_of, steps=steps, seed=seed, say=unsaid)
 
 
@@ -193,7 +193,7 @@ def test_the_command_ends_with_1_where_something_is_forged(forged: Path, capsys:
         lines_moved(METRICS, 1, 0, 2, 3, 4)(forged)
 
 
-def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
+def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> Audited[UnitPlace]:
     return audit_units(folder, plan_of, share=share, seed=seed, say=unsaid)
 
 

@@ -149,7 +149,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(
     monkeypatch.setattr(conduct_module, "open_connection", _no_server)
     again = run(made, whole, behavior_if_log_dir_exists="resume")
     assert {each: (whole / each).read_bytes() for each in before} == before
-    assert again.finished.selected.step == manifest(whole)["selected"]["step"]
+    assert again.finished.step == manifest(whole)["selected"]["step"]
     assert again.finished.final_path == manifest(whole)["selected"]["final_path"]
 
 

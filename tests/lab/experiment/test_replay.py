@@ -16,6 +16,8 @@ from tinsmith.lab.experiment import manifest as manifest_module
 from tinsmith.lab.experiment import replay as replay_module
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import MANIFEST, METRICS
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import unsaid
 
@@ -97,7 +99,7 @@ def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
     changed(other, "identity", source_sha256="0" * 64)
 
     def made_before(plan: Any, **given: object) -> None:
-        assert given["like"] == manifest(other)
+        assert given["like"] == RunFolder(other).manifest()
         folder = plan.circumstances.log_path
         folder.rmdir()
         copied(original, folder)
@@ -143,14 +145,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
 
 
 def test_a_run_does_not_go_on_with_another_model() -> None:
-    def say(*, beside: dict[str, object] | None = None, **model: object) -> dict[str, object]:
-        return {"identity": {"model": model or None, "beside": {"opponent": beside}}}
+    def say(*, beside: dict[str, object] | None = None, **model: object) -> Manifest:
+        return Manifest(identity={"model": model or None, "beside": {"opponent": beside}})
 
     same = manifest_module.require_same_models
     same(say(fingerprint="a"), say(fingerprint="a", beside={"fingerprint": "b"}))
     same(say(), say(fingerprint="a"))
-    same({}, say(fingerprint="a"))
-    same({"identity": {"model": {"fingerprint": "a"}}}, say(fingerprint="a"))
+    same(Manifest(), say(fingerprint="a"))
+    same(Manifest(identity={"model": {"fingerprint": "a"}}), say(fingerprint="a"))
     with pytest.raises(ConfigError, match=r"the model .* its fingerprint differs") as caught:
         same(say(fingerprint="a"), say(fingerprint="b"))
     assert caught.value.field == "model_name"
@@ -162,9 +164,9 @@ def test_a_run_does_not_go_on_with_another_model() -> None:
 
 
 def test_certificates_are_compared_where_a_base_is_spread_over_equally_many() -> None:
-    def say(certificate: str, shards: int | None) -> dict[str, object]:
+    def say(certificate: str, shards: int | None) -> Manifest:
         model = {"fingerprint": "a", "certificate": certificate}
-        return {"identity": {"model": model}, "circumstances": {"shards": shards}}
+        return Manifest(identity={"model": model}, circumstances={"shards": shards})
 
     same = manifest_module.require_same_models
     same(say("c", 1), say("d", 2))

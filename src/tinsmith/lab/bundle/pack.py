@@ -25,7 +25,7 @@ from tinsmith.lab.experiment.replay import PlanOf, changes_of
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, Kind, holds_run
 from tinsmith.lab.runs.folder import RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Config, Manifest, Run
+from tinsmith.lab.runs.records import Config, Manifest, Run, Selected
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
 from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.models.staging import present
@@ -237,9 +237,8 @@ def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str,
     if REPORT in files:
         places = {str(value): str(now[name]) for name, value in around.items() if _is_place(value)}
         files[REPORT] = _without_places(folder / REPORT, {**places, str(folder.absolute()): folder.name})
-    selected = cast(Json, manifest.get("selected") or {})
-    chosen = (str(selected[name]) for name in ("final_path", "sampler_path") if selected.get(name))
-    paths = {path for several in chosen for path in several.split()}
+    selected = run.manifest().selected or Selected(step=0)
+    paths = {*selected.final_path.split(), *selected.sampler_path.split()}
     marks = [mark for mark in run.marks() if mark.here]
     marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
     files[CHECKPOINTS] = b"".join(run.lines_of(marks))
@@ -345,7 +344,7 @@ def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float 
         front = {"base_model": base, **front}
     shown = {name: value for name, value in metrics.items() if name.startswith(("test", "eval")) and value is not None}
     rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in sorted(shown.items())[:_FIGURES])
-    model = cast(Json, manifest.identity.get("model") or {})
+    model = manifest.model
     hashes = "\n".join(f"- {name}: `{value}`" for name, value in sorted(manifest.hashes.items()))
     parts = (
         f"---\n{_yaml(front)}---",

@@ -36,10 +36,10 @@ from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Turn
 from tinsmith.lab.rollouts import Trajectory as Ran
-from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.records import Score
+from tinsmith.lab.runs.records import Score, Selected
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
@@ -390,7 +390,7 @@ def train(
     folder: Path,
     *,
     quiet: bool = False,
-) -> Finished:
+) -> Selected:
     """Train a LoRA adapter on a cookbook dataset by our loop, from its beginning; end the environments' thread.
 
     Args:

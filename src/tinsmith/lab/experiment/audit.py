@@ -16,8 +16,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
@@ -28,7 +29,7 @@ from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
 from tinsmith.lab.experiment.key_text import Circumstances
-from tinsmith.lab.experiment.manifest import Json, require_same_models, seeds
+from tinsmith.lab.experiment.manifest import require_same_models, seeds
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_here
 from tinsmith.lab.experiment.replay import PlanOf, remake, seconds_of
 from tinsmith.lab.grouping import Line
@@ -39,6 +40,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE, Kind
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.lab.runs.records import Run as RunRecord
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.service.local import LocalService, LocalTrainer
@@ -77,38 +79,30 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnyAudit:
-    """An audit, whatever is drawn."""
+class Audited(Generic[T]):
+    """An audit of steps, or of units of gradient, and what it found."""
 
     seed: int
     of_steps: int  # Steps of training that the run came to.
+    of_units: int | None = None  # Units that the run's trace has; None: steps were drawn.
     faults: tuple[str, ...]  # Contradictions within the folder; found without computing a step.
     recorded_judge: str | None  # The judge whose verdicts were taken from the record; None: there is none.
     whole_s: float  # Seconds of the whole original run.
     cpu_s: float  # Processor time of this process until then, its libraries' start and a server's included.
-    drawn: tuple[Any, ...]
-
-    @property
-    def of(self) -> int:
-        """Number of those that could be drawn."""
-        return self.of_steps
-
-    def chance(self, share: float) -> float:
-        """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged."""
-        return chance(self.of, len(self.drawn), share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited(AnyAudit):
-    """An audit of steps and what it found."""
-
-    drawn: tuple[int, ...]
-    segments: tuple[Segment, ...]
+    drawn: tuple[T, ...]
+    segments: tuple[Segment, ...] = ()  # Of drawn steps.
+    differences: tuple[Difference, ...] = ()
+    """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
+    whole_steps: int = 0  # Steps that were trained again whole, to reach a drawn unit.
 
     @property
     def passed(self) -> bool:
-        """True if nothing contradicts itself and every step was equal."""
-        return not self.faults and all(each.equal for each in self.segments)
+        """True if nothing contradicts itself and every step or unit was equal."""
+        return not self.faults and not self.differences and all(each.equal for each in self.segments)
+
+    def chance(self, share: float) -> float:
+        """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged."""
+        return chance(self.of_steps if self.of_units is None else self.of_units, len(self.drawn), share)
 
 
 class Suspect:
@@ -116,17 +110,17 @@ class Suspect:
 
     def __init__(self, folder: Path, *, or_served: bool = False) -> None:
         """Read what its folder says of it; `or_served`: see `judge_elsewhere`."""
-        self.run, self.manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
+        self.run, self.manifest = read_run(folder), RunFolder(folder).manifest()
         self.done = trained_steps(self.run)
         self.marks = [mark for mark in RunFolder(folder).marks() if mark.here]
         self.judge = judge_elsewhere(self.manifest, or_served=or_served)
 
     def remade(self, plan_of: PlanOf, say: Say, here: Mapping[str, str] | None) -> Materials:
         """Return its plan and what it runs on, on this machine's CPU unless `here` says otherwise."""
-        around = cast(Json, self.manifest.get("circumstances") or {})
         # A judge that is not asked needs an address and no key.
-        address = {} if self.judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
-        keys = {"device": "cpu", **address, **(here or {})}
+        address = self.manifest.circumstances.get("judge_base_url") or OPENAI_URL
+        judge = {} if self.judge is None else {"judge_base_url": str(address)}
+        keys = {"device": "cpu", **judge, **(here or {})}
         materials = remake(self.run, self.manifest, plan_of, self.done, say, keys)
         if isinstance(materials.run_data, TaskData):
             return replace(materials, run_data=replace(materials.run_data, recorded=self.run.folder))
@@ -149,15 +143,17 @@ class Suspect:
     def _is_whole(self, mark: Mark) -> bool:
         return damage(self.run.folder / STATE, [mark.state_path, *best_of(mark)]) is None
 
-    def facts(self, seed: int, more: Iterable[str] = ()) -> dict[str, Any]:
-        """Return what every audit says of it; `more` are further contradictions."""
-        return {
-            "seed": seed,
-            "of_steps": self.done,
-            "faults": (*contradictions(self.run.folder, self.manifest, self.marks, self.done), *more),
-            "recorded_judge": self.judge,
-            "whole_s": seconds_of(self.run, None),
-        }
+    def audited(self, seed: int, drawn: tuple[T, ...], more: Iterable[str] = ()) -> Audited[T]:
+        """Return the audit before anything is computed; `more` are further contradictions."""
+        return Audited(
+            seed=seed,
+            of_steps=self.done,
+            faults=(*contradictions(self.run.folder, self.manifest, self.marks, self.done), *more),
+            recorded_judge=self.judge,
+            whole_s=seconds_of(self.run, None),
+            cpu_s=0.0,
+            drawn=drawn,
+        )
 
 
 def first_step(mark: Mark | None) -> int:
@@ -167,17 +163,17 @@ def first_step(mark: Mark | None) -> int:
 
 def audit(
     folder: Path, plan_of: PlanOf, *, steps: int, seed: int, say: Say, here: Mapping[str, str] | None = None
-) -> Audited:
+) -> Audited[int]:
     """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
     """
     suspect = Suspect(folder)
     drawn = tuple(sorted(sorted(range(suspect.done), key=lambda step: derive(seed, "audit", step))[:steps]))
-    facts, segments = suspect.facts(seed), tuple[Segment, ...]()
+    done, segments = suspect.audited(seed, drawn), tuple[Segment, ...]()
     if drawn:
         segments = tuple(_computed(suspect, suspect.remade(plan_of, say, here), drawn, say))
-    return Audited(**facts, drawn=drawn, segments=segments, cpu_s=cpu_seconds())
+    return replace(done, segments=segments, cpu_s=cpu_seconds())
 
 
 def chance(of: int, drawn: int, share: float) -> float:
@@ -298,15 +294,15 @@ def trained_steps(run: RunRecord) -> int:
     return done
 
 
-def contradictions(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Iterator[str]:
+def contradictions(folder: Path, manifest: Manifest, marks: list[Mark], done: int) -> Iterator[str]:
     """Say where the folder contradicts itself: its files and the manifest, its steps, its checkpoints and the trace."""
-    stated = cast(Json, manifest.get("hashes") or {})
+    stated = manifest.hashes
     for name, found in RunFolder(folder).hashes().items():
         if stated and stated.get(name) != found:
             yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
     if "trace_sha256" in stated and not (folder / TRACE).exists():
         yield f"{TRACE} is missing"
-    links, now = cast(list[str], manifest.get("trace_links") or []), RunFolder(folder).links(TRACE)
+    links, now = list(manifest.trace_links), RunFolder(folder).links(TRACE)
     if links and links != now:
         line = 1 + next((at for at, pair in enumerate(zip(links, now, strict=False)) if pair[0] != pair[1]), len(now))
         yield f"{TRACE}: line {line} is the first that is not the one of the chain in the manifest"
@@ -319,9 +315,8 @@ def contradictions(folder: Path, manifest: Json, marks: list[Mark], done: int) -
         elif trace and step not in trace and _GRADIENT in decode(metrics[step][-1]):
             yield f"{TRACE} has no line of step {step}"
     paths = {mark.state_path: mark.step for mark in marks}
-    selected = cast(Json, manifest.get("selected") or {})
-    if isinstance(final := selected.get("final_path"), str):
-        paths[final] = done
+    if manifest.selected is not None and manifest.selected.final_path:
+        paths[manifest.selected.final_path] = done
     for path, step in paths.items():
         yield from _unlike_trace(folder / STATE, path, step, trace)
 
@@ -343,13 +338,12 @@ def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterato
             return
 
 
-def judge_elsewhere(manifest: Json, *, or_served: bool = False) -> str | None:
+def judge_elsewhere(manifest: Manifest, *, or_served: bool = False) -> str | None:
     """Return the judge that a run asked over the network, whose verdicts are taken from the record; None: none.
 
     With `or_served` also one that the run's own server had as the model that it trained.
     """
-    identity, around = (cast(Json, manifest.get(part) or {}) for part in ("identity", "circumstances"))
-    named = cast(Json, identity.get("frame") or {}).get("judge_model")
+    named, around = manifest.judge, manifest.circumstances
     if named in (None, RULES):
         return None
     if named in (SERVED_NAME, around.get("model_name")):
@@ -363,15 +357,14 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def needs_server(materials: Materials, manifest: Json) -> bool:
+def needs_server(materials: Materials, manifest: Manifest) -> bool:
     """Return True if a run asks more of a server than to sample from its own model and to train it."""
-    judge = cast(Json, cast(Json, manifest.get("identity") or {}).get("frame") or {}).get("judge_model")
-    is_judged_here = judge not in (None, RULES) and judge_elsewhere(manifest) is None
+    is_judged_here = manifest.judge not in (None, RULES) and judge_elsewhere(manifest) is None
     asks = len(materials.models) > 1 or is_judged_here or materials.plan.frame.kind is Kind.TASK_SPARSE
     return asks or materials.plan.circumstances.base_url is not None
 
 
-def engine_of(materials: Materials, manifest: Json) -> Engine:
+def engine_of(materials: Materials, manifest: Manifest) -> Engine:
     """Return an engine with a run's base."""
     plan, name = materials.plan, materials.model_name
     engine = Engine(
@@ -384,11 +377,9 @@ def engine_of(materials: Materials, manifest: Json) -> Engine:
         hold=plan.circumstances.hold,
         kept=CertificateStore(certificates_folder()),
     )
-    identity = cast(Json, manifest.get("identity") or {})
-    recorded = cast(Json, identity.get("model") or {})
     found = {"fingerprint": engine.base(name).fingerprint, "certificate": engine.certificate_sha256(name)}
-    now = {key: found.get(key, value) for key, value in recorded.items()}
-    require_same_models(manifest, {**manifest, "identity": {**identity, "model": now}})
+    now = {key: found.get(key, value) for key, value in manifest.model.items()}
+    require_same_models(manifest, msgspec.structs.replace(manifest, identity={**manifest.identity, "model": now}))
     return engine
 
 

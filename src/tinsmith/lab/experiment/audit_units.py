@@ -29,14 +29,14 @@ from tinsmith.engine.unit_gradients import Block, ComputeHere, ComputeUnits, Mic
 from tinsmith.engine.unit_sums import UnitSums
 from tinsmith.lab.difference.rollouts import ABSENT, Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
-from tinsmith.lab.experiment.audit import AnyAudit, Suspect, begun, cpu_seconds, engine_of, first_step, needs_server
-from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.audit import Audited, Suspect, begun, cpu_seconds, engine_of, first_step, needs_server
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import PlanOf
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.rollouts import RecordedSampler, Trajectory
 from tinsmith.lab.runs.files import ROLLOUTS, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.lab.service.local import Known, LocalSampler, LocalService, LocalTrainer, trace_line
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.models.adapter import Adapter
@@ -59,30 +59,9 @@ class UnitPlace:
     unit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitsAudited(AnyAudit):
-    """An audit of units and what it found."""
-
-    of_units: int  # Units that the run's trace has.
-    drawn: tuple[UnitPlace, ...]
-    differences: tuple[Difference, ...]
-    """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
-    whole_steps: int  # Steps that were trained again whole, to reach a drawn unit.
-
-    @property
-    def passed(self) -> bool:
-        """True if nothing contradicts itself and every unit was equal."""
-        return not self.faults and not self.differences
-
-    @property
-    def of(self) -> int:
-        """Number of units that could be drawn."""
-        return self.of_units
-
-
 def audit_units(
     folder: Path, plan_of: PlanOf, *, share: float, seed: int, say: Say, here: Mapping[str, str] | None = None
-) -> UnitsAudited:
+) -> Audited[UnitPlace]:
     """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes."""
     suspect = Suspect(folder, or_served=True)
     trace = {step: [decode(line) for line in lines] for step, lines in timeline(folder / TRACE, suspect.done).items()}
@@ -97,7 +76,8 @@ def audit_units(
         raise ConfigError("this run kept no hashes of its units of gradient", field="--units", fix=fix)
     count = max(1, min(len(every), round(share * len(every))))
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
-    facts, materials = suspect.facts(seed, _without_units(trace)), suspect.remade(plan_of, say, here)
+    done = suspect.audited(seed, tuple(drawn), _without_units(trace))
+    materials = suspect.remade(plan_of, say, here)
     _require_alone(materials, suspect.manifest, trace)
     spans = suspect.spans(drawn, lambda one: one.step)
     rollouts = timeline(folder / ROLLOUTS, drawn[-1].step + 1)
@@ -107,10 +87,9 @@ def audit_units(
     for mark, places in spans:
         with ticking(f"computing units of steps {first_step(mark)} to {places[-1].step}", say):
             differences += _computed(folder / STATE, materials, engine, mark, places, trace, rollouts)
-    return UnitsAudited(
-        **facts,
+    return replace(
+        done,
         of_units=len(every),
-        drawn=tuple(drawn),
         differences=tuple(differences),
         whole_steps=sum(places[-1].step - first_step(mark) for mark, places in spans),
         cpu_s=cpu_seconds(),
@@ -128,7 +107,7 @@ def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
             yield f"{TRACE}: step {step} has no hashes of its units, and others have"
 
 
-def _require_alone(materials: Materials, manifest: Json, trace: Mapping[int, Sequence[Line]]) -> None:
+def _require_alone(materials: Materials, manifest: Manifest, trace: Mapping[int, Sequence[Line]]) -> None:
     """Refuse a run whose units cannot be computed from its record alone."""
     run_data = materials.run_data
     asks = isinstance(run_data, TaskData) and run_data.asked is not None
@@ -173,7 +152,7 @@ def _computed(
             trainer = cast(UnitTrainer, cast(object, made.trainer))
             for step in range(first_step(mark), places[-1].step + 1):
                 lines = [line for line in rollouts.get(step, []) if decode(line).get("split") == "train"]
-                service.replies.begin(map(decode, lines))
+                service.begin(map(decode, lines))
                 trainer.begin(step)
                 take_step(made, step)
                 if (found := _unequal(step, lines, place, trainer, trace.get(step, ()))) is not None:
@@ -226,45 +205,11 @@ def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> It
 Substep = tuple[int, int]  # Step of a run, and number of an optimizer step in it.
 
 
-@dataclass(slots=True)
-class Replies:
-    """Recorded replies of one step, each given to the conversation that it was written in."""
-
-    _left: dict[tuple[str, int], deque[Line]] = field(default_factory=dict[tuple[str, int], "deque[Line]"])
-    _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
-
-    def begin(self, lines: Iterable[Line]) -> None:
-        """Take the lines of a step, in the order of the file."""
-        self._left, self._of = {}, {}
-        for line in lines:
-            key = (str(line.get("prompt_id")), cast(int, line.get("sample")))
-            self._left.setdefault(key, deque()).append(line)
-
-    def next(self, one: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
-        """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
-        if one.fork or one.depth:
-            what = "replies that fork or spawn others cannot be taken from the record"
-            raise ConfigError(what, field="--units", fix=_WHOLE)
-        if not one.turns:
-            lines = self._left.get((one.item.prompt_id, one.sample))
-            self._of[id(one.environment)] = lines.popleft() if lines else None
-        line = self._of.get(id(one.environment))
-        if line is None or "tokens" not in line:
-            return (), None
-        turns = cast(Sequence[Line], line.get("turns") or (line,))
-        tokens = [cast(Sequence[int], turn["tokens"]) for turn in turns if "tokens" in turn]
-        if len(one.turns) >= len(tokens):
-            return (), None
-        ends = [0, *accumulate(map(len, tokens))]
-        place = len(one.turns)
-        return tokens[place], cast(Sequence[float], line["logprobs"])[ends[place] : ends[place + 1]]
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedPolicy(LocalSampler, RecordedSampler):
     """A policy whose replies are recorded, and whose log-probabilities are computed."""
 
-    replies: Replies
+    service: UnitService
 
     def recorded(
         self, ones: Sequence[Trajectory[Any]], prompt: types.ModelInput, *, observed: bool
@@ -277,7 +222,7 @@ class RecordedPolicy(LocalSampler, RecordedSampler):
                 tokens_np=np.array(tokens, np.int32),
                 logprobs_np=None if logprobs is None else np.array(logprobs, np.float32),
             )
-            for tokens, logprobs in map(self.replies.next, ones)
+            for tokens, logprobs in map(self.service.reply, ones)
         ]
         read = np.array(self.compute_logprobs(prompt).value, np.float32) if observed else None
         return cast(Any, Known(types.SampleResponse(sequences=sequences, prompt_logprobs_np=read)))
@@ -356,14 +301,44 @@ class UnitTrainer(LocalTrainer):
 
 @dataclass(slots=True, kw_only=True)
 class UnitService(LocalService):
-    """A service whose policies reply from the record, and whose training clients compute single units."""
+    """A service whose policies reply from the record, and whose training clients compute single units.
+
+    Each recorded reply of a step is given to the conversation that it was written in.
+    """
 
     wanted: Mapping[Substep, Sequence[int]]
-    replies: Replies = field(default_factory=Replies)
+    _left: dict[tuple[str, int], deque[Line]] = field(default_factory=dict[tuple[str, int], "deque[Line]"])
+    _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
+
+    def begin(self, lines: Iterable[Line]) -> None:
+        """Take the lines of a step, in the order of the file."""
+        self._left, self._of = {}, {}
+        for line in lines:
+            key = (str(line.get("prompt_id")), cast(int, line.get("sample")))
+            self._left.setdefault(key, deque()).append(line)
+
+    def reply(self, one: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
+        """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
+        if one.fork or one.depth:
+            what = "replies that fork or spawn others cannot be taken from the record"
+            raise ConfigError(what, field="--units", fix=_WHOLE)
+        if not one.turns:
+            lines = self._left.get((one.item.prompt_id, one.sample))
+            self._of[id(one.environment)] = lines.popleft() if lines else None
+        line = self._of.get(id(one.environment))
+        if line is None or "tokens" not in line:
+            return (), None
+        turns = cast(Sequence[Line], line.get("turns") or (line,))
+        tokens = [cast(Sequence[int], turn["tokens"]) for turn in turns if "tokens" in turn]
+        if len(one.turns) >= len(tokens):
+            return (), None
+        ends = [0, *accumulate(map(len, tokens))]
+        place = len(one.turns)
+        return tokens[place], cast(Sequence[float], line["logprobs"])[ends[place] : ends[place + 1]]
 
     def sampler(self, policy: Policy) -> LocalSampler:
         """Return who replies from the record."""
-        return RecordedPolicy(self, policy, self.replies)
+        return RecordedPolicy(self, policy)
 
     def trainer(self, session: TrainingSession, model_id: str) -> LocalTrainer:
         """Return who computes single units."""

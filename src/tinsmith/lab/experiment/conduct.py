@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,7 +21,6 @@ from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
-    Json,
     config_of,
     identity_of,
     manifest_of,
@@ -37,10 +36,10 @@ from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.policy import Agents
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
-from tinsmith.lab.run import BestStep, Finished, Reached, Run
+from tinsmith.lab.run import Reached, Run
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, IfExists, Status, holds_run, settle
 from tinsmith.lab.runs.folder import Mark, RunFolder
-from tinsmith.lab.runs.records import Score
+from tinsmith.lab.runs.records import Manifest, Selected
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
@@ -68,7 +67,7 @@ class Conducted:
     """A run that came to its end, or to where it was to stop."""
 
     folder: Path
-    finished: Finished | None  # None: it stopped before its end, at `stop_after`.
+    finished: Selected | None  # None: it stopped before its end, at `stop_after`.
     alarms: tuple[Alarm, ...]
     tokenizer: PreTrainedTokenizerBase | None  # The model's; None: it came to its end before, and no server was asked.
     connection: Connection | None  # The one it was trained through; None as above.
@@ -76,22 +75,9 @@ class Conducted:
 
 def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:
     """Return how the server of a run in `folder` is started, to train it or to ask it later."""
-    where = plan.circumstances
-    return EmbeddedSettings(
-        models=models,
-        arithmetic=plan.engine.arithmetic.value,
-        device=where.device,
-        seed=seeds(plan)["server"],
-        state=folder / STATE,
-        threads=where.threads,
-        micro_batch=where.micro_batch,
-        hold=where.hold.value,
-        workers=where.workers,
-        shards=where.shards,
-        deviation=plan.engine.deviation.value,
-        gradient_unit=plan.engine.gradient_unit.value,
-        unit_hashes=where.unit_hashes,
-    )
+    keys: dict[str, Any] = {**asdict(plan.engine), **asdict(plan.circumstances)}
+    keys |= {"models": models, "seed": seeds(plan)["server"], "state": folder / STATE}
+    return EmbeddedSettings(**{one.name: keys[one.name] for one in fields(EmbeddedSettings)})
 
 
 def conduct(
@@ -99,7 +85,7 @@ def conduct(
     *,
     say: Say,
     materials: Materials | None = None,
-    like: Json | None = None,
+    like: Manifest | None = None,
     reached: Reached | None = None,
     through: Connection | None = None,
     stays: bool = False,
@@ -123,7 +109,7 @@ def conduct(
         if resumes := if_exists is IfExists.RESUME:
             if (done := _finished_before(where.log_path, materials)) is not None:
                 return done
-            require_same_run(RunFolder(where.log_path).read_json(MANIFEST), materials)
+            require_same_run(RunFolder(where.log_path).manifest(), materials)
         # The folder comes first: a run that may not begin there starts no server.
         folder, mark = RunFolder.begin(where.log_path, config_of(materials), if_exists=if_exists)
         began = time.perf_counter()
@@ -163,7 +149,7 @@ def _conduct(
     folder: RunFolder,
     mark: Mark | None,
     connection: Connection,
-    like: Json | None,
+    like: Manifest | None,
     reached: Reached | None,
     interrupts: Interrupts,
     slower: float,
@@ -173,10 +159,9 @@ def _conduct(
     with ticking("asking the server for the hashes of its models", say):
         beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
         manifest = manifest_of(materials, model_identity(connection, materials.model_name), beside)
-    if like is not None:
-        require_same_models(like, manifest)
-    if mark is not None:
-        require_same_models(folder.read_json(MANIFEST), manifest)
+    for before in (like, None if mark is None else folder.manifest()):
+        if before is not None:
+            require_same_models(before, msgspec.convert(manifest, Manifest))
     folder.write_json(MANIFEST, manifest)
     materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
@@ -203,7 +188,7 @@ def _conduct(
             run.course.subject.close()
     assert run is not None
     alarms, tokenizer = run.alarms, _tokenizer(materials, run.trainer)
-    folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
+    folder.write_json(MANIFEST, {**manifest, **_ended(folder, finished, alarms, connection)})
     if finished is None:
         interrupts.end()
     return Conducted(folder=folder.path, finished=finished, alarms=alarms, tokenizer=tokenizer, connection=connection)
@@ -323,7 +308,7 @@ def _refused(materials: Materials, error: tinker.APIError) -> ConfigError:
 
 
 def _ended(
-    plan: Plan, folder: RunFolder, finished: Finished | None, alarms: tuple[Alarm, ...], connection: Connection
+    folder: RunFolder, finished: Selected | None, alarms: tuple[Alarm, ...], connection: Connection
 ) -> dict[str, object]:
     """Return what a manifest says of a run's end: how, what came out, and the hashes a repeated run has to give."""
     record = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
@@ -332,30 +317,22 @@ def _ended(
     return {
         "status": Status.FINISHED.value,
         **record,
-        "selected": {
-            "step": finished.selected.step,
-            "score": asdict(finished.selected.score),
-            "by": plan.settings.select_by.value,
-            "sampler_path": finished.sampler_path,
-            "final_path": finished.final_path,
-        },
+        "selected": msgspec.to_builtins(finished),
         "hashes": {"weights_sha256": weights_sha256(connection, finished.final_path), **folder.hashes()},
     }
 
 
 def _finished_before(path: Path, materials: Materials) -> Conducted | None:
     """Return the run in a folder, if it is this one and came to its end."""
-    manifest = cast(Mapping[str, Any], RunFolder(path).read_json(MANIFEST))
-    same = manifest.get("identity_sha256") == sha256_of(identity_of(materials))
-    if not same or manifest["status"] != Status.FINISHED.value:
+    manifest = RunFolder(path).manifest()
+    same = manifest.identity_sha256 == sha256_of(identity_of(materials))
+    if not same or manifest.status != Status.FINISHED.value or manifest.selected is None:
         return None
     require_same_base(manifest, materials)
-    selected = manifest["selected"]
-    best = BestStep(selected["step"], msgspec.convert(selected["score"], Score), selected["sampler_path"])
     return Conducted(
         folder=path,
-        finished=Finished(selected=best, sampler_path=best.sampler_path, final_path=selected["final_path"]),
-        alarms=tuple(msgspec.convert(alarm, Alarm) for alarm in manifest["alarms"]),
+        finished=manifest.selected,
+        alarms=msgspec.convert(manifest.alarms, tuple[Alarm, ...], from_attributes=True),
         tokenizer=None,
         connection=None,
     )

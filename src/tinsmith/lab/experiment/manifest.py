@@ -22,6 +22,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
 from tinsmith.lab.runs.files import Status
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.lab.settings import told_apart, written
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
@@ -106,17 +107,16 @@ def seeds(plan: Plan) -> dict[str, int]:
     return {name: derive(root, name) % 2**SEED_BITS for name in ("adapter", "server")}
 
 
-def changed_identity(before: Json, materials: Materials) -> tuple[FieldDifference, ...]:
+def changed_identity(before: Manifest, materials: Materials) -> tuple[FieldDifference, ...]:
     """Return what of an earlier manifest's identity is another now, but for the models."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
     now: Json = json.loads(json.dumps({**identity_of(materials), "source_sha256": source_sha256()}))
-    then = cast(Json, before.get("identity") or {})
-    return unequal_fields({name: then[name] for name in then if name not in _TOLD_LATER}, now)
+    return unequal_fields({name: one for name, one in before.identity.items() if name not in _TOLD_LATER}, now)
 
 
-def require_same_run(before: Json, materials: Materials) -> None:
+def require_same_run(before: Manifest, materials: Materials) -> None:
     """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing."""
-    found = changed_identity(before, materials) if before else ()
+    found = changed_identity(before, materials) if before != Manifest() else ()
     changed = [field for field in found if field.name != "source_sha256"]
     if changed:
         what = f"this folder holds another run: its {changed[0].name} differs"
@@ -124,13 +124,13 @@ def require_same_run(before: Json, materials: Materials) -> None:
         raise ConfigError(what, field=changed[0].name, value=changed[0].second, allowed=str(changed[0].first), fix=fix)
 
 
-def require_same_models(before: Json, now: Json) -> None:
+def require_same_models(before: Manifest, now: Manifest) -> None:
     """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
 
     Certificates are of what a process holds, and are compared where both spread a base over equally many.
     """
     first, second = (_models(manifest) for manifest in (before, now))
-    shards = {cast(Json, one.get("circumstances") or {}).get("shards") or 1 for one in (before, now)}
+    shards = {one.circumstances.get("shards") or 1 for one in (before, now)}
     apart = {"certificate"} if len(shards) > 1 else set[str]()
     for who in sorted({*first} & {*second}):
         one, other = first[who] or {}, second[who] or {}
@@ -142,19 +142,17 @@ def require_same_models(before: Json, now: Json) -> None:
             raise ConfigError(what, field=field, value=other.get(changed[0]), allowed=expected, fix=fix)
 
 
-def _models(manifest: Json) -> Mapping[str, Json | None]:
-    identity = cast(Json, manifest.get("identity") or {})
-    beside = cast(Mapping[str, Json | None], identity.get("beside") or {})
-    return {_TRAINED: cast(Json | None, identity.get(_TRAINED)), **beside}
+def _models(manifest: Manifest) -> Mapping[str, Json | None]:
+    beside = cast(Mapping[str, Json | None], manifest.identity.get("beside") or {})
+    return {_TRAINED: manifest.model, **beside}
 
 
-def require_same_base(manifest: Mapping[str, object], materials: Materials) -> None:
+def require_same_base(manifest: Manifest, materials: Materials) -> None:
     """Refuse a run that was trained on other weights than those in the folder that is named now.
 
     What another server serves is not known here before it is asked, and passes.
     """
-    identity = cast(Mapping[str, object], manifest.get("identity") or {})
-    trained = cast(Mapping[str, object], identity.get("model") or {}).get("fingerprint")
+    trained = manifest.model.get("fingerprint")
     named = materials.models.get(materials.model_name)
     if trained is None or named is None or not is_here(named):
         return
@@ -224,7 +222,7 @@ def library_version(name: str) -> str | None:
         return None
 
 
-def located(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
+def located(manifest: Manifest, folder: Path) -> dict[str, object]:
     """Return a manifest's circumstances; paths that are relative to the run's folder in full."""
 
     def full(value: object) -> object:
@@ -236,5 +234,4 @@ def located(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
             raise DataError("a path in this manifest leaves the run's folder", field="circumstances", value=value)
         return str(folder.absolute() / value)
 
-    around = cast(Mapping[str, object], manifest.get("circumstances") or {})
-    return {name: full(value) for name, value in around.items()}
+    return {name: full(value) for name, value in manifest.circumstances.items()}

@@ -20,10 +20,10 @@ from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, changed_identity, located
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, on_base, with_model
-from tinsmith.lab.runs.files import MANIFEST, Kind, Status
+from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.records import Manifest, Run
 from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.user_task.entry import Asking
@@ -65,7 +65,7 @@ def replay(
 
     Without `out` the replay lies in a new folder in `beside`, by default beside the run.
     """
-    run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
+    run, manifest = read_run(folder), RunFolder(folder).manifest()
     steps = _steps(run, manifest, steps)
     materials = remake(run, manifest, plan_of, steps, say, here or {})
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=beside or folder.parent))
@@ -86,7 +86,7 @@ def replay(
 
 
 def remake(
-    run: Run, manifest: Json, plan_of: PlanOf, steps: int | None, say: Say, here: Mapping[str, str]
+    run: Run, manifest: Manifest, plan_of: PlanOf, steps: int | None, say: Say, here: Mapping[str, str]
 ) -> Materials:
     """Return a run's plan, which stops after so many steps, with what it runs on, both made again.
 
@@ -111,14 +111,14 @@ def remake(
     return with_model(plan, run_data, say)
 
 
-def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
+def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
     """Return how many steps to replay; None: the whole run, which came to its end."""
     done = 0 if run.last_step is None else run.last_step + 1
     if done == 0:
         raise DataError(f"{run.folder} has no finished step: there is nothing to compare with")
     if asked is not None and run.config.steps is not None and asked < run.config.steps:
         return asked
-    return None if manifest.get("status") == Status.FINISHED.value else done
+    return None if manifest.status == Status.FINISHED.value else done
 
 
 def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str]) -> dict[str, str]:
@@ -192,15 +192,14 @@ class Reopened:
 @contextmanager
 def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, None]:
     """Open the run of a plan in a folder; its server ends with the body."""
-    manifest = RunFolder(folder).read_json(MANIFEST)
-    selected = cast(Mapping[str, str] | None, manifest.get("selected"))
-    if manifest.get("status") != Status.FINISHED.value or selected is None:
+    manifest = RunFolder(folder).manifest()
+    if manifest.status != Status.FINISHED.value or manifest.selected is None:
         raise ConfigError("this folder holds no finished run", field="run", value=str(folder))
     saved = {str(one.step): one.state_path for one in read_run(folder).checkpoints if one.state_path}
     materials = gather(plan, say)
     connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder), say)
     try:
-        yield Reopened(materials=materials, connection=connection, paths={**saved, FINAL: selected["final_path"]})
+        yield Reopened(materials=materials, connection=connection, paths={**saved, FINAL: manifest.selected.final_path})
     finally:
         connection.close()
 
@@ -211,5 +210,5 @@ def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: PlanOf) -> Plan:
     if run.config.kind not in kinds:
         what = "only runs on a task can be opened again"
         raise ConfigError(what, field="run", value=f"{folder}: {run.config.kind.value}", allowed=", ".join(kinds))
-    around = located(RunFolder(folder).read_json(MANIFEST), folder)
+    around = located(RunFolder(folder).manifest(), folder)
     return plan_of(str(around.get("task") or run.config.title), changes_of(run, around, None, {}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import quote
@@ -92,35 +92,24 @@ def weights_sha256(connection: Connection, path: str) -> str | None:
     return hashes[0] if len(hashes) == 1 else sha256_of(hashes)
 
 
-@dataclass(slots=True)
-class TraceReader:
-    """Reads the optimizer steps of one model as they are made, each once."""
+def new_steps(connection: Connection, model_id: str) -> Iterator[Sequence[Mapping[str, object]]]:
+    """Yield the optimizer steps that a model made since the last look, ascending; none where its server tells of none.
 
-    connection: Connection
-    model_id: str
-    _read: int = 0  # The number of the last step that was read, in the model's own count; 0: none was.
-    _told: bool | None = None  # True if this server tells; None: it was not asked yet.
-
-    def new(self) -> list[Mapping[str, object]]:
-        """Return the steps made since the last call, ascending; none where the server does not tell.
-
-        Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
-        """
-        if self._told is False:
-            return []
-        path = f"training_runs/{quote(self.model_id)}/trace?after={self._read}"
-        answer = ask(self.connection, "GET", path, None)
+    Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
+    """
+    last, told = 0, None  # The number of the last step in the model's own count; whether this server tells.
+    while told is not False:
+        answer = ask(connection, "GET", f"training_runs/{quote(model_id)}/trace?after={last}", None)
         steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
-        if steps is None and self._told:
+        if steps is None and told:
             raise BackendError("the server no longer reports what its optimizer steps changed")
-        self._told = steps is not None
-        if not steps:
-            return []
-        # A loaded model goes on counting: the first number that is read is free.
-        if self._read and steps[0]["step"] != self._read + 1:
-            raise BackendError(f"the server has forgotten optimizer step {self._read + 1}")
-        self._read = cast(int, steps[-1]["step"])
-        return steps
+        told = steps is not None
+        if steps:
+            # A loaded model goes on counting: the first number that is read is free.
+            if last and steps[0]["step"] != last + 1:
+                raise BackendError(f"the server has forgotten optimizer step {last + 1}")
+            last = cast(int, steps[-1]["step"])
+        yield steps or []
 
 
 def ask(

@@ -27,7 +27,7 @@ from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.manifest import require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.live.progress import duration
-from tinsmith.lab.runs.files import MANIFEST, TIMINGS, IfExists, Status
+from tinsmith.lab.runs.files import TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
@@ -109,8 +109,8 @@ def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
 
 def _ended(cell: Cell, say: Say) -> bool:
     """Return True if a cell's folder holds this very run, finished."""
-    manifest = RunFolder(cell.folder).read_json(MANIFEST)
-    if not manifest:
+    manifest = RunFolder(cell.folder).manifest()
+    if not manifest.status:
         return False
     materials = gather(make_plan(cell.experiment, cell.overrides), say)
     try:
@@ -119,7 +119,7 @@ def _ended(cell: Cell, say: Say) -> bool:
     except ConfigError as error:
         what, fix = f"{cell.folder.name}: {error.what}", "another folder for the study, or delete that of this run"
         raise ConfigError(what, field=error.field, value=error.value, allowed=error.allowed, fix=fix) from None
-    return manifest.get("status") == Status.FINISHED.value
+    return manifest.status == Status.FINISHED.value
 
 
 def shared_cores(nodes: Sequence[int], cells: int, most: int) -> tuple[int, int]:
