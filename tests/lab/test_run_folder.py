@@ -30,6 +30,7 @@ from tinsmith.lab.runs.files import (
     settle,
 )
 from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.records import Manifest
 from tinsmith.models.base import BaseModel
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError
@@ -292,6 +293,13 @@ def test_a_torn_file_is_told(tmp_path: Path, torn: str) -> None:
     (tmp_path / "manifest.json").write_text(torn)
     with pytest.raises(DataError, match="is damaged"):
         RunFolder(tmp_path).read_json("manifest.json")
+
+
+def test_a_manifest_with_fields_of_other_types_is_damaged_and_none_is_empty(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path).manifest() == Manifest()
+    (tmp_path / MANIFEST).write_text('{"status": "finished", "identity": 3}')
+    with pytest.raises(DataError, match="is damaged"):
+        RunFolder(tmp_path).manifest()
 
 
 def a_run(folder: Path, manifest: str) -> Path:
