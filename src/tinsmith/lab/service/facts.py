@@ -97,13 +97,13 @@ def new_steps(connection: Connection, model_id: str) -> Iterator[Sequence[Mappin
 
     Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
     """
-    last, told = 0, None  # The number of the last step in the model's own count; whether this server tells.
-    while told is not False:
+    last, answers = 0, None  # The number of the last step in the model's own count; whether this server tells.
+    while answers is not False:
         answer = ask(connection, "GET", f"training_runs/{quote(model_id)}/trace?after={last}", None)
         steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
-        if steps is None and told:
+        if steps is None and answers:
             raise BackendError("the server no longer reports what its optimizer steps changed")
-        told = steps is not None
+        answers = steps is not None
         if steps:
             # A loaded model goes on counting: the first number that is read is free.
             if last and steps[0]["step"] != last + 1:
