@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,12 @@ SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 LIBRARIES = ("pytest", "hypothesis", "transformers", "peft", "sklearn.linear_model", "tinker", "openai", "polars")
 """Of most groups, beside those of a server."""
+
+MEMORY = Path("/dev/shm")
+"""File system in memory, on Linux: each flush of what tests write would wait some milliseconds for a disk."""
+
+ROOM = 6 << 30
+"""Bytes that must be free there."""
 
 NO_TESTS = 5
 """pytest's exit code where no test was chosen."""
@@ -90,6 +97,13 @@ def grouped() -> list[Group]:
         owner = next(owners[folder] for folder in above if folder in owners)
         groups[owner].files.append(str(file))
     return [group for group in groups.values() if group.files]
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for all that tests write: in memory where there is room."""
+    in_memory = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM
+    place = str(MEMORY) if in_memory else None
+    return tempfile.TemporaryDirectory(prefix="tinsmith-tests-", dir=place, ignore_cleanup_errors=True)
 
 
 def begin(group: Group, options: list[str], scratch: Path) -> Running:
@@ -156,8 +170,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, terminated)
     os.environ |= {**SURROUNDINGS, **os.environ, "HF_HUB_CACHE": HUB}
-    scratch = tempfile.TemporaryDirectory(prefix="tinsmith-tests-", ignore_cleanup_errors=True)
-    with scratch as name, warm() if sys.platform == "linux" else nullcontext():
+    with scratch_folder() as name, warm() if sys.platform == "linux" else nullcontext():
         if sys.platform == "linux":
             WarmPopen.starter = Starter(*LIBRARIES)
         try:

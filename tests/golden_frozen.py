@@ -26,6 +26,7 @@ from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.prompt_search.study import study as prompt_search
 from tinsmith.studies.prompt_search.study import with_arms
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 SIZES: Final[Sequence[Mapping[str, str]]] = ({"size": "smallest"}, {}, {"at": "small"})
 GIVEN: Final[Mapping[str, Mapping[str, str]]] = {"reasoning_gym": {"task": "chain_sum"}}
@@ -139,7 +140,7 @@ def measured(name: str, out: Path) -> Path:
         return out
     if name == "taste/probe":
         given["data"] = str(write(out.with_name(f"{out.name}-corpus"), world()).folder)
-    return STUDIES[name].run(given, lambda _: None)
+    return STUDIES[name].run(given, unsaid)
 
 
 def values_of(name: str, folder: Path) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def searched_values(out: Path) -> dict[str, Any]:
     few = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
     study = replace(prompt_search, complete=partial(with_arms, search=searched))
     made = Maker({"rl": 0.5, "rl_shuffled": 0.4})
-    run_study(study, {"out": str(out)}, lambda _: None, open_source=source_of, run=made, draws=few)
+    run_study(study, {"out": str(out)}, unsaid, open_source=source_of, run=made, draws=few)
     found = json.loads((out / STUDY_JSON).read_text(encoding="utf-8"))
     written, *rows = found["tables"][0]["rows"]
     heads = ("before", "after", "steps", "put", "accepted", "rejected", "again", "answered")

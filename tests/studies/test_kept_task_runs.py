@@ -87,7 +87,7 @@ def test_a_run_is_evaluated_drawn_replayed_and_compared(
 
 
 def test_an_order_is_recomputed_for_each_epoch_and_a_loop_is_tested(run: Run, tmp_path: Path) -> None:
-    changes = {"kind": "task_sft", "order": "recomputed", "batch_size": "200", "tested_items": "2"}
+    changes = {"kind": "task_sft", "order": "recomputed", "steps": "2", "batch_size": "221", "tested_items": "2"}
     assert run("porter", log_path="whole", **changes).code == 0
     metrics = lines(tmp_path / "whole", "metrics.jsonl")
     assert [one["order/epoch"] for one in metrics if "order/epoch" in one] == [0.0, 1.0]

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -19,6 +18,7 @@ from running import HANG_S, KEY, NANO, Running, wait_for_end
 from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, connect
 from tinsmith.lab.service.reach import require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
+from warm import SCRIPT
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
@@ -121,9 +121,9 @@ def test_closing_leaves_no_process_and_a_state_in_order(embedded: EmbeddedServer
 
 
 def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path / "state")], stdout=subprocess.PIPE, text=True
-    )
+    (tmp_path / "parent.py").write_text(PARENT)
+    command = [*SCRIPT, str(tmp_path / "parent.py"), str(tmp_path / "state")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with parent.stdout:
         children = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(children) == 1

@@ -19,7 +19,7 @@ from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell, 
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.disruption.experiments import SFT_LORA
 from tinsmith.types.errors import BackendError, ConfigError, LostError
-from tinsmith.types.waits import Say
+from tinsmith.types.waits import Say, unsaid
 
 Answer = Ended | Exception
 DONE = Ended(node="one")
@@ -170,7 +170,7 @@ def test_a_cell_that_is_lost_here_can_be_resumed_by_the_same_command(
 
     monkeypatch.setattr(module, "run_cell", lost)
     with pytest.raises(LostError) as caught:
-        run_cells(cells, lambda _: None)
+        run_cells(cells, unsaid)
     assert caught.value.value == "b"
     assert sorted(ran) == ["a", "b", "c", "d"]
 

@@ -11,6 +11,7 @@ from tinsmith.cli.registered import study_named
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Column
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 FIGURES = {"low": (0.1, 0.2, 0.3), "high": (0.5, 0.7, 0.6), "again": (0.5, 0.7, 0.6)}
 OUTCOMES = measured.Outcomes(
@@ -28,7 +29,7 @@ def coins(tmp_path: Path) -> Path:
 
 def _run(file: Path, **keys: str) -> Path:
     entry = study_named(str(file))
-    return entry.run({"out": str(file.parent / "out"), **keys}, lambda _: None)
+    return entry.run({"out": str(file.parent / "out"), **keys}, unsaid)
 
 
 def test_the_example_of_the_page_is_run_as_a_study_is(coins: Path) -> None:

@@ -11,6 +11,7 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import load_study
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "turned_words_study.py"
 ITEMS = tuple(f"{a}-{b}" for a in ("apple", "bread", "cloud", "dance") for b in ("earth", "flame"))
@@ -80,7 +81,7 @@ def test_runs_that_are_there_are_read_again_to_the_same_bytes(tmp_path: Path) ->
     given = {"out": str(tmp_path / "out"), "seeds": "1,2"}
 
     def files() -> dict[str, bytes]:
-        folder = run_study(example(), given, lambda message: None, run=Maker(MADE))  # noqa: ARG005
+        folder = run_study(example(), given, unsaid, run=Maker(MADE))
         return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
     first = files()

@@ -36,6 +36,7 @@ from tinsmith.studies.bits.study import sweep
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.waits import unsaid
 
 pytestmark = pytest.mark.whole
 
@@ -254,14 +255,14 @@ def test_a_fault_that_nothing_shows_fails(look: Look, tmp_path: Path, monkeypatc
         return [replace(sound, number=0), replace(sound, number=1)]
 
     monkeypatch.setattr(sweep_module, "_outcomes", outcomes)
-    done = sweep(plan({"deviation": ["stock_silu"]}), tmp_path, lambda _: None)
+    done = sweep(plan({"deviation": ["stock_silu"]}), tmp_path, unsaid)
     assert [cell.verdict for cell in done.wrong] == [Verdict.UNSEEN]
 
 
 def test_a_process_that_dies_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "_CHILD", "this_module_is_not_there")
     with pytest.raises(BackendError, match="this_module_is_not_there"):
-        sweep(plan(), tmp_path, lambda _: None)
+        sweep(plan(), tmp_path, unsaid)
 
 
 @pytest.mark.parametrize(

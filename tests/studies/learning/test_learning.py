@@ -20,6 +20,7 @@ from tinsmith.stats.gate import CheckName, Claim, Finding
 from tinsmith.studies.learning import CONTROLS, LABELS, Effort, method_of
 from tinsmith.studies.learning import study as learning
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=200))
 SHARES = {"sft-": 0.6, "sft_then_rl-": 1.0, "rl-": 1.0, "shuffled-": 0.25, "shuffled_sft-": 0.25}
@@ -53,7 +54,7 @@ def every_cell(**given: str) -> dict[str, Cell]:
 def ran(out: str, shares: Shares = SHARES, *, general: bool = True, **keys: str) -> tuple[StudyRecord, Maker]:
     maker = Maker(shares, [], general=general)
     given = {"task": "made.py", "out": out, "score": "right", **keys}
-    folder = run_study(learning, given, lambda _: None, open_source=source_of, run=maker, draws=DRAWS)
+    folder = run_study(learning, given, unsaid, open_source=source_of, run=maker, draws=DRAWS)
     return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord), maker
 
 

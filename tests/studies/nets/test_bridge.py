@@ -10,6 +10,7 @@ from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.measured import MeasuredSize
 from tinsmith.studies.nets.blocks import causal_mask
 from tinsmith.studies.nets.bridge import ANSWER, DIGITS, SIZES, TOKENS, bridge_between, coupled, frozen, learned, sums
+from tinsmith.types.waits import unsaid
 
 AMOUNTS = SIZES[MeasuredSize.SMALLEST]
 
@@ -68,9 +69,7 @@ def test_a_smallest_run_and_what_is_made_again_of_it_have_equal_values(tmp_path:
     for _ in range(2):
         frozen.cache_clear()
         learned.cache_clear()
-        folder = STUDIES["bridge"].run(
-            {"size": "smallest", "seeds": "1,2", "out": str(tmp_path / "out")}, lambda _: None
-        )
+        folder = STUDIES["bridge"].run({"size": "smallest", "seeds": "1,2", "out": str(tmp_path / "out")}, unsaid)
         kept.append(json.loads((folder / "study.json").read_text()))
         for file in sorted((folder / "cells").glob("*"))[::2]:
             file.unlink()

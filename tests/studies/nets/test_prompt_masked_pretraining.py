@@ -26,6 +26,7 @@ from tinsmith.studies.nets.prompt_masked_pretraining import (
     step_flops,
     texts,
 )
+from tinsmith.types.waits import unsaid
 
 AMOUNTS = replace(SIZES[MeasuredSize.NANO], batch=2)
 SHAPE = VOCABULARY, TOKENS, AMOUNTS.width, AMOUNTS.heads
@@ -85,7 +86,7 @@ def test_gradients_reach_the_last_applications_alone(recorded: int) -> None:
 def test_a_smallest_run_and_what_is_made_again_of_it_have_equal_values(tmp_path: Path) -> None:
     kept: list[dict[str, object]] = []
     for _ in range(2):
-        folder = STUDIES[NAME].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / "out")}, lambda _: None)
+        folder = STUDIES[NAME].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / "out")}, unsaid)
         kept.append(json.loads((folder / "study.json").read_text()))
         for file in sorted((folder / "cells").glob("*"))[::2]:
             file.unlink()
