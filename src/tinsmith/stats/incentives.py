@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,11 @@ class Posteriors:
     labels: tuple[str, ...]
     probabilities: FloatArray
     weights: FloatArray
+    weighted: FloatArray = field(init=False, repr=False)  # (K, N): the share of papers of each label and kind.
+
+    def __post_init__(self) -> None:
+        weighted = np.ascontiguousarray((self.weights[:, None] * self.probabilities).T)
+        object.__setattr__(self, "weighted", weighted)  # once, as thousands of steps ask for it
 
     @classmethod
     def of(cls, labels: Sequence[str], probabilities: FloatArray, weights: FloatArray | None = None) -> Posteriors:
@@ -74,7 +79,7 @@ class Posteriors:
 
     def expected(self, matrix: FloatArray) -> FloatArray:
         """Return rho_k(x) = sum_y p_y(x) r[y, k], (N, K), for rewards r (K, K)."""
-        rho = np.zeros_like(self.probabilities)
+        rho = np.zeros(self.probabilities.shape)
         for y in range(len(self.labels)):
             rho += self.probabilities[:, y, None] * matrix[y]
         return rho
@@ -82,16 +87,13 @@ class Posteriors:
     def shares(self, policy: FloatArray) -> FloatArray:
         """Return the confusion shares C, (K, K), of a policy (N, K)."""
         k = len(self.labels)
-        weighted = self.weights[:, None] * self.probabilities
-        cells = [[(weighted[:, y] * policy[:, a]).sum() for a in range(k)] for y in range(k)]
+        cells = [[(self.weighted[y] * policy[:, a]).sum() for a in range(k)] for y in range(k)]
         return np.array(cells)
 
     def rule_shares(self, rule: NDArray[np.intp]) -> FloatArray:
         """Return the confusion shares C, (K, K), of a deterministic rule (N,) of label positions."""
         k = len(self.labels)
-        weighted = self.weights[:, None] * self.probabilities
-        rows = [np.bincount(rule, weighted[:, y], minlength=k) for y in range(k)]
-        return np.stack(rows).astype(np.float64)
+        return np.array([np.bincount(rule, of_label, minlength=k) for of_label in self.weighted], np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -83,7 +83,7 @@ class MeanRuns:
     def pooled(self) -> dict[str, Fraction]:
         """Return each item's mean over the seeds that have a value of it."""
         found = {item: [one[item] for one in self.by_seed if item in one] for item in self.items}
-        return {item: sum(values, Fraction()) / len(values) for item, values in found.items() if values}
+        return {item: exact_mean(values) for item, values in found.items() if values}
 
     def means(self) -> tuple[float, ...]:
         """Return the mean over the items, one a seed."""
@@ -95,7 +95,7 @@ class MeanRuns:
 
     def _means(self) -> list[Fraction]:
         found = [[one[item] for item in self.items if item in one] for one in self.by_seed]
-        return [sum(values, Fraction()) / len(values) for values in found]
+        return [exact_mean(values) for values in found]
 
     def estimate(self, bootstrap: Bootstrap) -> Estimate:
         """Return the mean with its percentile interval over seeds and clusters; none where there is one cluster."""
@@ -118,6 +118,18 @@ class MeanRuns:
         drawn = pattern_counts(np.arange(len(names)), len(names), bootstrap.draws, rng)
         means = np.concatenate([_over(drawn_sums(times, sums), times @ sizes) for times in drawn])
         return resampled_seeds(means, seed=bootstrap.seed, system=system)
+
+
+def exact_mean(values: Sequence[Fraction]) -> Fraction:
+    """Return the mean; numerators over one denominator, which most values share, are added as integers.
+
+    >>> exact_mean([Fraction(1, 2), Fraction(1, 2), Fraction(1, 3)])
+    Fraction(4, 9)
+    """
+    numerators: dict[int, int] = {}
+    for one in values:
+        numerators[one.denominator] = numerators.get(one.denominator, 0) + one.numerator
+    return sum((Fraction(total, below) for below, total in numerators.items()), Fraction()) / len(values)
 
 
 System = TypeVar("System", Runs, MeanRuns)

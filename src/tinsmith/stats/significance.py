@@ -149,11 +149,12 @@ def flip_p(gains: Sequence[Fraction], *, seed: int = 0) -> tuple[float, bool]:
 
 def _listed_p(nets: Sequence[int]) -> float:
     """Go through every flip; the first sign may stay, as turning all of them changes no size."""
-    sums = [nets[0]]
+    exact = np.int64 if sum(map(abs, nets)) <= np.iinfo(np.int64).max else object
+    sums = np.array(nets[:1], exact)
     for net in nets[1:]:
-        sums = [total + net for total in sums] + [total - net for total in sums]
+        sums = np.concatenate([sums + net, sums - net])
     reached = abs(sum(nets))
-    return sum(abs(total) >= reached for total in sums) / len(sums)
+    return int((np.abs(sums) >= reached).sum()) / len(sums)
 
 
 def _drawn_p(gains: FloatArray, seed: int) -> float:

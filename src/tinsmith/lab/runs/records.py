@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -278,11 +279,17 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
         """
         found = {"total": self.total, **self.terms} if self.total is not None else {}
         found |= {f"metric/{name}": value for name, value in self.metrics.items()}
-        exact = {name: Fraction(repr(value)) for name, value in found.items()}
+        exact = {name: _as_written(value) for name, value in found.items()}
         if self.verdicts:
             held = sum(one.passed for one in self.verdicts)
             exact |= {"total": Fraction(held, len(self.verdicts)), ALL_CRITERIA: Fraction(held == len(self.verdicts))}
         return exact
+
+
+@lru_cache(maxsize=1 << 14)
+def _as_written(value: float) -> Fraction:
+    """Return a decimal's exact value; most rewards take few values, over and over."""
+    return Fraction(repr(value))
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
