@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 os.environ["HF_HUB_CACHE"] = HUB
 
+# Threads of torch's that spin while they wait take the cores from those that compute; it is not loaded yet.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # Nobody outside is asked: one authority is enough, and each HTTP client would read all of them (0.04 s).
 AUTHORITY = Path(tempfile.gettempdir()) / "tinsmith-tests-authority.pem"
 if not AUTHORITY.exists():
