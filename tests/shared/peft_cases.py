@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from warm import SCRIPT
 
 
 def decoder_of(folder: Path, *, quantised: bool = False) -> Decoder:
@@ -100,8 +100,8 @@ def clean_answers(folder: Path, questions: Mapping[str, object]) -> Path:
     (folder / "script.py").write_text(_SCRIPT)
     (folder / "questions.json").write_text(json.dumps(questions))
     answers = folder / "answers.safetensors"
-    command = [*SCRIPT, "script.py", "questions.json", answers.name]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = ["-I", "script.py", "questions.json", answers.name]
+    ran = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "missing adapter keys" not in ran.stderr
     assert "unexpected adapter keys" not in ran.stderr
