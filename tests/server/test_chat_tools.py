@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import CALL, NOW, replies, serving, text_of
+from scripted import CALL, NOW, OK, replies, serving, text_of
 from tool_templates import LLAMA
 
 from loopback import MODEL, Running
@@ -22,8 +22,18 @@ SCHEMA = {
     "additionalProperties": False,
 }
 WEATHER = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
-TOOLS: list[Any] = [{"type": "function", "function": WEATHER}, {"type": "function", "function": {"name": "now"}}]
-NAMED = {"type": "function", "function": {"name": "weather"}}
+
+
+def function(**named: Any) -> dict[str, Any]:
+    return {"type": "function", "function": named}
+
+
+def called(arguments: str) -> dict[str, Any]:
+    return {"id": "1", **function(name="f", arguments=arguments)}
+
+
+TOOLS: list[Any] = [function(**WEATHER), function(name="now")]
+NAMED = function(name="weather")
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +251,7 @@ def test_a_call_that_is_required_is_made_and_satisfies_its_schema(
 
 
 def test_strict_tools_leave_text_free(client: OpenAI) -> None:
-    strict = [{"type": "function", "function": {**WEATHER, "strict": True}}]
+    strict = [function(**WEATHER, strict=True)]
     (choice,) = chat(client, tools=strict, seed=1, max_tokens=12).choices
     assert choice.message.content
     assert choice.message.tool_calls is None
@@ -255,7 +265,7 @@ def test_schemas_may_refer_to_their_own_definitions(client: OpenAI) -> None:
         "required": ["city"],
         "additionalProperties": False,
     }
-    tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
+    tools = [function(name="weather", parameters=schema)]
     _, calls, _ = told(
         chat(client, tools=tools, tool_choice="required", max_tokens=120, seed=2, parallel_tool_calls=False)
     )
@@ -263,13 +273,7 @@ def test_schemas_may_refer_to_their_own_definitions(client: OpenAI) -> None:
 
 
 def test_a_format_is_the_form_of_replies_that_call_nothing(client: OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"ok": {"type": "boolean"}},
-        "required": ["ok"],
-        "additionalProperties": False,
-    }
-    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": OK, "strict": True}}
     ended = 0
     for seed in range(4):
         answer = chat(client, response_format=form, seed=seed, max_tokens=150)
@@ -288,42 +292,18 @@ def test_a_format_is_the_form_of_replies_that_call_nothing(client: OpenAI) -> No
     [
         ("tools[0].type", {"tools": [{"type": "web_search"}]}),
         ("tools", {"tools": [TOOLS[1], TOOLS[1]]}),
-        ("tools[0]", {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]}),
-        (
-            "tools",
-            {
-                "tools": [{"type": "function", "function": {**WEATHER, "parameters": {"if": {}}}}],
-                "tool_choice": "required",
-            },
-        ),
+        ("tools[0]", {"tools": [function(name="f", parameters={"type": "array"})]}),
+        ("tools", {"tools": [function(**WEATHER | {"parameters": {"if": {}}})], "tool_choice": "required"}),
         ("tool_choice", {"tool_choice": "always"}),
-        ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "other"}}}),
+        ("tool_choice", {"tool_choice": function(name="other")}),
         ("tool_choice", {"tool_choice": {"type": "allowed_tools"}}),
         ("tool_choice", {"tools": None, "tool_choice": "required"}),
-        (
-            "messages[0].tool_calls",
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": "a",
-                        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-                    }
-                ]
-            },
-        ),
+        ("messages[0].tool_calls", {"messages": [{"role": "user", "content": "a", "tool_calls": [called("{}")]}]}),
         ("messages[0].content", {"messages": [{"role": "user"}]}),
         ("messages[0].tool_call_id", {"messages": [{"role": "user", "content": "a", "tool_call_id": "1"}]}),
         (
             "messages[0].tool_calls[0].function.arguments",
-            {
-                "messages": [
-                    {
-                        "role": "assistant",
-                        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1"}}],
-                    }
-                ]
-            },
+            {"messages": [{"role": "assistant", "tool_calls": [called("[1")]}]},
         ),
         ("messages", {"extra_body": {"continue_final_message": True}}),
         ("add_generation_prompt", {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}}),

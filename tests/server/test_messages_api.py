@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic import Anthropic
-from scripted import CALL, NOW, SCHEMA, replies, text_of
+from scripted import CALL, NOW, OK, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
@@ -20,6 +20,7 @@ TOOLS: list[Any] = [
     {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA},
     {"name": "now", "input_schema": {"type": "object"}, "type": "custom"},
 ]
+DOCUMENT = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}
 
 
 def client_of(tooled: Running, key: str = KEY) -> Anthropic:
@@ -185,14 +186,7 @@ def test_a_required_call_is_made(client: Anthropic, choice: dict[str, Any]) -> N
 
 
 def test_a_schema_is_the_form_of_the_text(client: Anthropic) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"ok": {"type": "boolean"}},
-        "required": ["ok"],
-        "additionalProperties": False,
-    }
-    form = {"format": {"type": "json_schema", "schema": schema}}
-    message = create(client, output_config=form)
+    message = create(client, output_config={"format": {"type": "json_schema", "schema": OK}})
     assert isinstance(json.loads(message.content[0].text)["ok"], bool)
 
 
@@ -224,17 +218,7 @@ def test_unseeded_messages_differ_and_remarks_change_nothing(client: Anthropic) 
         ("messages", {"messages": []}),
         ("messages[0].role", {"messages": [{"role": "tool", "content": "a"}]}),
         ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}),
-        (
-            "messages[0].content[0].content[0].type",
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}],
-                    }
-                ]
-            },
-        ),
+        ("messages[0].content[0].content[0].type", {"messages": [{"role": "user", "content": [DOCUMENT]}]}),
         ("max_tokens", {"max_tokens": 100_000}),
         ("temperature", {"temperature": -1.0}),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import CALL, NOW, SCHEMA, replies, text_of
+from scripted import CALL, NOW, OK, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
@@ -148,21 +148,7 @@ def test_a_required_call_is_made(client: OpenAI, choice: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "form",
-    [
-        {"type": "json_object"},
-        {
-            "type": "json_schema",
-            "name": "a",
-            "strict": True,
-            "schema": {
-                "type": "object",
-                "properties": {"ok": {"type": "boolean"}},
-                "required": ["ok"],
-                "additionalProperties": False,
-            },
-        },
-    ],
+    "form", [{"type": "json_object"}, {"type": "json_schema", "name": "a", "strict": True, "schema": OK}]
 )
 def test_a_format_is_the_form_of_the_text(client: OpenAI, form: dict[str, Any]) -> None:
     response = create(client, text={"format": form}, max_output_tokens=300)

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.whole
 
 SMALLEST = keys_in(
     "seeds=1 sft_rates=2e-3 rl_rates=2e-3 steps=2 sft_steps=1 groups_per_batch=3 group_size=4 lora_rank=4 "
-    "max_tokens=20 eval_items=6 with_metadata=false"
+    "max_tokens=20 eval_items=6 test_items=6 with_metadata=false"
 )
 ARMS = 7
 LINE = "Return JSON only."
