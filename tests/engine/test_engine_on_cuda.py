@@ -102,6 +102,6 @@ def test_a_model_that_cannot_fit_is_refused_in_one_line(monkeypatch: pytest.Monk
 def test_the_certificate_is_the_native_one() -> None:
     torch.set_num_threads(1)
     heads = {"num_heads": 2, "num_kv_heads": 1, "num_layers": 1}
-    small = replace(CONFIG, hidden_size=24, intermediate_size=40, vocab_size=40, max_positions=64, **heads)
+    small = replace(CONFIG, hidden_size=24, intermediate_size=40, vocab_size=40, max_positions=128, **heads)
     ours, theirs = (certify(small_decoder(kernels, config=small)) for kernels in (NativeKernels(), emulated()))
     assert ours.sha256 == theirs.sha256
