@@ -35,7 +35,10 @@ APART = ("tests/clients", "tests/cookbook")
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """Unless told otherwise: threads of libraries that spin while they wait take a fifth of the cores from the others."""
 
-LIBRARIES = ("pytest", "hypothesis", "transformers", "peft", "sklearn.linear_model", "tinker", "openai", "polars")
+LIBRARIES = (
+    *("pytest", "hypothesis", "transformers", "peft", "sklearn.linear_model", "tinker", "openai", "polars"),
+    *("matplotlib.backends.backend_svg", "matplotlib.style", "jsonschema"),
+)
 """Of most groups, beside those of a server."""
 
 MEMORY = Path("/dev/shm")

@@ -25,7 +25,7 @@ SCRIPT = [sys.executable, "-X", "warm"]
 """Python knows no such option, and so takes it for nothing where no process is warm."""
 AT_LOADING = (
     *("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_HOME", "HF_HUB_", "HF_ENDPOINT", "POLARS_", "LD_"),
-    *("PATH", "HOME", "TMPDIR"),
+    *("PATH", "HOME", "TMPDIR", "MPL"),
 )
 """Beginnings of the variables that are read when a library is loaded; Ray, scikit-learn and datasets set others."""
 
