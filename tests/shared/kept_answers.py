@@ -19,7 +19,7 @@ def keep_answers(folder: Path, *, spoilt_every: int = 10) -> dict[str, str]:
     The constant stays constant. The report gets the confusion matrices of these answers, and names their file.
     """
     (arm,) = arms_of([gather(read_run(folder))])
-    answers = arm.answers()
+    answers = arm.answers_on()
     assert answers is not None
     codes = _codes(answers, spoilt_every)
     by_baseline = {Baseline.MAJORITY: np.zeros_like(codes), Baseline.METADATA: codes, Baseline.TEXT: codes}

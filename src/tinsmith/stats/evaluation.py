@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.ops.exact import log
-from tinsmith.stats.estimates import Bootstrap, Estimate, Runs, generator, pattern_counts, resampled_counts
+from tinsmith.stats.estimates import (
+    Bootstrap,
+    Estimate,
+    Runs,
+    generator,
+    pattern_counts,
+    resampled_counts,
+    resampled_seeds,
+)
 from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.types.errors import DataError
@@ -80,6 +88,7 @@ def _centred(values: Sequence[float]) -> list[float]:
 def _by_name(labels: Sequence[str], counts: FloatArray) -> dict[str, FloatArray]:
     """Return every score of confusion counts (..., K, K + 1) by its name."""
     found = {metric.value: SCORES[metric](counts) for metric in Metric}
+    found["format_strict_ok"] = 1.0 - found[Metric.INVALID_RATE.value]
     for kind in ClassMetric:
         values = CLASS_SCORES[kind](counts)
         found |= {f"{kind.value}/{label}": values[..., i] for i, label in enumerate(labels)}
@@ -145,20 +154,9 @@ class Evaluation:
         return {f"{prefix}/{name}": value for name, value in sorted(found.items()) if not math.isnan(value)}
 
     def estimates(self, bootstrap: Bootstrap) -> Mapping[str, Estimate]:
-        """Return the same figures with intervals, without prefix; those of the strict answers.
-
-        Shares of all items have Wilson's interval; the others are bootstrapped over items within
-        true labels, all from the same resamples.
-        """
-        runs, n, level = self.runs("system"), len(self.answers), bootstrap.level
-        drawn = resampled_counts(
-            runs.golds, runs.predicted, len(self.labels), draws=bootstrap.draws, seed=bootstrap.seed
-        )[:, 0]
-        scores = _by_name(self.labels, self.confusion().counts.astype(np.float64))
-        draws = _by_name(self.labels, drawn)
-        found = {name: Estimate(float(value), percentile(draws[name], level)) for name, value in scores.items()}
-        shares = self._shares().items()
-        return dict(sorted({**found, **{name: Estimate(k / n, wilson(k, n, level)) for name, k in shares}}.items()))
+        """Return figures of the strict answers with intervals, without prefix; see `estimates_of`."""
+        runs = self.runs("system")
+        return estimates_of(runs, bootstrap, parsed_of([self], runs))
 
     def _shares(self) -> dict[str, int]:
         """Return the numbers of answers that shares of all items are of, by the share's name."""
@@ -193,6 +191,36 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
         [answer.gold for answer in shared],
         [[answers[answer.item].predicted for answer in shared] for answers in by_item],
     )
+
+
+def parsed_of(evaluations: Sequence[Evaluation], runs: Runs) -> Runs:
+    """Return which of one system's answers, a row an evaluation, are JSON, as if JSON were the only label."""
+    by_seed = [{one.item: one.parse_ok for one in each.answers} for each in evaluations]
+    rows = [["json" if each[item] else None for item in runs.items] for each in by_seed]
+    return Runs.of(runs.name, ("json",), runs.items, ["json"] * runs.num_items, rows)
+
+
+_SHARES = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "format_strict_ok")  # Of all items.
+
+
+def estimates_of(runs: Runs, bootstrap: Bootstrap, parsed: Runs | None = None) -> dict[str, Estimate]:
+    """Return the figures of answers by their names in metrics.jsonl; `parsed` says which are JSON.
+
+    Means over seeds, with percentile intervals over seeds and items, all from the same resamples of the items within
+    true labels; shares of the items of one seed have Wilson's.
+    """
+    level, seed, found = bootstrap.level, bootstrap.seed, dict[str, Estimate]()
+    drawn = resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=seed)
+    draws = _by_name(runs.labels, drawn)
+    for name, scores in _by_name(runs.labels, runs.counts().astype(np.float64)).items():
+        value, ends = float(scores.mean()), percentile(resampled_seeds(draws[name], seed=seed, system="first"), level)
+        is_certain = value in (0.0, 1.0) and ends is not None and ends.low == ends.high
+        if name in _SHARES and (runs.num_seeds == 1 or is_certain):
+            ends = wilson(round(value * runs.num_items), runs.num_items, level)
+        found[name] = Estimate(value, ends)
+    if parsed is not None:
+        found["parse_ok"] = estimates_of(parsed, bootstrap)[Metric.LABEL_MATCH.value]
+    return found
 
 
 _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)  # Of these a system has the mean over its tasks.

@@ -18,9 +18,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Generic
 
-from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
+from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.mean_runs import MeanRuns, System, mean_difference, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, System, gap_of, shared_items
 from tinsmith.stats.rates import Metric, best_constant, metric_words
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
@@ -285,7 +285,7 @@ def _judged(tested: Sequence[_Tested], bootstrap: Bootstrap) -> tuple[Claim, ...
 def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
     seeds = (one.first.num_seeds, one.second.num_seeds)
     (first, second), left_out = shared_items([one.first, one.second])
-    gap = _gap((first, second), one.metric, bootstrap, paired=one.same_models)
+    gap = gap_of(first, second, one.metric, bootstrap, paired=one.same_models)
     # What was not trained takes nothing from what seeds can say.
     untrained = one.training is not None and one.training[1].examples == 0
     if not isinstance(first, Runs) and (untrained or one.same_models):
@@ -325,7 +325,7 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
     (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
     # Simpler explanations: the check, what it is held against, the metric, and how far the system is above it.
     rivals = [
-        (check, name, one.metric, _gap((system, other), one.metric, bootstrap, paired=check is CheckName.BEFORE))
+        (check, name, one.metric, gap_of(system, other, one.metric, bootstrap, paired=check is CheckName.BEFORE))
         for (check, name, _), other in zip(others, shared, strict=True)
     ]
     leak, absent = None, _ABSENT
@@ -333,9 +333,9 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
         label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(one.metric))
         blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
         rivals = [
-            (CheckName.CONSTANT, f"always {label}", one.metric, _gap((system, blind), one.metric, bootstrap)),
+            (CheckName.CONSTANT, f"always {label}", one.metric, gap_of(system, blind, one.metric, bootstrap)),
             # Any constant's balanced accuracy is chance, in every resample.
-            (CheckName.CHANCE, "chance", chance, _gap((system, blind), chance, bootstrap)),
+            (CheckName.CHANCE, "chance", chance, gap_of(system, blind, chance, bootstrap)),
             *rivals,
         ]
         leak, absent = None if one.control is None else _leak(shared[-1], bootstrap), _ABSENT_OF_LABELS
@@ -384,12 +384,6 @@ _ABSENT = {
     CheckName.CONTROL: "no run on shuffled labels was trained in this way",
 }
 """Evidence that a claim on means needs, and what is said where there is none."""
-
-
-def _gap(pair: Sequence[Any], metric: str, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
-    if isinstance(pair[0], Runs):
-        return difference(pair[0], pair[1], Metric(metric), bootstrap)
-    return mean_difference(pair[0], pair[1], bootstrap, paired=paired)
 
 
 def _recall_kept(first: Runs, second: Runs) -> Check:

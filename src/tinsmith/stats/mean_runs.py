@@ -20,13 +20,14 @@ from tinsmith.stats.estimates import (
     Difference,
     Estimate,
     Runs,
+    difference,
     drawn_sums,
     generator,
     pattern_counts,
     resampled_seeds,
 )
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.rates import FloatArray
+from tinsmith.stats.rates import FloatArray, Metric
 from tinsmith.stats.significance import flip_p
 from tinsmith.types.errors import DataError
 
@@ -161,6 +162,17 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
         nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
     flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
     return Difference.of(first.mean() - second.mean(), draws, bootstrap.level, least_p=flipped_p)
+
+
+def gap_of(
+    first: Runs | MeanRuns, second: Runs | MeanRuns, metric: str, bootstrap: Bootstrap, *, paired: bool = False
+) -> Difference:
+    """Return `first` minus `second`: of labels in a metric, of values the difference of their means."""
+    if isinstance(first, MeanRuns):
+        assert isinstance(second, MeanRuns), "both are of one kind"
+        return mean_difference(first, second, bootstrap, paired=paired)
+    assert isinstance(second, Runs), "both are of one kind"
+    return difference(first, second, Metric(metric), bootstrap)
 
 
 def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estimate | None:

@@ -17,15 +17,16 @@ from typing import Final
 
 from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
+from tinsmith.lab.results.label_tables import CAPTION, PICTURE, scores_of
 from tinsmith.lab.runs.files import STATE, TRACE, Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
-from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, Points, Size, Study
+from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, Size, Study
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
+from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
@@ -97,28 +98,24 @@ def place_of(asked: Asked) -> Mapping[str, str]:
 
 def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:
     """Return how far each adapter scores above LoRA on the same papers, and p corrected by Holm."""
-    found = results.labelled
-    others = [name for name in found.arms if name != LORA]
-    apart = [found.difference(name, LORA, Metric.MACRO_F1) for name in others]
+    score, draws = Metric.MACRO_F1, results.draws.claims
+    systems = {name: arm.system(score) for name, arm in results.arms.items()}
+    others = [name for name in systems if name != LORA]
+    apart = [gap_of(systems[name], systems[LORA], score, draws) for name in others]
     p_values = holm([gap.p_value for gap in apart])
     return {name: (from_estimate(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
-
-
-def scored(results: Results) -> list[list[Shown]]:
-    """Return the scores of every adapter beside its distance from LoRA."""
-    found = gaps(results)
-    return results.labelled.rows(lambda name: found.get(name, (None, None)))
 
 
 def costs(results: Results) -> list[list[Shown]]:
     """Return the bytes and the gradients of every adapter."""
     rows: list[list[Shown]] = []
-    for name, arm in results.labelled.arms.items():
-        sizes = sizes_of(AdapterKind(name), arm.first.folder)
+    for name, arm in results.arms.items():
+        folders = [run.folder for run in arm.runs]
+        sizes = sizes_of(AdapterKind(name), folders[0])
         cells = (
             ["held elsewhere"] * 6 if sizes is None else [*(f"{one:,}" for one in sizes[:4]), *map(Figure, sizes[4:])]
         )
-        rows.append([arm.name, *cells, *gradient_of([one.run.folder for one in arm.members])])
+        rows.append([arm.arm.label, *cells, *gradient_of(folders)])
     return rows
 
 
@@ -200,11 +197,10 @@ study = Study(
     fewest_seeds=3,
     score=Metric.MACRO_F1,
     tables=(
-        Listing(
-            "Scores",
+        scores_of(
             f"{CAPTION} Above LoRA: on the same papers, with p corrected by Holm over the adapters.",
-            lambda results: (*results.labelled.heads, _ABOVE, Column(head="p|Holm", missing="")),
-            scored,
+            (_ABOVE, Column(head="p|Holm", missing="")),
+            gaps,
         ),
         Listing(
             "Cost",
@@ -218,6 +214,6 @@ study = Study(
             costs,
         ),
     ),
-    pictures=(Points(lambda results: results.labelled.panels()),),
+    pictures=(PICTURE,),
     notes=("That an adapter learned something takes a control on shuffled labels, which this study does not train.",),
 )

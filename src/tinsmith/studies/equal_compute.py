@@ -42,13 +42,14 @@ from tinsmith.lab.prompt_search import (
     search_cells,
     step_rows,
 )
+from tinsmith.lab.results.arms import label_arms
 from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.conduct import Stage
 from tinsmith.lab.study.files import made_once, write_text
 from tinsmith.lab.study.keys import count
-from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.sizes import Asked, Cell
 from tinsmith.lab.study.study import Listing
@@ -263,10 +264,10 @@ class Materials:
         every = [(name, seed, one) for name, some in self.searches.items() for seed, one in some.items()]
         return [(f"{name}, seed {seed}", *one) for name, seed, one in every]
 
-    def papers_of(self, arm: str) -> int | None:
-        """Return how many papers the searches of an arm looked at; None: it has none."""
-        found = self.searches.get(arm, {}).values()
-        return min((round(one.spent.papers) for _, one in found), default=None)
+    def papers_of(self, arm: ArmRuns) -> int | None:
+        """Return how many papers an arm looked at: in training, or in its searches."""
+        found = self.searches.get(arm.arm.name, {}).values()
+        return min((round(one.spent.papers) for _, one in found), default=arm.examples)
 
     def seconds_of(self, arm: str) -> float | None:
         """Return how long a search of an arm took; None: it has none."""
@@ -288,16 +289,16 @@ class Materials:
 def spent_rows(results: Results, made: Materials, reference: str) -> list[list[Shown]]:
     """Return what the training of every arm took, beside a reference."""
     found: dict[str, Spent] = {}
-    for name, arm in results.labelled.tuned.items():
+    for name, arm in label_arms(results).items():
         if name in made.searches:
             found[name] = mean_spent([one.spent for _, one in made.searches[name].values()])
-        elif arm.rate is not None:
-            found[name] = mean_spent([made.spent(cell) for cell in arm.cells])
+        elif arm.tuned is not None and arm.tuned.rate is not None:
+            found[name] = mean_spent([made.spent(cell) for cell in arm.tuned.cells])
     base, rows = found[reference], list[list[Shown]]()
     for name, one in found.items():
         counts = (one.papers, one.updates, one.tokens_read, one.tokens_sampled, one.tokens_trained)
         shares = (f"{one.flops / base.flops:.2f}", f"{one.papers / base.papers:.2f}")
-        row = [results.labelled.labels[name], *(f"{value:,.0f}" for value in counts), f"{one.flops:.3e}", *shares]
+        row = [results.arms[name].arm.label, *(f"{value:,.0f}" for value in counts), f"{one.flops:.3e}", *shares]
         rows.append(list[Shown](row))
     return rows
 

@@ -32,6 +32,7 @@ from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.papers.worlds import PaperBaseRecipe
+from tinsmith.lab.results.arms import LabelArm
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.study import Finding, Listing
@@ -202,7 +203,7 @@ CEILING: Final = "no macro-F1 lies above the best that is possible"
 def below_the_best(results: Results) -> Finding:
     """Expect that no system's interval lies above the best possible score of a planted world."""
     best = best_policy(posteriors(), Metric.MACRO_F1).score(Metric.MACRO_F1)
-    found = {label: results.labelled.scores(name)["macro_f1"] for name, label in results.labelled.labels.items()}
+    found = {arm.name: arm.scores["macro_f1"] for arm in results.arms.values() if isinstance(arm, LabelArm)}
     above = [label for label, one in found.items() if one.above(best)]
     highest = max(found, key=lambda label: found[label].value)
     return Finding(not above, f"best possible {best:.3f}, {highest} has {found[highest].value:.3f}")
@@ -211,7 +212,7 @@ def below_the_best(results: Results) -> Finding:
 def against_truth(results: Results, rl: str, sft: str, offset: str) -> list[list[Shown]]:
     """Return what the gate says of RL over SFT beside where both go with ever more training."""
     best, imitation, with_offset, *_ = known_policies().values()
-    labels, rows = results.labelled.labels, list[list[Shown]]()
+    labels, rows = {name: arm.arm.label for name, arm in results.arms.items()}, list[list[Shown]]()
     for claim in results.beats:
         if claim.first == labels[rl] and claim.second in (labels[sft], labels[offset]):
             limit = with_offset if claim.second == labels[offset] else imitation

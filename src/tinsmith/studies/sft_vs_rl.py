@@ -18,14 +18,15 @@ from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.prompt_search import SearchSettings
 from tinsmith.lab.results.arms import OFFSETS
+from tinsmith.lab.results.label_tables import CAPTION, PICTURE, progress_of, scores_of, standings_of
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score
-from tinsmith.lab.study.labelled import CAPTION, standings_of
-from tinsmith.lab.study.record import Column
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import Curves, Points
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
     CONTROL,
@@ -181,13 +182,28 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
         arms=arms,
         claims=CLAIMS if search is None else (*CLAIMS, *PROMPT_CLAIMS),
         materials=made.find,
-        papers=made.papers_of,
+        effort=made.papers_of,
         took=made.seconds_of,
         warnings=made.warnings(len(asked.own["seeds"].split(","))),
         pace=partial(minutes, prompt_tokens=PLANTED_TOKENS if is_planted else None),
         tables=[*study.tables, *compute_tables(made, RL), *(truth_tables(RL, SFT, OFFSET) if is_planted else [])],
         expectations=[*study.expectations, *([ts.Expectation(CEILING, below_the_best)] if is_planted else [])],
     )
+
+
+def equivalences(results: ts.Results) -> list[list[Shown]]:
+    """Return which systems are as good as each other: the 90 % interval, two one-sided tests, within the margin."""
+    rows: list[list[Shown]] = []
+    for first, second, metric in EQUIVALENT:
+        one, other = (results.arms[name] for name in (first, second))
+        gap = gap_of(one.system(metric), other.system(metric), metric, results.draws.claims)
+        interval = gap.at(0.9)
+        assert interval is not None, "a share and a macro-F1 are defined in every resample"
+        is_met = interval.low > -MARGIN and interval.high < MARGIN
+        figure = Figure(gap.value, interval.low, interval.high)
+        name = f"{one.arm.label} and {other.arm.label}|{metric}"
+        rows.append([name, figure, "equivalent" if is_met else "not shown"])
+    return rows
 
 
 study = ts.Study(
@@ -227,24 +243,16 @@ study = ts.Study(
         ts.Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),
     ),
     tables=(
-        ts.Listing(
-            "Scores",
-            f"{CAPTION} A decision with offsets is neither sampled nor greedy.",
-            lambda results: results.labelled.heads,
-            lambda results: results.labelled.rows(),
-        ),
+        scores_of(f"{CAPTION} A decision with offsets is neither sampled nor greedy."),
         standings_of(SFT, RL, MORE, THEN),
         ts.Listing(
             "Equivalence",
             "Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
             (Column(head="difference", form="+.3f"), "within one point"),
-            lambda results: results.labelled.equivalences(EQUIVALENT, MARGIN),
+            equivalences,
         ),
     ),
-    pictures=(
-        Points(lambda results: results.labelled.panels()),
-        Curves(lambda results: results.labelled.progress((SFT, RL, THEN))),
-    ),
+    pictures=(PICTURE, progress_of(SFT, RL, THEN)),
     notes=(
         "SFT samples nothing while it trains: that sampler and trainer are one model was seen in the RL runs, on the "
         "same base and engine.",

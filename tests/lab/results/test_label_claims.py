@@ -10,29 +10,29 @@ from kept_answers import keep_answers
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.results.arms import Arm, arms_of, gather
+from tinsmith.lab.page.comparison import RunsCompared
+from tinsmith.lab.results.arms import LabelArm, arms_of, gather, label_arms
 from tinsmith.lab.results.systems import rival, rival_named, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.record import Draws
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import CheckName, Claim, Finding, Verdict
-from tinsmith.studies.disruption.page import LabelRuns, compare_labels
+from tinsmith.studies.disruption.page import compare_labels
 
 pytestmark = pytest.mark.whole
 
 DRAWS = Draws(claims=Bootstrap(draws=2000))
 
 
-def compared(folder: Path, *stories: Story) -> LabelRuns:
+def compared(folder: Path, *stories: Story) -> RunsCompared:
     return compare_labels([write_run(folder / str(i), story) for i, story in enumerate(stories)], draws=DRAWS)
 
 
-def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
+def arms(folder: Path, *stories: Story) -> tuple[LabelArm, ...]:
     return arms_of(gather(read_run(write_run(folder / str(place), story))) for place, story in enumerate(stories))
 
 
-def claim(found: LabelRuns, first: str, second: str = "") -> Claim:
+def claim(found: RunsCompared, first: str, second: str = "") -> Claim:
     claims = found.results.beats if second else found.results.learned
     (one,) = [one for one in claims if one.first == first and second in ("", one.second)]
     return one
@@ -40,17 +40,17 @@ def claim(found: LabelRuns, first: str, second: str = "") -> Claim:
 
 def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
-    assert [(arm.name, arm.seeds()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
-    answers = found[0].answers()
+    assert [(arm.name, arm.seed_words()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
+    answers = found[0].answers_on()
     assert (answers.num_seeds, answers.num_items) == (3, 210)
 
 
 def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
     found = compared(tmp_path, *seeds_of(LADDER["exp6"], 0, 1), *seeds_of(LADDER["exp6"], 0, 0))
-    answers = found.results.labelled.systems["remedy/exp6@1"]
-    assert answers.num_seeds == 2
-    assert (found.arms[0].seeds(), found.arms[0].seeds(Split.TEST)) == ("0, 0, 0, 1", "0, 1")
-    assert any("seed 0" in note and "3 times" in note for note in found.record.notes)
+    (arm,) = label_arms(found.results).values()
+    assert [run.config.seed for run in arm.runs] == [0, 1]
+    assert arm.answers_on().num_seeds == 2
+    assert [note.partition(":")[0] for note in found.record.notes if "seed is there already" in note] == ["2", "3"]
 
 
 def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_each_arm_but_the_control_stands_against_three_baselines(tmp_path: Path)
 @pytest.mark.parametrize("baseline", [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT])
 def test_an_unpaired_baseline_has_the_confusion_of_the_report(tmp_path: Path, baseline: Baseline) -> None:
     (arm,) = arms(tmp_path, LADDER["exp6"])
-    answers, report = arm.answers(), arm.first.baselines
+    answers, report = arm.answers_on(), arm.first.baselines
     assert answers is not None
     (score,) = [one for one in report.scores if one.baseline is baseline]
     dealt = unpaired(score, answers)
@@ -159,7 +159,7 @@ def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path)
 def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> None:
     expected = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
     (arm,) = arms_of([gather(read_run(tmp_path / "run"))])
-    answers, report = arm.answers(), arm.first.baselines
+    answers, report = arm.answers_on(), arm.first.baselines
     own = rival_named(Baseline.METADATA, arm.first, answers)
     assert {i: own.labels[c] for i, c in zip(own.items, own.predicted[0], strict=True)} == expected
     # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.

@@ -12,6 +12,7 @@ from pages_of import compared, page_of, report_of, undrawn
 
 from golden_pages import assert_golden
 from sentences import missing
+from tinsmith.lab.results.arms import label_arms
 from tinsmith.pages.page import document_html
 from tinsmith.studies.disruption.findings import lost_classes
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
@@ -147,7 +148,8 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
     assert len(page.ids) == len(set(page.ids))
     assert len(page.scripts) == 1
     assert "script-src &#39;sha256-" in html
-    assert [arm.name for arm in found.arms] == [
+    arms = list(label_arms(found.results).values())
+    assert [arm.name for arm in arms] == [
         "ladder/exp4@1",
         "ladder/exp5@1",
         "control/exact_gradient@1",
@@ -155,10 +157,10 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
         "control/shuffled_labels@1",
         "sft/lora@1",
     ]
-    assert {one.label for one in lost_classes(found.arms) if one.arm == "ladder/exp5@1"} >= {"consolidating"}
+    assert {one.label for one in lost_classes(arms) if one.arm == "ladder/exp5@1"} >= {"consolidating"}
     assert missing(page.text, "Comparison of 8 runs", "to the estimate from samples", "not above chance") == []
-    for arm in found.arms:
-        for one in found.results.labelled.scored[arm.name].values():
+    for arm in arms:
+        for one in arm.systems.values():
             for name, measure in one.measures.items():
                 assert f"{measure.value:.3f}" in page.text, (arm.name, name)
     assert_golden("comparison", html)

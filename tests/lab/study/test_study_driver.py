@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import STUDIES
-from tinsmith.lab.study.conduct import Stage, forecast, tried_on_labels, tune
+from tinsmith.lab.study.conduct import Stage, forecast, tune
 from tinsmith.lab.study.keys import asked_cluster
 from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
+from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
@@ -60,7 +61,7 @@ def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(
         del say
         ran.append([cell.folder.name for cell in cells])
 
-    tuned = tune(Stage(cells=study, tuned={}, run_cells=run, say=said.append), (GIVEN, BASE), tried_on_labels)
+    tuned = tune(Stage(cells=study, tuned={}, run_cells=run, say=said.append), (GIVEN, BASE), Metric.MACRO_F1)
     assert ran == [[]]
     assert [(one.rate, one.tried) for one in tuned.values()] == [(2e-3, ()), (None, ())]
     reported = [cell.folder.name for one in tuned.values() for cell in one.cells]

@@ -13,10 +13,11 @@ from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
-from tinsmith.lab.study.conduct import chosen, tried_on_labels
+from tinsmith.lab.study.conduct import chosen, tried_rates
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.report import LIKE_IT, chance_words, rate_words
 from tinsmith.pages.measures import Measure
+from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 
 STORY = Story(name="sft/lora", question="?", kind="sft", reward=None, steps=20, num_eval=180)
@@ -51,7 +52,7 @@ def _put(folder: Path, **changes: object) -> None:
 
 
 def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(folders: dict[float, Path]) -> None:
-    tried = tried_on_labels(folders)
+    tried = tried_rates(folders, Metric.MACRO_F1)
     best = chosen(tried)
     assert best.rate in (1e-3, 2e-3)
     assert best.behind is None
@@ -87,4 +88,4 @@ def test_nothing_is_said_where_every_other_rate_is_worse_or_unknown() -> None:
 def test_a_run_without_a_chosen_checkpoint_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", STORY)
     with pytest.raises(DataError, match="chose no checkpoint"):
-        tried_on_labels({1e-3: tmp_path / "run"})
+        tried_rates({1e-3: tmp_path / "run"}, Metric.MACRO_F1)

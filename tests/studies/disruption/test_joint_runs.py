@@ -24,7 +24,7 @@ from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.task import Paper, items_of, make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, paper_conversations, world_slice
-from tinsmith.lab.results.arms import members_of
+from tinsmith.lab.results.arms import label_arms, members_of
 from tinsmith.lab.results.label_tables import last_of_both
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
@@ -163,10 +163,10 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     conduct(place.plan(alone, "remedy/exp6", task="novelty"), say=unsaid)
     folders = [whole, other, shuffled, alone]
     compared = compare_labels(folders, Subject.NOVELTY)
-    arms = {arm.experiment: arm for arm in compared.arms}
-    assert arms[NAME].two_labels
-    assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
-    answers = arms[NAME].answers()
+    arms = {arm.config.name: arm for arm in label_arms(compared.results).values()}
+    assert arms[NAME].reads[0].two_labels
+    assert [run.config.seed for run in arms[NAME].runs] == [0, 1]
+    answers = arms[NAME].answers_on()
     assert answers.labels == Subject.NOVELTY.labels
     last = lines(whole, METRICS)[-1]
     assert answers.confusions()[0].score(Metric.MACRO_F1) == last["test/novelty/macro_f1"]
@@ -182,10 +182,11 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     with pytest.raises(ConfigError, match="another label"):
         compare_labels(folders, Subject.DISRUPTION)
     without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
-    report = without_one.arms[0].first.baselines
+    without = list(label_arms(without_one.results).values())
+    report = without[0].first.baselines
     assert report.target == "disruption"
     assert not any("nothing on the task" in note for note in without_one.record.notes)
-    failed = {arm.name: arm.members[0].failures for arm in without_one.arms}
+    failed = {arm.name: arm.reads[0].failures for arm in without}
     assert failed[arms[NAME].name] == members_of(read_run(whole))["novelty"].failures
     for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
         refused = command(capsys, "report", *arguments)

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
-from tinsmith.lab.results.arms import Arm, arms_of, gather
+from tinsmith.lab.results.arms import LabelArm, arms_of, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.studies.disruption.findings import lost_classes, sft_posteriors
 
 pytestmark = pytest.mark.whole
 
 
-def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
+def arms(folder: Path, *stories: Story) -> tuple[LabelArm, ...]:
     return arms_of(gather(read_run(write_run(folder / str(place), story))) for place, story in enumerate(stories))
 
 

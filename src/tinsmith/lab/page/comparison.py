@@ -5,7 +5,6 @@ Its arms are the runs that differ by their seed alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,17 +16,17 @@ from rich.table import Table as ConsoleTable
 from tinsmith.lab.page.examples import cost_words, failed_words, with_best_text
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Gap, corrected
 from tinsmith.lab.page.run_page import Subjects
-from tinsmith.lab.results.arms import seedless
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.runs.seeds import by_seed, distinct, left_out, numbered, seedless
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import DRAWS, Column, Draws, Panel, Seconds, Shown, StudyRecord, apart
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.pages.console import console_table
-from tinsmith.pages.document import Document
+from tinsmith.pages.document import Document, Pairs
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, from_estimate, listed, over_all, signed
 from tinsmith.pages.tables import shown
@@ -79,14 +78,26 @@ class RunsCompared:
 def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
     """Measure runs on one task beside each other; the first arm is the one that others are compared with."""
     arms, notes = _arms_on_one_task(folders)
-    results = measure_study(_study(arms, notes), arms, draws)
-    found = list(arms.values())
-    record = recorded(
-        results,
-        seeds=tuple(seed or 0 for seed in min(found, key=lambda one: len(one.seeds)).seeds),
-        settings={key: value for key, value in _settings_of(found[0].reads[0]).items() if key not in _differing(found)},
-    )
-    return RunsCompared(results=results, record=_with_baselines(record, results))
+    every = list(arms.values())
+    settings = {key: value for key, value in _settings_of(every[0].reads[0]).items() if key not in _differing(every)}
+    found = measured_runs(_study(arms, notes), arms, draws, settings)
+    return replace(found, record=_with_baselines(found.record, found.results))
+
+
+def measured_runs(
+    study: Study, arms: Mapping[str, ArmRuns], draws: Draws, settings: Mapping[str, object]
+) -> RunsCompared:
+    """Measure the arms of a study that nobody declared; `settings` decided the results."""
+    results = measure_study(study, arms, draws)
+    fewest = min((arm.runs for arm in arms.values()), key=len)
+    seeds = tuple(run.config.seed or 0 for run in fewest)
+    return RunsCompared(results=results, record=recorded(results, seeds=seeds, settings=settings))
+
+
+def page_of_runs(found: RunsCompared, kind: str, facts: Pairs) -> Document:
+    """Return the page of a comparison; `kind` stands above its title."""
+    seconds = {arm.arm.label: Seconds.of(arm.runs) for arm in found.results.arms.values() if not arm.arm.is_aside}
+    return replace(page_of_study(found.record, seconds), kind=kind, facts=facts)
 
 
 def compared_tasks(folders: Sequence[Path]) -> Comparison:
@@ -110,11 +121,10 @@ def _arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tupl
     if not arms:
         what, allowed = "none of these runs was evaluated", "runs with eval_every above 0"
         raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed=allowed)
-    counted = {read.run.folder for arm in arms for read in arm.reads}
     never = f"it was never {'tested' if tested else 'evaluated'}"
-    left_out = [(one, never) for one in reads if one not in evaluated]
-    left_out += [(one, "its seed is there already") for one in evaluated if one.run.folder not in counted]
-    out = [f"{one.run.folder}: left out, as {why}." for one, why in left_out]
+    never_there = [(one, never) for one in reads if one not in evaluated]
+    again = [(one, "its seed is there already") for one in left_out(evaluated, [arm.reads for arm in arms])]
+    out = [f"{one.run.folder}: left out, as {why}." for one, why in (*never_there, *again)]
     notes = (*out, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
     draw_items = _seeds_draw_items(evaluated, arms)
     return {one.arm.name: replace(one, seeds_draw_items=draw_items) for one in arms}, notes
@@ -140,19 +150,10 @@ def _judge_of(arm: ArmRuns) -> str:
 
 
 def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
-    groups: dict[str, dict[int | None, TaskRunRecords]] = {}
-    for one in reads:
-        identity = json.dumps((_given(one), seedless(one.run.config.settings)), sort_keys=True)
-        groups.setdefault(identity, {}).setdefault(one.run.config.seed, one)
-    found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
+    found = by_seed(reads, lambda one: (_given(one), seedless(one.run.config.settings)))
     # An arm is called by what was changed of it that is not the same for all, or as the experiment.
-    changed = [{key: shown(value) for key, value in _given(first).items()} for first, *_ in found]
-    names = [
-        ", ".join(f"{key}={value}" for key, value in own.items() if any(other.get(key) != value for other in changed))
-        or first.run.config.title
-        for (first, *_), own in zip(found, changed, strict=True)
-    ]
-    labels = [name if names.count(name) == 1 else f"{name} [{place}]" for place, name in enumerate(names, start=1)]
+    changed = distinct([""] * len(found), [_given(first) for first, *_ in found])
+    labels = numbered([own or first.run.config.title for (first, *_), own in zip(found, changed, strict=True)])
     return tuple(
         ArmRuns(Arm(f"arm-{place}", label), some) for place, (label, some) in enumerate(zip(labels, found, strict=True))
     )
@@ -449,7 +450,6 @@ def _notes(arms: Sequence[ArmRuns]) -> list[str]:
 def _page(found: RunsCompared) -> Document:
     arms = found.results.arms.values()
     reads = [one for arm in arms for one in arm.reads]
-    seconds = {arm.arm.label: Seconds.of([one.run for one in arm.reads]) for arm in arms}
     facts = (
         ("Arms", str(len(arms))),
         ("Runs", str(len(reads))),
@@ -457,7 +457,7 @@ def _page(found: RunsCompared) -> Document:
         ("Reward", reads[0].run.config.reward_name or "not stated"),
         ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
     )
-    return replace(page_of_study(found.record, seconds), kind="Comparison of runs on one task", facts=facts)
+    return page_of_runs(found, "Comparison of runs on one task", facts)
 
 
 def _console(found: RunsCompared) -> ConsoleTable:

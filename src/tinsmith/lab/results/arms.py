@@ -7,27 +7,33 @@ be shown is kept.
 from __future__ import annotations
 
 import heapq
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.labels.contracts import Outcome, Subject
+from tinsmith.lab.results.systems import System, measures_of, rival_named, systems_of
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.runs.reader import read_baselines, read_rollouts
+from tinsmith.lab.runs.reader import TaskRunRecords, read_baselines, read_rollouts
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
+from tinsmith.lab.runs.seeds import by_seed, distinct, numbered, seedless
 from tinsmith.lab.strict_json import NotJsonError, read_json
-from tinsmith.pages.measures import in_turn
-from tinsmith.pages.tables import shown
-from tinsmith.stats.estimates import Runs
+from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.study import Arm, Score
+from tinsmith.pages.measures import BOOTSTRAP, Measures, in_turn
+from tinsmith.stats.estimates import Bootstrap, Runs
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
-from tinsmith.stats.gate import ParityRecord
+from tinsmith.stats.gate import Learned
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
+
+if TYPE_CHECKING:
+    from tinsmith.lab.study.sizes import StudyArm
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"  # Names of the controls.
@@ -38,16 +44,12 @@ _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One run of an arm, and what was found in its rollouts."""
+class LabelRun(TaskRunRecords):
+    """A run on labels, and what was found in its rollouts."""
 
-    run: Run
     evaluations: Mapping[tuple[str, int], Evaluation]  # By split and step, those of training left out.
-    failures: Mapping[Cause, int]
-    rollouts: int  # All of them, failed ones included.
     shown: tuple[RolloutRecord, ...]
     """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `in_turn`."""
-    notes: tuple[str, ...]
     two_labels: bool  # True if the run answers for another label too, of which nothing is said here.
 
     def last(self, split: Split) -> Evaluation | None:
@@ -71,9 +73,9 @@ class Member:
         return tuple(found)
 
 
-def gather(run: Run, subject: str | None = None) -> Member:
+def gather(run: Run, subject: str | None = None) -> LabelRun:
     """Read the rollouts of a run; with a `subject`, what answers about several labels say of this one."""
-    notes: list[str] = []
+    notes = list(run.notes)
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
     failures: Counter[Cause] = Counter()
     kinds: dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]] = {}
@@ -106,7 +108,7 @@ def gather(run: Run, subject: str | None = None) -> Member:
     order = {split.value: place for place, split in enumerate(Split)}
     chosen = in_turn([[one for *_, one in sorted(kinds[kind], reverse=True)] for kind in sorted(kinds)], SHOWN)
     choice = sorted(chosen, key=lambda one: (order.get(one.split, len(order)), one.step, one.prompt_id, one.sample))
-    return Member(
+    return LabelRun(
         run=run,
         evaluations=evaluations,
         failures=dict(sorted(failures.items())),
@@ -135,14 +137,14 @@ def _answered(rollout: RolloutRecord) -> Answered:
     )
 
 
-def members_of(run: Run) -> dict[str, Member]:
+def members_of(run: Run) -> dict[str, LabelRun]:
     """Return what a run says of each of its labels."""
     if run.config.kind is not Kind.JOINT:
         return {run.config.task.name: gather(run)}
     return {subject.value: label_alone(run, subject) for subject in Subject}
 
 
-def label_alone(run: Run, subject: Subject) -> Member:
+def label_alone(run: Run, subject: Subject) -> LabelRun:
     """Return one label of a run on two, under the names of a run on it alone."""
     name, notes = subject.value, list(run.notes)
     task = msgspec.structs.replace(run.config.task, name=name, labels=subject.labels)
@@ -179,127 +181,144 @@ def _row(row: Row, task: str) -> Row:
     return metrics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """An experiment with all its seeds."""
+@dataclass(frozen=True, slots=True)
+class LabelArm(ArmRuns):
+    """Finished runs of an experiment on one label, and the split whose answers count in claims."""
 
-    name: str  # Unique on the page.
-    members: tuple[Member, ...]
+    reads: tuple[LabelRun, ...]
+    split: Split = Split.TEST
+    bootstrap: Bootstrap = BOOTSTRAP  # Of the intervals in tables.
+    tuned: StudyArm | None = None  # Of a study, at its learning rate.
+    _systems: dict[Split, System] = field(init=False, default_factory=dict[Split, System])
+
+    rival_examples: ClassVar[int | None] = None  # It is fitted until more of them change nothing.
+
+    @property
+    def name(self) -> str:
+        """Its name on the page."""
+        return self.arm.label
 
     @property
     def first(self) -> Run:
         """The run with the smallest seed."""
-        return self.members[0].run
+        return self.reads[0].run
 
     @property
-    def experiment(self) -> str:
-        """The experiment's name, without version."""
-        return self.first.config.name
+    def config(self) -> Config:
+        """Configuration of the run with the smallest seed."""
+        return self.first.config
 
     @property
     def parent(self) -> str | None:
         """The parent's name, without version."""
-        parent = self.first.config.parent
+        parent = self.config.parent
         return parent.partition("@")[0] if parent else None
-
-    @property
-    def kind(self) -> Kind:
-        """The loop its runs learn by."""
-        return self.first.config.kind
 
     @property
     def shuffled(self) -> bool:
         """True of a control on shuffled labels."""
-        return self.experiment in SHUFFLED
+        return self.config.name in SHUFFLED
 
     @property
-    def two_labels(self) -> bool:
-        """True if its runs answer for another label too."""
-        return self.members[0].two_labels
+    def num_items(self) -> int:
+        """As of any arm."""
+        found = self.answers_on(self.split)
+        return 0 if found is None else found.num_items
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The classes in the task's order."""
-        return self.first.labels
-
-    def seeds(self, split: Split | None = None) -> str:
-        """Return its seeds in words; with a split, those whose answers count there."""
-        seeds = [m.run.config.seed for m in (self.counted(split) if split else self.members)]
+    def seed_words(self, split: Split | None = None) -> str:
+        """Return its seeds in words; with a split, those with answers there."""
+        seeds = [one.run.config.seed for one in (self.answered(split) if split else self.reads)]
         return ", ".join("unknown" if seed is None else str(seed) for seed in seeds)
 
-    def counted(self, split: Split) -> tuple[Member, ...]:
-        """Return the members whose answers count: those that have any, one a seed, as a seed again says nothing new."""
-        found: dict[int | str, Member] = {}
-        for place, member in enumerate(self.members):
-            seed = member.run.config.seed
-            if member.last(split) is not None:
-                found.setdefault(f"unknown {place}" if seed is None else seed, member)
-        return tuple(found.values())
+    def answered(self, split: Split) -> tuple[LabelRun, ...]:
+        """Return the runs with answers on a split."""
+        return tuple(one for one in self.reads if one.last(split) is not None)
 
-    def answers(self, split: Split = Split.TEST) -> Runs | None:
+    def answers_on(self, split: Split = Split.TEST) -> Runs | None:
         """Return the last answers on a split, a row a seed, to the papers that all seeds answered; None without any."""
-        found = [one for m in self.counted(split) if (one := m.last(split)) is not None]
+        found = [one for read in self.reads if (one := read.last(split)) is not None]
         by_run = [{answer.item for answer in one.answers} for one in found]
         return combine(self.name, found) if found and set[str].intersection(*by_run) else None
 
-    def parity(self) -> ParityRecord | None:
-        """Return sampler against trainer over all training steps of all seeds; None where never compared."""
-        rows = [row for member in self.members for row in member.run.metrics.values()]
-        unequal_bits = [value for row in rows if (value := row.get("optim/unequal_logprob_bits")) is not None]
-        return ParityRecord(steps=len(unequal_bits), unequal_bits=int(sum(unequal_bits))) if unequal_bits else None
+    @property
+    def systems(self) -> Mapping[Split, System]:
+        """Its figures on the test split, or those of its last validation where it has none."""
+        if not self._systems:
+            self._systems.update(systems_of(self, self.bootstrap))
+        return self._systems
+
+    @property
+    def scores(self) -> Measures:
+        """Figures of the answers that count in claims."""
+        found = self.answers_on(self.split)
+        return {} if found is None else measures_of(found, draws=self.bootstrap)
+
+    def system(self, score: Score) -> Runs:
+        """As of any arm."""
+        del score
+        found = self.answers_on(self.split)
+        if found is None or len(self.answered(self.split)) < (len(self.reads) if self.tuned else 1):
+            raise DataError(f"a run of {self.name} has no answers to the test split", field="cells")
+        return found
+
+    def rival(self, name: str, score: Score) -> Runs | None:
+        """As of any arm."""
+        return rival_named(name, self.first, self.system(score))
+
+    def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> Learned[Any]:
+        """As of any arm."""
+        del untrained
+        system, other = self.system(score), None if control is None else control.system(score)
+        if isinstance(other, Runs):  # against the true labels: its own may be the shuffled ones
+            there = set(other.items)
+            items = [item for item in system.items if item in there]
+            golds = system.on(items).golds
+            other = Runs(other.name, system.labels, tuple(items), golds, other.on(items).predicted)
+        return Learned(system=system, metadata=self.rival(Baseline.METADATA, score), control=other)
 
 
-def arms_of(members: Iterable[Member]) -> tuple[Arm, ...]:
+def label_arms(results: Results) -> Mapping[str, LabelArm]:
+    """Return the arms on labels of a study, but for those that are read aside."""
+    every = {name: arm for name, arm in results.arms.items() if isinstance(arm, LabelArm)}
+    return {name: arm for name, arm in every.items() if not arm.arm.is_aside}
+
+
+def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
-    groups: dict[str, list[Member]] = {}
-    for member in members:
-        config = member.run.config
-        # All that was asked for of a run but the seed.
+
+    def asked(one: LabelRun) -> object:
+        config = one.run.config
         identity = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
-        key = json.dumps((*identity, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
-        groups.setdefault(key, []).append(member)
-    found = [sorted(some, key=lambda one: (one.run.config.seed or 0, str(one.run.folder))) for some in groups.values()]
-    names = _names([group[0].run.config for group in found])
-    return tuple(Arm(name=name, members=tuple(group)) for name, group in zip(names, found, strict=True))
+        return *identity, config.task.name, config.model_name, config.data.fingerprint
 
-
-def seedless(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return settings but for the seed, in which runs of one arm differ."""
-    return {key: value for key, value in settings.items() if key != "seed"}
-
-
-def by_descent(arms: Sequence[Arm]) -> tuple[tuple[int, Arm], ...]:
-    """Return arms, each experiment below its parent, with the number of its forebears among them."""
-    placed: list[tuple[int, Arm]] = []
-    names = {arm.experiment for arm in arms}
-
-    def place(arm: Arm, depth: int) -> None:
-        if any(arm is other for _, other in placed):
-            return
-        placed.append((depth, arm))
-        for child in arms:
-            if child.parent == arm.experiment and child.experiment != arm.experiment:
-                place(child, depth + 1)
-
-    for arm in (*(arm for arm in arms if arm.parent not in names), *arms):  # last, whose parent is its own descendant
-        place(arm, 0)
-    return tuple(placed)
-
-
-def _names(firsts: Sequence[Config]) -> list[str]:
-    """Return a name for each arm: its title, with what it differs in from others of that title."""
-    named: list[str] = []
-    for config in firsts:
-        alike = [_distinguishing(other) for other in firsts if other.title == config.title]
-        own = _distinguishing(config)
-        keys = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        listed = ", ".join(f"{key}={shown(own[key])}" for key in keys)
-        named.append(f"{config.title} ({listed})" if listed else config.title)
-    # Whatever is still alike gets a number.
-    places = [named[: place + 1].count(name) for place, name in enumerate(named)]
-    return [f"{name} [{place}]" if named.count(name) > 1 else name for name, place in zip(named, places, strict=True)]
+    groups = by_seed(reads, asked, is_whole=lambda one: one.last(Split.TEST) is not None)
+    firsts = [group[0].run.config for group in groups]
+    titles = [config.title for config in firsts]
+    apart = distinct(titles, [_distinguishing(config) for config in firsts])
+    names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(titles, apart, strict=True)])
+    return tuple(
+        LabelArm(Arm(name, name), group, bootstrap=bootstrap) for name, group in zip(names, groups, strict=True)
+    )
 
 
 def _distinguishing(config: Config) -> dict[str, object]:
     own = {"kind": config.kind.value, "model": config.model_name, "papers": config.data.name}
     return {**seedless(config.settings), **seedless(config.overrides), **own, "slice": config.data.fingerprint[:8]}
+
+
+def by_descent(arms: Sequence[LabelArm]) -> tuple[tuple[int, LabelArm], ...]:
+    """Return arms, each experiment below its parent, with the number of its forebears among them."""
+    placed: list[tuple[int, LabelArm]] = []
+    names = {arm.config.name for arm in arms}
+
+    def place(arm: LabelArm, depth: int) -> None:
+        if any(arm is other for _, other in placed):
+            return
+        placed.append((depth, arm))
+        for child in arms:
+            if child.parent == arm.config.name != child.config.name:
+                place(child, depth + 1)
+
+    for arm in (*(arm for arm in arms if arm.parent not in names), *arms):  # last, whose parent is its own descendant
+        place(arm, 0)
+    return tuple(placed)

@@ -9,17 +9,30 @@ from typing import Final
 
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.labels.contracts import Outcome
-from tinsmith.lab.results.arms import OFFSETS, Arm, Member, by_descent
+from tinsmith.lab.results.arms import OFFSETS, LabelArm, LabelRun, by_descent, label_arms
 from tinsmith.lab.results.run_details import status_words, steps_words
-from tinsmith.lab.results.systems import BASELINE_WORDS, EVALUATIONS, Scored, System, baseline_systems
+from tinsmith.lab.results.systems import BASELINE_WORDS, EVALUATIONS, System, baseline_systems, standing_rows
 from tinsmith.lab.runs.records import SPLIT_WORDS, Split
-from tinsmith.lab.study.record import Panel, Shown
-from tinsmith.lab.study.study import Listing
+from tinsmith.lab.runs.records import Row as Metrics
+from tinsmith.lab.runs.seeds import seedless
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.record import Column, CurveRecord, Panel, Shown, apart
+from tinsmith.lab.study.study import Curves, Listing, Points
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, within
 from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations, calibration
 from tinsmith.stats.intervals import wilson
 
+CAPTION: Final = (
+    "The test split, or the last validation where it was not reached. Means over seeds with 95 % intervals over seeds "
+    "and papers; of one seed, over papers. Sampled: at the training temperature. Selected: by validation."
+)
+PROGRESS: Final = {
+    "eval/macro_f1": "macro-F1",
+    "eval_greedy/macro_f1": "macro-F1, greedy",
+    "eval/min_class_recall": "smallest recall",
+}
+"""Metrics of the validation split that are drawn over the steps."""
 Row = list[Shown]
 _BELOW: Final = "\u2192 "  # Before an experiment, once for each of its forebears on the page.
 _SHOWN: Final = (Split.TEST, Split.TEST_GREEDY, *EVALUATIONS)
@@ -28,18 +41,24 @@ _FORM: Final = ("parse_ok", "format_strict_ok", "invalid_rate")
 _TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
 
 
-def tables_of(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
+def tables_of(arms: Sequence[LabelArm]) -> list[Listing]:
     """Return what is shown of arms beside their scores, as far as there is anything to show."""
     alone = len(arms) == 1
-    same = [arm for arm in arms if arm.labels == arms[0].labels]
     return [
-        *(_evaluations(arms[0].members[0]) if alone else []),
-        *_confusion(same, scored),
-        *_confidence(same, scored),
-        *([] if alone and not arms[0].two_labels else _alarms(arms)),  # the page of a run has its own table of them
+        *(_evaluations(arms[0].reads[0]) if alone else []),
+        *_confusion(_alike(arms)),
+        *_confidence(_alike(arms)),
+        *(
+            [] if alone and not arms[0].reads[0].two_labels else _alarms(arms)
+        ),  # the page of a run has its own table of them
         *_experiments(arms),
         *([] if alone else _runs(arms)),
     ]
+
+
+def _alike(arms: Sequence[LabelArm]) -> list[LabelArm]:
+    """Return the arms that answer the question of the first."""
+    return [arm for arm in arms if arm.first.labels == arms[0].first.labels]
 
 
 def listing(title: str, caption: str, heads: Sequence[str], rows: Sequence[Row], names: str) -> list[Listing]:
@@ -47,52 +66,116 @@ def listing(title: str, caption: str, heads: Sequence[str], rows: Sequence[Row],
     return [Listing(title, caption, heads, lambda _: rows, names)] if rows else []
 
 
-def score_heads(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the heads of the table of scores."""
+Further = Callable[[Results], Mapping[str, Sequence[Shown]]]
+"""Returns further cells of an arm's first row, by its name."""
+
+
+def scores_of(
+    caption: str = CAPTION, heads: Sequence[Column] = (), further: Further = lambda _: {}, names: str = "Arm"
+) -> Listing:
+    """Return the table of scores: every arm on the test split, or at its last validation, then the baselines."""
+    return Listing(
+        "Scores",
+        caption,
+        lambda results: (*_heads(next(iter(label_arms(results).values())).first.labels), *heads),
+        lambda results: _score_rows(list(label_arms(results).values()), len(heads), further(results)),
+        names,
+    )
+
+
+def _heads(labels: Sequence[str]) -> tuple[str, ...]:
     recalls, shares = ([f"{kind}|{label}" for label in labels] for kind in ("recall", "share"))
     chance = f"balanced accuracy|chance {1 / len(labels):.3f}" if labels else "balanced accuracy"
     scores, form = ("accuracy", "macro-F1", chance, "min recall"), ("valid JSON", "exact form", "invalid rate")
     return ("n", *scores, *recalls, *form, *shares)
 
 
-def score_rows(arms: Sequence[Arm], scored: Scored, own: Callable[[str], Sequence[Shown]] = lambda _: ()) -> list[Row]:
-    """Return every arm on the test split, or at its last validation; then the baselines of the first slice with any.
-
-    `own` returns further cells of an arm's first row.
-    """
-    recalls, shares = ([f"{kind}/{label}" for label in arms[0].labels] for kind in ("recall", "predicted_share"))
+def _score_rows(arms: Sequence[LabelArm], width: int, further: Mapping[str, Sequence[Shown]]) -> list[Row]:
+    arms = _alike(arms)
+    recalls, shares = ([f"{kind}/{label}" for label in arms[0].first.labels] for kind in ("recall", "predicted_share"))
     scores = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", *recalls)
     keys = (*scores, *_FORM, *shares)
     rows: list[Row] = []
     for arm in arms:
-        for place, (split, one) in enumerate(scored[arm.name].items()):
+        rate = "" if arm.tuned is None or arm.tuned.rate is None else f", rate {arm.tuned.rate:g}"
+        for place, (split, one) in enumerate(arm.systems.items()):
             last = ", the last one" if split in EVALUATIONS else ""
-            label = f"{arm.name}{OFFSETS if split is Split.TEST_OFFSET else ''}|"
+            is_offset = split is Split.TEST_OFFSET
+            label = f"{arm.name}{OFFSETS if is_offset else ''}|"
             name = f"{one.name[:1].upper()}{one.name[1:]}{last}|" if len(arms) == 1 else f"{label}{one.name}{last}, "
-            more = own(arm.name) if place == 0 else [""] * len(own(arm.name))
+            end = "" if is_offset else rate
+            more = [""] * width if place else further.get(arm.arm.name, [None] * width)
             cells = (one.measures.get(key) for key in keys)
-            rows.append([f"{name}{one.what}", _count(one), *cells, *more])
-            lenient = _lenient(arm, split) if len(arm.members) == 1 else {}
+            rows.append([f"{name}{one.what}{end}", _count(one), *cells, *more])
+            lenient = _lenient(arm, split) if len(arm.reads) == 1 else {}
             if lenient:
                 cells = (lenient.get(key, "") for key in keys)
-                named = f"{name.partition('|')[0]}|read leniently: text around the JSON forgiven"
-                rows.append([named, "", *cells, *[""] * len(more)])
+                named = f"{name.partition('|')[0]}|read leniently: text around the JSON forgiven{end}"
+                rows.append([named, "", *cells, *[""] * width])
     for one in baselines_of(arms):
         known = (one.measures.get(key) if key in scores else "n/a" for key in keys)
-        rows.append([f"{one.name}|{one.what}", _count(one), *known, *["n/a"] * len(own(arms[0].name))])
+        rows.append([f"{one.name}|{one.what}", _count(one), *known, *["n/a"] * width])
     return rows
 
 
-def baselines_of(arms: Sequence[Arm]) -> list[System]:
+def standings_of(*arms: str) -> Listing:
+    """Return the table of where arms, or all, stand against the baselines of their slice."""
+
+    def rows(results: Results) -> list[list[Shown]]:
+        found = label_arms(results)
+        return standing_rows([found[name] for name in arms or found], results.draws.claims)
+
+    caption = "macro-F1 on the test split, sampled, less a baseline's: a difference without any gate."
+    return Listing("Against the baselines", caption, ("Baseline", apart("difference"), "Finding"), rows)
+
+
+def progress_of(*arms: str) -> Curves:
+    """Return validation scores of arms over their steps, with bands from the lowest seed to the highest."""
+
+    def read(results: Results) -> list[CurveRecord]:
+        named = {arm.name: arm for name, arm in label_arms(results).items() if name in arms}
+        return [
+            curve(f"{title}, validation", metric, {name: (arm, metric) for name, arm in named.items()})
+            for metric, title in PROGRESS.items()
+        ]
+
+    return Curves(read)
+
+
+def curve(label: str, name: str, lines: Mapping[str, tuple[LabelArm, str]]) -> CurveRecord:
+    """Return metrics of arms over their steps, by name of the line: means over seeds, with the lowest and highest."""
+    found = {line: _band([run.metrics for run in arm.runs], key) for line, (arm, key) in lines.items()}
+    return CurveRecord.of(name.replace("/", "-"), label, found, shares=True)
+
+
+def _band(runs: Sequence[Mapping[int, Metrics]], key: str) -> dict[int, Measure]:
+    known = {step: [rows.get(step, {}).get(key) for rows in runs] for step in runs[0]}
+    whole = {step: [one for one in some if one is not None] for step, some in known.items() if None not in some}
+    return {
+        step: Measure(sum(some) / len(some), *((min(some), max(some)) if len(some) > 1 else ()))
+        for step, some in whole.items()
+    }
+
+
+def settings_of(arms: Mapping[str, LabelArm]) -> dict[str, object]:
+    """Return the settings that decided the results: of all runs, and what arms have of their own."""
+    own = {name: seedless(arm.config.settings) for name, arm in arms.items()}
+    first = next(iter(own.values()))
+    found = {key: value for key, value in first.items() if all(one.get(key) == value for one in own.values())}
+    apart = {f"{name}.{key}": value for name, one in own.items() for key, value in one.items() if key not in found}
+    return {**found, **apart}
+
+
+def baselines_of(arms: Sequence[LabelArm]) -> list[System]:
     """Return the baselines of the first slice that has any."""
     return baseline_systems(next((arm.first.baselines for arm in arms if arm.first.baselines), None))
 
 
-def panels_of(arms: Sequence[Arm], scored: Scored) -> tuple[list[str], list[Panel]]:
-    """Return the first system of every arm, decisions with offsets, and the baselines, as a picture has them."""
+def _panels(results: Results) -> tuple[list[str], list[Panel]]:
+    arms = _alike(list(label_arms(results).values()))
     rows: dict[str, Mapping[str, Measure]] = {}
     for arm in arms:
-        for place, (split, one) in enumerate(scored[arm.name].items()):
+        for place, (split, one) in enumerate(arm.systems.items()):
             if place == 0 or split is Split.TEST_OFFSET:
                 rows[f"{arm.name}{OFFSETS if place else ''}"] = one.measures
     rows |= {one.name: one.measures for one in baselines_of(arms)}
@@ -103,11 +186,15 @@ def panels_of(arms: Sequence[Arm], scored: Scored) -> tuple[list[str], list[Pane
     return list(rows), found if rows else []
 
 
+PICTURE: Final = Points(_panels)
+"""The first system of every arm, decisions with offsets, and the baselines."""
+
+
 def _count(one: System) -> str:
     return "not known" if one.num_items is None else f"{one.num_items:,}"
 
 
-def _lenient(arm: Arm, split: Split) -> dict[str, Measure]:
+def _lenient(arm: LabelArm, split: Split) -> dict[str, Measure]:
     """Return a run's scores where thoughts, fences and text around the JSON are forgiven, as it last measured them."""
     prefix = f"{split}/lenient_"
     rows = [row for row in arm.first.metrics.values() if row.get(f"{prefix}macro_f1") is not None]
@@ -115,7 +202,7 @@ def _lenient(arm: Arm, split: Split) -> dict[str, Measure]:
     return {key.removeprefix(prefix): Measure(one) for key, one in found if key.startswith(prefix) and one is not None}
 
 
-def _evaluations(member: Member) -> list[Listing]:
+def _evaluations(member: LabelRun) -> list[Listing]:
     """Return a run's evaluations on the validation split, sampled; values are those that training wrote."""
     run = member.run
     selected = run.manifest.selected.step if run.manifest and run.manifest.selected else None
@@ -141,30 +228,30 @@ def _evaluations(member: Member) -> list[Listing]:
     return listing("Evaluations", caption, heads, rows, "Step")
 
 
-def _confusion(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
+def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
     """Return a row for each true label: answers, with their share of the row; seeds together."""
     rows: list[Row] = []
     for arm in arms:
-        for split in (one for one in scored[arm.name] if one in _SHOWN):
-            answers = arm.answers(split)
+        for split in (one for one in arm.systems if one in _SHOWN):
+            answers = arm.answers_on(split)
             if answers is None:
                 continue
             what = f"{SPLIT_WORDS[split]}{f', {answers.num_seeds} seeds together' if answers.num_seeds > 1 else ''}"
-            for label, row in zip(arm.labels, answers.counts().sum(axis=0).tolist(), strict=True):
+            for label, row in zip(arm.first.labels, answers.counts().sum(axis=0).tolist(), strict=True):
                 total = sum(row) or 1
                 name = f"{label}|{f'{arm.name}: ' if len(arms) > 1 else ''}{what}"
                 rows.append([name, *(f"{count:,} ({100 * count / total:.0f} %)" for count in row)])
     caption = "Rows are true labels: answers, and their share of the row."
-    return listing("Confusion", caption, (*arms[0].labels, "invalid"), rows, "True label")
+    return listing("Confusion", caption, (*arms[0].first.labels, "invalid"), rows, "True label")
 
 
-def _confidence(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
+def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
     """Return how far stated confidence can be believed, for each run and split whose answers state any."""
     levels = (head for word, p in STATED.items() for head in (f"{word} ({p:g})|share right", f"{word}|papers"))
     heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []
     for arm in arms:
-        for member, split in ((m, one) for m in arm.members for one in scored[arm.name] if one in _SHOWN):
+        for member, split in ((m, one) for m in arm.reads for one in arm.systems if one in _SHOWN):
             evaluation, run = member.last(split), f"{arm.name}, seed {member.run.config.seed}|"
             if evaluation is None:
                 continue
@@ -193,7 +280,7 @@ def _share(right: int, items: int) -> Shown:
     return Measure(right / items, ends.low, ends.high)
 
 
-def _alarms(arms: Sequence[Arm]) -> list[Listing]:
+def _alarms(arms: Sequence[LabelArm]) -> list[Listing]:
     rows: list[Row] = [
         [
             f"A{place}",
@@ -203,30 +290,30 @@ def _alarms(arms: Sequence[Arm]) -> list[Listing]:
             *(None if one is None else Measure(one) for one in (alarm.value, alarm.threshold)),
         ]
         for arm in arms
-        for member in arm.members
+        for member in arm.reads
         for place, alarm in enumerate(member.run.alarms, start=1)
     ]
     heads = ("Run", "Message", "step", "value", "limit")
     return listing("Alarms", "Of the collapse monitors.", heads, rows, "Alarm")
 
 
-def _experiments(arms: Sequence[Arm]) -> list[Listing]:
+def _experiments(arms: Sequence[LabelArm]) -> list[Listing]:
     """Return every experiment with its question and only what it changes, below its parent where that is there."""
     rows: list[Row] = []
     for depth, arm in by_descent(arms):
-        config = arm.first.config
+        config = arm.config
         changes, by_hand = (
             "; ".join(f"{key} = {shown(value)}" for key, value in some if key != "seed")
             for some in (config.delta.items(), sorted(config.overrides.items()))
         )
-        status = "; ".join(sorted({status_words(member.run) for member in arm.members}))
+        status = "; ".join(sorted({status_words(member.run) for member in arm.reads}))
         cells = (config.question or "not stated", config.parent or "none", changes or "nothing: a beginning", by_hand)
-        rows.append([f"{_BELOW * depth}{arm.name}|{arm.kind.words}", *cells, arm.seeds(), status])
+        rows.append([f"{_BELOW * depth}{arm.name}|{arm.config.kind.words}", *cells, arm.seed_words(), status])
     heads = ("Question", "Parent", "Changes", "Set by hand", "Seeds", "Status")
     return listing("Experiments", "Each below its parent.", heads, rows, "Experiment")
 
 
-def _runs(arms: Sequence[Arm]) -> list[Listing]:
+def _runs(arms: Sequence[LabelArm]) -> list[Listing]:
     """Return every run: how far it came, its identity, and the rollouts of it that failed."""
     rows: list[Row] = [
         [
@@ -238,12 +325,12 @@ def _runs(arms: Sequence[Arm]) -> list[Listing]:
             f"{sum(member.failures.values()):,}",
         ]
         for arm in arms
-        for member in arm.members
+        for member in arm.reads
     ]
     return listing("Runs", "", ("Arm", "seed", "Status", "Identity", "failed rollouts"), rows, "Run")
 
 
-def last_of_both(members: Mapping[str, Member], split: Split) -> Evaluations | None:
+def last_of_both(members: Mapping[str, LabelRun], split: Split) -> Evaluations | None:
     """Return the last evaluation on a split, of all labels together."""
     found = {name: one.evaluations for name, one in members.items()}
     scored = set[tuple[str, int]].intersection(*(set(each) for each in found.values()))
@@ -251,7 +338,7 @@ def last_of_both(members: Mapping[str, Member], split: Split) -> Evaluations | N
     return Evaluations({name: each[split, max(steps)] for name, each in found.items()}) if steps else None
 
 
-def both_rows(members: Mapping[str, Member]) -> list[Row]:
+def both_rows(members: Mapping[str, LabelRun]) -> list[Row]:
     """Return how often all labels are right: of the run, of constants, of the prior and of the slice's baselines."""
     tested = last_of_both(members, Split.TEST)
     splits = _TESTS if tested is not None else EVALUATIONS
@@ -288,7 +375,7 @@ def _scored(name: str, one: Evaluations) -> Row:
     return [name, f"{one.num_items:,}", *map(from_estimate, figures)]
 
 
-def _prior(members: Mapping[str, Member], golds: list[tuple[str, ...]]) -> float | None:
+def _prior(members: Mapping[str, LabelRun], golds: list[tuple[str, ...]]) -> float | None:
     """Return how often a guess by the training shares has all right; None: the shares are not known."""
     reports = [one.run.baselines for one in members.values()]
     shares = [{k: v / sum(one.train.values()) for k, v in one.train.items()} for one in reports if one]

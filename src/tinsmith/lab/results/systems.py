@@ -6,22 +6,25 @@ Where a run's folder keeps what a baseline answered, paper by paper, arms are co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
-from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
-from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, within
-from tinsmith.stats.estimates import Bootstrap, Runs, difference, resampled_counts, resampled_seeds
-from tinsmith.stats.intervals import percentile, wilson
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, encode, metric_words
+from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_estimate, from_figure
+from tinsmith.stats.estimates import Bootstrap, Runs, difference
+from tinsmith.stats.evaluation import estimates_of, parsed_of
+from tinsmith.stats.rates import ClassMetric, Metric, encode, metric_words
 from tinsmith.types.seeds import derive
 
+if TYPE_CHECKING:
+    from tinsmith.lab.results.arms import LabelArm
+
 TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
+_LEFT_OUT: Final = (Metric.G_MEAN, ClassMetric.PRECISION, ClassMetric.F1)
 EVALUATIONS: Final = (Split.EVAL, Split.EVAL_GREEDY)
 _LAST: Final = (Split.TEST_LAST, Split.TEST_LAST_GREEDY)
 BASELINE_WORDS: Final[Mapping[Baseline, tuple[str, str]]] = {
@@ -47,45 +50,43 @@ class System:
     measures: Measures
 
 
-Scored = Mapping[str, Mapping[Split, System]]  # By arm and split.
-
-
-def systems_of(arm: Arm, draws: Bootstrap = BOOTSTRAP) -> dict[Split, System]:
+def systems_of(arm: LabelArm, draws: Bootstrap) -> dict[Split, System]:
     """Return an arm's systems on the test split, or those of its last validation where it has none."""
     found = {split: one for split in TESTS if (one := _system(arm, split, draws)) is not None}
     return found or {split: one for split in EVALUATIONS if (one := _system(arm, split, draws)) is not None}
 
 
-def last_is_selected(arm: Arm) -> bool:
+def last_is_selected(arm: LabelArm) -> bool:
     """Return true if every run selected its last checkpoint."""
-    manifests = [(member.run.manifest, member.run.last_step) for member in arm.members]
+    manifests = [(member.run.manifest, member.run.last_step) for member in arm.reads]
     return all(one is not None and one.selected is not None and one.selected.step == last for one, last in manifests)
 
 
-def _system(arm: Arm, split: Split, draws: Bootstrap) -> System | None:
+def _system(arm: LabelArm, split: Split, draws: Bootstrap) -> System | None:
     if split in _LAST and last_is_selected(arm):
         return None
     what = _checkpoint(arm, split)
-    answers = arm.answers(split)
+    answers = arm.answers_on(split)
     if answers is not None:
-        found = measures_of(answers, _parsed(arm, split, answers), draws)
+        evaluations = [one for read in arm.reads if (one := read.last(split)) is not None]
+        found = measures_of(answers, parsed_of(evaluations, answers), draws)
         return System(name=SPLIT_WORDS[split], what=what, num_items=answers.num_items, measures=found)
     for row in reversed(list(arm.first.metrics.values())):
         prefix = f"{split}/"
         known = {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
         found = {key: Measure(value) for key, value in known.items() if value is not None}
-        if found and len(arm.members) == 1:
+        if found and len(arm.reads) == 1:
             what = f"{what}; its rollouts are missing, so there are no intervals"
             return System(name=SPLIT_WORDS[split], what=what, num_items=None, measures=found)
     return None
 
 
-def _checkpoint(arm: Arm, split: Split) -> str:
-    counted = arm.counted(split) or arm.members
-    seeds = f"seed{'' if len(counted) == 1 else 's'} {arm.seeds(split) or arm.seeds()}"
+def _checkpoint(arm: LabelArm, split: Split) -> str:
+    counted = arm.answered(split) or arm.reads
+    seeds = f"seed{'' if len(counted) == 1 else 's'} {arm.seed_words(split) or arm.seed_words()}"
     manifest = arm.first.manifest
-    if len(arm.members) > 1:
-        answers = arm.answers(split)
+    if len(arm.reads) > 1:
+        answers = arm.answers_on(split)
         values = [one.score(Metric.MACRO_F1) for one in answers.confusions()] if answers else []
         return f"{seeds}{f', macro-F1 {min(values):.3f} to {max(values):.3f}' if values else ''}"
     if split in (*_LAST, *EVALUATIONS):
@@ -97,45 +98,18 @@ def _checkpoint(arm: Arm, split: Split) -> str:
     return f"{seeds}, step {manifest.selected.step}, selected by {rule}{last}"
 
 
+def most_said(measures: Measures) -> tuple[str, float]:
+    """Return the label that is answered most often, and its share of the answers; an empty one where none is known."""
+    begin = f"{ClassMetric.PREDICTED_SHARE.value}/"
+    shares = {key.removeprefix(begin): one.value for key, one in measures.items() if key.startswith(begin)}
+    top = max(shares, key=shares.__getitem__, default="")
+    return top, shares.get(top, 0.0)
+
+
 def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTSTRAP) -> dict[str, Measure]:
-    """Return the figures of answers by their names in metrics.jsonl; `parsed` says which are JSON.
-
-    Means over seeds, with percentile intervals over seeds and papers; shares of the papers of one seed have Wilson's.
-    """
-
-    def measured(of: Runs, score: Callable[[FloatArray], FloatArray], *, share: bool = False) -> Measure:
-        value = float(score(of.counts().astype(np.float64)).mean())
-        drawn = counts if of is runs else _resampled(of, draws)
-        ends = percentile(resampled_seeds(score(drawn), seed=draws.seed, system="first"), draws.level)
-        if share and (of.num_seeds == 1 or (value in (0.0, 1.0) and ends is not None and ends.low == ends.high)):
-            ends = wilson(round(value * of.num_items), of.num_items)
-        return within(value, ends)
-
-    counts = _resampled(runs, draws)
-    shares = (Metric.LABEL_MATCH, Metric.INVALID_RATE)
-    metrics = [metric for metric in Metric if metric is not Metric.G_MEAN]
-    found = {metric.value: measured(runs, SCORES[metric], share=metric in shares) for metric in metrics}
-    for kind in (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE):
-        for k, label in enumerate(runs.labels):
-            found[f"{kind.value}/{label}"] = measured(
-                runs, lambda some, kind=kind, k=k: CLASS_SCORES[kind](some)[..., k]
-            )
-    found["format_strict_ok"] = measured(runs, lambda some: 1.0 - SCORES[Metric.INVALID_RATE](some), share=True)
-    if parsed is not None:
-        found["parse_ok"] = measured(parsed, SCORES[Metric.LABEL_MATCH], share=True)
-    return {name: one for name, one in found.items() if not math.isnan(one.value)}
-
-
-def _resampled(runs: Runs, draws: Bootstrap) -> FloatArray:
-    return resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=draws.draws, seed=draws.seed)
-
-
-def _parsed(arm: Arm, split: Split, answers: Runs) -> Runs:
-    """Return which answers are JSON, as if JSON were the only label."""
-    found = [one for m in arm.counted(split) if (one := m.last(split)) is not None]
-    by_seed = [{one.item: one.parse_ok for one in each.answers} for each in found]
-    rows = [["json" if each[item] else None for item in answers.items] for each in by_seed]
-    return Runs.of(arm.name, ("json",), answers.items, ["json"] * answers.num_items, rows)
+    """Return the figures of answers that pages show, as far as they are defined; see `estimates_of`."""
+    found = {name: one for name, one in estimates_of(runs, draws, parsed).items() if not math.isnan(one.value)}
+    return {name: from_estimate(one) for name, one in found.items() if name.partition("/")[0] not in _LEFT_OUT}
 
 
 def baseline_systems(report: TargetReport | None) -> list[System]:
@@ -211,11 +185,11 @@ def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
     return whole
 
 
-def standing_rows(arms: Iterable[Arm], bootstrap: Bootstrap) -> list[list[Measure | str | None]]:
+def standing_rows(arms: Iterable[LabelArm], bootstrap: Bootstrap) -> list[list[Measure | str | None]]:
     """Return where arms stand against constant, metadata and TF-IDF: differences without any gate; no control does."""
     rows: list[list[Measure | str | None]] = []
     for arm in arms:
-        answers, report = arm.answers(), arm.first.baselines
+        answers, report = arm.answers_on(), arm.first.baselines
         if arm.shuffled or answers is None or report is None:
             continue
         for score in (one for one in report.scores if one.baseline in RIVALS[:3]):
@@ -225,7 +199,7 @@ def standing_rows(arms: Iterable[Arm], bootstrap: Bootstrap) -> list[list[Measur
     return rows
 
 
-def beside(arm: Arm, answers: Runs, score: BaselineScore, bootstrap: Bootstrap = BOOTSTRAP) -> tuple[Measure, int]:
+def beside(arm: LabelArm, answers: Runs, score: BaselineScore, bootstrap: Bootstrap = BOOTSTRAP) -> tuple[Measure, int]:
     """Return how far an arm is above a baseline in macro-F1; and 1 above, -1 below, 0 where its interval holds 0."""
     apart = difference(answers, rival(score, arm.first, answers), Metric.MACRO_F1, bootstrap)
     ends = apart.interval

@@ -268,20 +268,21 @@ def rule_in(rationale: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRunRecords:
-    """A run on a task and all that its page needs."""
+    """A run and all that its page needs."""
 
     run: records.Run
-    task: TaskRecord
-    sections: tuple[records.SectionRecord, ...]
-    sampled: tuple[Examination, ...]  # By step.
-    greedy: tuple[Examination, ...]
-    tests: Mapping[str, Examination]  # Last evaluation of every other split, such as the test's.
+    task: TaskRecord = field(default_factory=TaskRecord)
+    sections: tuple[records.SectionRecord, ...] = ()
+    sampled: tuple[Examination, ...] = ()  # By step.
+    greedy: tuple[Examination, ...] = ()
+    tests: Mapping[str, Examination] = field(default_factory=dict[str, Examination])
+    """Last evaluation of every other split, such as the test's."""
     failures: Mapping[records.Cause, int]
     rollouts: int  # Failed ones included.
-    groups: Mapping[tuple[int, str], Sequence[float]]
+    groups: Mapping[tuple[int, str], Sequence[float]] = field(default_factory=dict[tuple[int, str], Sequence[float]])
     """Rewards of the training answers that did not fail, by step and item."""
-    judging: Judging | None
-    notes: tuple[str, ...]
+    judging: Judging | None = None
+    notes: tuple[str, ...]  # What could not be read, in words.
 
     @property
     def score(self) -> str:

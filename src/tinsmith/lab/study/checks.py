@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from tinsmith.lab.results.arms import label_arms
 from tinsmith.lab.study.measures import Results, mean
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
@@ -152,10 +153,9 @@ def no_label_learned(*arms: str) -> Check:
     """Expect that no claim is allowed to arms on shuffled labels, nor balanced accuracy shown above chance."""
 
     def check(results: Results) -> Finding:
-        found = results.labelled
-        there = [name for name in arms if name in found.arms]
-        scores = {found.labels[name]: found.scores(name)["balanced_accuracy"] for name in there}
-        chance = 1.0 / len(found.arms[there[0]].labels)
+        found = [arm for name, arm in label_arms(results).items() if name in arms]
+        scores = {arm.name: arm.scores["balanced_accuracy"] for arm in found}
+        chance = 1.0 / len(found[0].first.labels)
         above = any(one.above(chance) for one in scores.values())
         claimed = [one for one in results.learned if one.first in scores and one.verdict is Verdict.ALLOWED]
         shown = listed([f"{label} {one.value:.3f}" for label, one in scores.items()])

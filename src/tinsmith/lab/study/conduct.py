@@ -6,40 +6,48 @@ none of which chose it, and tested. Runs that came to their end stay: the same c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.papers.run_data import minutes
-from tinsmith.lab.results.arms import gather
+from tinsmith.lab.results.arms import LabelArm, gather, label_arms
+from tinsmith.lab.results.label_tables import settings_of
+from tinsmith.lab.runs import records
 from tinsmith.lab.runs.reader import read_run, read_task_run
-from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study import sizes
 from tinsmith.lab.study.cells import Minutes, RunCells, runner, seconds_of, shared_cores, side_by_side, sole_process
-from tinsmith.lab.study.labelled import Labelled
-from tinsmith.lab.study.measures import ArmRuns, Results, ends_of, item_score, measure_labels, measure_study, read_runs
+from tinsmith.lab.study.measures import ArmRuns, Results, ends_of, item_score, measure_study, read_runs, score_name
 from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Seconds, Shown, StudyRecord, TableRecord, Tried
 from tinsmith.lab.study.report import write_study
-from tinsmith.lab.study.study import BeforeAfter, Curve, Curves, Listing, Measure, OnRuns, PerItem, Points, Study
+from tinsmith.lab.study.study import (
+    Arm,
+    BeforeAfter,
+    Curve,
+    Curves,
+    Listing,
+    Measure,
+    OnRuns,
+    PerItem,
+    Points,
+    Score,
+    Study,
+)
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
-from tinsmith.stats.estimates import Runs, difference
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.rates import Metric
+from tinsmith.stats.estimates import Runs
+from tinsmith.stats.mean_runs import MeanRuns, gap_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import Say, ticking, unsaid
 
 _MEGABYTES: Final = 8  # Of one run, most of it rollouts and checkpoints.
-ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
-"""Reads what finished runs scored on validation, by rate."""
 Tuned = Mapping[str, sizes.StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
 Heads = Sequence[str | Column]
 Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
@@ -100,7 +108,7 @@ def run_study(
         with ticking("reading the runs, and drawing intervals", say):
             results = _results(study, request, tuned, made, draws)
             record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
-        seconds = {tuned[name].label: Seconds.of(runs) for name, runs in results.runs.items() if name in tuned}
+        seconds = {arm.arm.label: Seconds.of(arm.runs) for name, arm in results.arms.items() if name in tuned}
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
@@ -149,23 +157,22 @@ def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Min
 def _tuned(study: Study, asked: sizes.Asked, stage: Stage) -> Tuned:
     """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
     cells = stage.cells
-    read = tried_on_labels if study.task is None else partial(tried_on_tasks, score=item_score(study.score).metric)
-    first = tune(stage, cells.arms, read)
+    first = tune(stage, cells.arms, study.score)
     stage = replace(stage, tuned=first)
     computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
     rates = {name: one.rate for name, one in first.items() if one.rate is not None}
-    tuned = {**first, **tune(stage, sizes.later_arms(study, asked, rates, computed), read)}
+    tuned = {**first, **tune(stage, sizes.later_arms(study, asked, rates, computed), study.score)}
     return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
 
 
-def tune(stage: Stage, arms: Sequence[sizes.StudyArm], read_tried: ReadTried) -> dict[str, sizes.StudyArm]:
+def tune(stage: Stage, arms: Sequence[sizes.StudyArm], score: Score) -> dict[str, sizes.StudyArm]:
     """Try the rates of arms, and choose."""
     cells = {arm.name: stage.cells.tuning(arm) for arm in arms}
     stage.run([cell for some in cells.values() for cell in some.values()])
     found: dict[str, sizes.StudyArm] = {}
     for arm in arms:
         folders = {rate: cell.folder for rate, cell in cells[arm.name].items()}
-        tried = read_tried(folders) if folders else ()
+        tried = tried_rates(folders, score) if folders else ()
         rate = chosen(tried).rate if tried else next(iter(arm.rates), None)
         if tried:
             stage.say(f"{arm.label}: learning rate {rate:g}, by validation")
@@ -178,47 +185,48 @@ def chosen(tried: Sequence[Tried]) -> Tried:
     return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate))
 
 
-def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
-    """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one."""
-    found: list[tuple[Tried, str, Runs | None]] = []
-    for rate, folder in folders.items():
-        run = read_run(folder)
-        selected = run.manifest and run.manifest.selected
-        if not selected or not selected.score:
-            raise DataError(f"{folder} chose no checkpoint", field="selected")
-        one = Tried(rate=rate, validation=selected.score.value, tie_break=selected.score.tie_break)
-        evaluation = gather(run).evaluations.get((Split.EVAL, selected.step))
-        found.append((one, selected.by, evaluation and evaluation.runs(folder.name)))
-    best = chosen([one for one, *_ in found])
-    metric, answers = next((metric, runs) for one, metric, runs in found if one is best)
+def tried_rates(folders: Mapping[float, Path], score: Score) -> tuple[Tried, ...]:
+    """Return what finished runs scored on validation, by rate, and what each is behind the chosen one."""
+    found = [
+        (Tried(rate=rate, validation=one.score.value, tie_break=one.score.tie_break), one)
+        for rate, folder in folders.items()
+        for one in [_on_task(folder, score.metric) if isinstance(score, PerItem) else _on_labels(folder)]
+    ]
+    best = chosen([tried for tried, _ in found])
+    first = next(one for tried, one in found if tried is best)
     return tuple(
-        one
-        if one is best or answers is None or runs is None
-        else replace(one, behind=from_estimate(difference(answers, runs, Metric(metric), BOOTSTRAP)))
-        for one, _, runs in found
+        tried
+        if tried is best or first.answers is None or one.answers is None
+        else replace(tried, behind=from_estimate(gap_of(first.answers, one.answers, first.metric, BOOTSTRAP)))
+        for tried, one in found
     )
 
 
-def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
-    """Return what finished runs earned on their validation part, by rate, and what each is behind the best."""
-    found = {rate: _scored(folder, score) for rate, folder in folders.items()}
-    best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
-    tried: list[Tried] = []
-    for rate, (sampled, greedy) in found.items():
-        behind = None if rate == best else from_estimate(mean_difference(found[best][0], sampled, BOOTSTRAP))
-        tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
-    return tuple(tried)
+class _Validated(NamedTuple):
+    score: records.Score
+    answers: Runs | MeanRuns | None
+    metric: str
 
 
-def _scored(folder: Path, score: str) -> list[MeanRuns]:
+def _on_labels(folder: Path) -> _Validated:
+    run = read_run(folder)
+    selected = run.manifest and run.manifest.selected
+    if not selected or not selected.score:
+        raise DataError(f"{folder} chose no checkpoint", field="selected")
+    evaluation = gather(run).evaluations.get((records.Split.EVAL, selected.step))
+    return _Validated(selected.score, evaluation and evaluation.runs(folder.name), selected.by)
+
+
+def _on_task(folder: Path, metric: str) -> _Validated:
     read = read_task_run(read_run(folder))
     last = [
         next((one for one in exams if one.step == read.sampled[-1].step), None) for exams in (read.sampled, read.greedy)
     ]
-    values = [{} if one is None else one.by_item(score) for one in last]
+    values = [{} if one is None else one.by_item(metric) for one in last]
     if not all(values):
         raise DataError("a run has no score to choose a learning rate by", field="cells", value=str(folder))
-    return [MeanRuns.of(folder.name, [one], read.units) for one in values]
+    sampled, greedy = (MeanRuns.of(folder.name, [one], read.units) for one in values)
+    return _Validated(records.Score(sampled.mean(), greedy.mean()), sampled, metric)
 
 
 def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made:
@@ -236,15 +244,20 @@ def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made
 
 
 def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
-    if study.task is None:
-        return measure_labels(study, Labelled.of(study, tuned, draws))
     runs: dict[str, ArmRuns] = {}
     for arm in study.arms:
-        if arm.on is not None or arm.name in tuned:
+        if study.task is None and arm.name in tuned:
+            reads = tuple(gather(read_run(cell.folder)) for cell in tuned[arm.name].cells)
+            runs[arm.name] = LabelArm(arm, reads, bootstrap=draws.tables, tuned=tuned[arm.name])
+        elif arm.on is not None or arm.name in tuned:
             folders = [cell.folder for cell in tuned[arm.name].cells] if arm.on is None else made[arm.on][0]
             found = () if arm.on is None else made[arm.on][2]
             before = study.sizes[asked.size].before
             runs[arm.name] = ArmRuns(arm, read_runs(folders), study.clusters, before, made=found)
+    for name, (label, of, split) in study.ways.items():
+        arm = runs[of]
+        assert isinstance(arm, LabelArm), "the arm is one on labels"
+        runs[name] = replace(arm, arm=Arm(name, label, is_aside=True), split=split)
     return measure_study(study, runs, draws)
 
 
@@ -257,7 +270,7 @@ def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequ
         results,
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
-        settings=settings if results.labels is None else results.labels.settings(),
+        settings=settings if results.study.task else settings_of(label_arms(results)),
         rates={one.label: one.tried for one in tuned.values() if one.tried},
         chosen={one.label: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
@@ -275,7 +288,7 @@ def recorded(
     chosen: Mapping[str, float] = MappingProxyType({}),
 ) -> StudyRecord:
     """Return the values that are kept of measured runs; see StudyRecord for what is given."""
-    study, runs = results.study, [run for some in results.runs.values() for run in some]
+    study, runs = results.study, [run for arm in results.arms.values() for run in arm.runs]
     pictures, score = study.pictures, study.score
     drawn = [one.read(results) for one in pictures if isinstance(one, Points)]
     measures = [one.measures or [item_score(score)] for one in pictures if isinstance(one, BeforeAfter)]
@@ -293,7 +306,7 @@ def recorded(
         title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,
-        score=score.value if isinstance(score, Metric) else score.label,
+        score=score_name(score),
         arms=results.reported,
         gains=tuple(results.gains.values()),
         more_gains=results.more_gains,
@@ -361,8 +374,8 @@ def _as_figure(value: Figure | float | None) -> Figure | None:
 
 
 def _curve(results: Results, curve: Curve) -> CurveRecord:
-    lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
+    lines: dict[str, dict[int, Figure]] = {}
     for arm in results.reported_arms.values():
-        known = {place: one for place, value in curve.read(arm).items() if (one := _as_figure(value)) is not None}
-        lines.append((arm.arm.label, tuple(known), tuple(known.values())))
-    return CurveRecord(name=curve.name, label=curve.label, axis=curve.axis, shares=curve.shares, lines=tuple(lines))
+        read = {place: _as_figure(value) for place, value in curve.read(arm).items()}
+        lines[arm.arm.label] = {place: one for place, one in read.items() if one is not None}
+    return CurveRecord.of(curve.name, curve.label, lines, axis=curve.axis, shares=curve.shares)

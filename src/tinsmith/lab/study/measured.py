@@ -204,14 +204,9 @@ def recorded(
     score, first = next(iter(study.columns.items()))
     known = {(arm, name): _known(found, arm, name) for arm in study.arms for name in study.columns}
     rows = [(label, tuple(known[arm, name] for name in study.columns)) for arm, label in study.arms.items()]
-    lines = [(label, found.by_arm[arm]) for arm, label in study.arms.items() if found.by_arm[arm][0].curve]
-    curve = CurveRecord(
-        name=score,
-        label=first.head.replace("|", ", "),
-        axis=study.axis,
-        shares=True,
-        lines=tuple((label, *_curve([one.curve for one in some])) for label, some in lines),
-    )
+    drawn = {arm: label for arm, label in study.arms.items() if found.by_arm[arm][0].curve}
+    lines = {label: _curve([one.curve for one in found.by_arm[arm]]) for arm, label in drawn.items()}
+    curve = CurveRecord.of(score, first.head.replace("|", ", "), lines, axis=study.axis, shares=True)
     return StudyRecord(
         data=sha256_of(dict(settings)),
         num_items=num_items,
@@ -300,11 +295,10 @@ def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
     return Figure(values[0]) if len(set(values)) == 1 else found.mean(arm, figure)
 
 
-def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, ...], tuple[Figure, ...]]:
-    """Return the places that all seeds have, and the scores there."""
+def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, Figure]:
+    """Return the scores at the places that all seeds have."""
     by_seed = [dict(curve) for curve in curves]
-    places = tuple(at for at in by_seed[0] if all(at in one for one in by_seed))
-    return places, tuple(over_seeds([one[at] for one in by_seed]) for at in places)
+    return {at: over_seeds([one[at] for one in by_seed]) for at in by_seed[0] if all(at in one for one in by_seed)}
 
 
 def _seconds(some: Sequence[Outcome]) -> Seconds:

@@ -6,30 +6,28 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
 from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split, TaskRollout
-from tinsmith.lab.study.labelled import Labelled, judged
 from tinsmith.lab.study.record import ArmGain, Draws, GainsRecord, Panel
-from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, PerItem, Samples, Study, Table
+from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, PerItem, Samples, Score, Study, Table
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate import Beats as BeatsEvidence
-from tinsmith.stats.gate import Claim, ParityRecord, Training
+from tinsmith.stats.gate import Claim, ParityRecord, Training, judge_beats, judge_learned
 from tinsmith.stats.gate import Learned as LearnedEvidence
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
 BEFORE, AFTER = 0, -1  # The evaluation before training, and the last one.
 Answers = Mapping[str, Sequence[TaskRollout]]  # By item.
+C = TypeVar("C", Beats, Learned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,47 @@ class ArmRuns:
     made: tuple[Any, ...] = ()  # Of an arm that stands on other runs: what was made of each.
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
+    rival_examples: ClassVar[int | None] = 0
+    """Number of items that a baseline was trained on; None: as many as change anything."""
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Its runs."""
+        return tuple(one.run for one in self.reads)
+
+    @property
+    def num_items(self) -> int:
+        """Number of held-out items."""
+        return len(self.reads[0].task.items)
+
+    def system(self, score: Score) -> Any:  # noqa: ANN401 - Runs of labels, MeanRuns of all else, as the gate takes both
+        """Return what all seeds answer to held-out items at the end, as claims are computed from."""
+        return self.per_item(item_score(score))
+
+    def rival(self, name: str, score: Score) -> Any:  # noqa: ANN401 - likewise
+        """Return what a baseline answers to them; None where that is not known."""
+        known = self.baseline(name, item_score(score).metric)
+        return None if known is None else replace(known, name=f"the baseline {name}")
+
+    def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> LearnedEvidence[Any]:
+        """Return the evidence that something was learned, but for what all arms have alike."""
+        end = self.per_item(item_score(score))
+        known = [self.baseline(one.name, item_score(score).metric) for one in self.reads[0].task.baselines]
+        return LearnedEvidence(
+            system=end,
+            before=self.per_item(item_score(score), BEFORE) if untrained is None else untrained.system(score),
+            baselines=tuple(
+                MeanRuns.of(one.name, [{item: row[item] for item in end.items} for row in one.by_seed], end.clusters)
+                for one in known
+                if one is not None
+            ),
+            control=None if control is None else control.system(score),
+        )
+
     @property
     def seeds(self) -> tuple[int | None, ...]:
         """Seeds of its runs."""
-        return tuple(one.run.config.seed for one in self.reads)
+        return tuple(run.config.seed for run in self.runs)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -148,7 +183,7 @@ class ArmRuns:
 
     def in_training(self, metric: str) -> list[float]:
         """Return a metric of all steps of all runs that have it."""
-        rows = [row for one in self.reads for row in one.run.metrics.values()]
+        rows = [row for run in self.runs for row in run.metrics.values()]
         return [value for row in rows if (value := row.get(metric)) is not None]
 
     def runs_with(self, metric: str) -> int:
@@ -162,13 +197,15 @@ class ArmRuns:
 
     def setting(self, key: str, default: int = 0) -> int:
         """Return a number among the settings of the runs."""
-        return int(str(self.reads[0].run.config.settings.get(key, default)))
+        return int(str(self.runs[0].config.settings.get(key, default)))
 
     @property
-    def examples(self) -> int:
-        """Number of items that a run trains on, again where they come again."""
-        steps, shown = self.setting("steps"), self.setting("sft_steps")
-        batch = self.setting("groups_per_batch") or self.setting("batch_size", 1)
+    def examples(self) -> int | None:
+        """Number of items that a run trains on, again where they come again; None where its settings do not say."""
+        steps, shown = self.runs[0].config.steps, self.setting("sft_steps")
+        batch = self.setting("groups_per_batch") or self.setting("batch_size")
+        if steps is None or (steps and not batch):
+            return None
         return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
 
     def general(self) -> tuple[MeanRuns, MeanRuns] | None:
@@ -205,7 +242,7 @@ def parity_of(arms: Iterable[ArmRuns]) -> ParityRecord | None:
 
     Supervised steps sample nothing: what the other runs of a study say of its engine holds for them too.
     """
-    known = {one.reads[0].run.folder: one for one in arms}.values()
+    known = {one.runs[0].folder: one for one in arms}.values()
     unequal_bits = [value for one in known for value in one.in_training("optim/unequal_logprob_bits")]
     return ParityRecord(steps=len(unequal_bits), unequal_bits=int(sum(unequal_bits))) if unequal_bits else None
 
@@ -232,13 +269,6 @@ class Results:
     """By arm, then by measure."""
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
-    labels: Labelled | None = None  # Of a study on labels, whose arms these are instead.
-
-    @property
-    def labelled(self) -> Labelled:
-        """Everything of a study on labels."""
-        assert self.labels is not None, "its arms are experiments on labels"
-        return self.labels
 
     @property
     def reported_arms(self) -> Mapping[str, ArmRuns]:
@@ -246,25 +276,14 @@ class Results:
         return {name: arm for name, arm in self.arms.items() if not arm.arm.is_aside}
 
     @property
-    def runs(self) -> Mapping[str, Sequence[Run]]:
-        """Finished runs, by arm."""
-        if self.labels is not None:
-            return {name: [one.run for one in arm.members] for name, arm in self.labels.arms.items()}
-        return {name: [one.run for one in arm.reads] for name, arm in self.arms.items()}
-
-    @property
     def reported(self) -> tuple[str, ...]:
         """Labels of the arms, but for those that are read aside."""
-        if self.labels is not None:
-            return tuple(arm.name for arm in self.labels.arms.values())
         return tuple(arm.arm.label for arm in self.reported_arms.values())
 
     @property
     def num_items(self) -> int:
         """Number of held-out items."""
-        if self.labels is not None:
-            return max((one.num_items for one in self.labels.systems.values()), default=0)
-        return len(next(iter(self.arms.values())).reads[0].task.items)
+        return max(arm.num_items for arm in self.arms.values())
 
     def figure(self, arm: str, measure: str) -> Figure:
         """Return a figure of an arm."""
@@ -330,12 +349,6 @@ def ends_of(results: Results, score: PerItem) -> Panel:
     return Panel(title=score.label, before=tuple(before), after=tuple(after))
 
 
-def measure_labels(study: Study, labels: Labelled) -> Results:
-    """Put the claims of a study on labels to the gate."""
-    beats, learned = labels.judged(study)
-    return Results(study=study, arms={}, draws=labels.draws, beats=beats, learned=learned, labels=labels)
-
-
 def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Results:
     """Measure finished runs, and put the study's claims to the gate."""
     first = next(iter(arms.values())).reads[0]
@@ -345,22 +358,25 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
     shown = [one for table in study.tables if isinstance(table, Table) for one in table.measures]
     measures = [one for one in shown if isinstance(one, Measure)]
     claims = [one for one in study.judged(arms) if _names(one) <= arms.keys()]
-    beats, learned = judged(claims, partial(_beats, study, arms), partial(_learned, study, arms), draws.claims)
+    beats = _families(one for one in claims if isinstance(one, Beats))
+    learned = _families(one for one in claims if isinstance(one, Learned))
     several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
     reported = [one for one in arms.values() if several and not one.arm.is_aside]
-    score = item_score(study.score)
+    gains, bootstrap = [gain_of(arm, item_score(study.score), draws) for arm in reported], draws.claims
     return Results(
         study=study,
         arms=arms,
         draws=draws,
-        gains={one.name: one for one in corrected([gain_of(arm, score, draws) for arm in reported])},
+        gains={one.name: one for one in corrected(gains)},
         more_gains=tuple(
             GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in reported]))
             for one in (study.scores if several else ())
         ),
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
-        beats=beats,
-        learned=learned,
+        beats=tuple(it for some in beats for it in judge_beats([_beats(study, arms, one) for one in some], bootstrap)),
+        learned=tuple(
+            it for some in learned for it in judge_learned([_learned(study, arms, one) for one in some], bootstrap)
+        ),
     )
 
 
@@ -376,10 +392,23 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
     return over_seeds(read)
 
 
-def item_score(score: PerItem | Metric) -> PerItem:
+def item_score(score: Score) -> PerItem:
     """Return a score of items."""
     assert isinstance(score, PerItem), "the study is of a task"
     return score
+
+
+def score_name(score: Score) -> str:
+    """Return the name of a score in claims."""
+    return score.label if isinstance(score, PerItem) else score.value
+
+
+def _families(claims: Iterable[C]) -> list[list[C]]:
+    """Return claims by their family: each is corrected by itself."""
+    found: dict[str, list[C]] = {}
+    for one in claims:
+        found.setdefault(one.family, []).append(one)
+    return list(found.values())
 
 
 def _names(one: Beats | Learned) -> set[str]:
@@ -388,51 +417,41 @@ def _names(one: Beats | Learned) -> set[str]:
     return {one.first} if one.baseline is not None else {one.first, one.second} - {UNTRAINED}
 
 
-def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:
+def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[Any]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
-    score, first, baseline = item_score(one.on or study.score), arms[one.first], one.baseline
-    on, second = first.arm.on, arms.get(one.second, first)
-    if baseline is not None:
-        known = first.baseline(baseline, score.metric)
-        if known is None:
-            raise DataError("a baseline is not known", field="baseline", value=baseline)
-        ends = replace(known, name=f"the baseline {baseline}")
+    score, first = one.on or study.score, arms[one.first]
+    on, is_arm, second = first.arm.on, one.second in arms, arms.get(one.second, first)
+    mine, theirs = (_training(study, arms, name) for name in (one.first, one.second if is_arm else UNTRAINED))
+    if one.baseline is not None:
+        ends = first.rival(one.baseline, score)
+        theirs = Training(first.runs[0].config.data.fingerprint, first.rival_examples)
+        if ends is None:
+            raise DataError("a baseline is not known", field="baseline", value=one.baseline)
     elif one.second == UNTRAINED:
-        ends = replace(second.per_item(score, BEFORE), name="the base" if on is None else on.before)
+        ends = replace(second.per_item(item_score(score), BEFORE), name="the base" if on is None else on.before)
     else:
-        ends = second.per_item(score)
-    is_arm = one.second in arms
+        ends = second.system(score)
+    own = [first, second] if isinstance(score, PerItem) else [first]
     return BeatsEvidence(
-        first=first.per_item(score),
+        first=first.system(score),
         second=ends,
-        metric=score.label,
+        metric=score_name(score),
         same_models=one.second == UNTRAINED or (is_arm and on is not None and on is second.arm.on),
-        training=(_training(study, arms, one.first), _training(study, arms, one.second if is_arm else UNTRAINED)),
-        parity=parity_of([first, second]) or parity_of(arms.values()),
+        training=None if mine is None or theirs is None else (mine, theirs),
+        parity=parity_of(own) or parity_of(arms.values()),
     )
 
 
-def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[MeanRuns]:
-    arm, score = arms[one.arm], item_score(one.on or study.score)
-    end = arm.per_item(score)
-    known = [arm.baseline(each.name, score.metric) for each in arm.reads[0].task.baselines]
-    return LearnedEvidence(
-        system=end,
-        metric=score.label,
-        before=arms[study.untrained].per_item(score) if study.untrained else arm.per_item(score, BEFORE),
-        baselines=tuple(
-            MeanRuns.of(each.name, [{item: row[item] for item in end.items} for row in each.by_seed], end.clusters)
-            for each in known
-            if each is not None
-        ),
-        control=arms[one.control].per_item(score) if one.control else None,
-        control_words=study.control_label,
-        parity=parity_of([arm]) or parity_of(arms.values()),
+def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[Any]:
+    arm, score, untrained = arms[one.arm], one.on or study.score, study.untrained
+    evidence = arm.learned(score, arms[one.control] if one.control else None, arms[untrained] if untrained else None)
+    parity = parity_of([arm]) or parity_of(arms.values())
+    return replace(evidence, metric=score_name(score), control_words=study.control_label, parity=parity)
+
+
+def _training(study: Study, arms: Mapping[str, ArmRuns], name: str) -> Training | None:
+    arm = arms[name or next(iter(arms))]
+    examples = (
+        0 if name in (UNTRAINED, study.untrained) else arm.examples if study.effort is None else study.effort(arm)
     )
-
-
-def _training(study: Study, arms: Mapping[str, ArmRuns], name: str) -> Training:
-    arm, examples = arms[name or next(iter(arms))], 0
-    if name not in (UNTRAINED, study.untrained):
-        examples = arm.examples if study.effort is None else study.effort(arm)
-    return Training(arm.reads[0].run.config.data.fingerprint, examples)
+    return None if examples is None else Training(arm.runs[0].config.data.fingerprint, examples)

@@ -130,6 +130,14 @@ class CurveRecord:
     shares: bool
     lines: tuple[tuple[str, tuple[int, ...], tuple[Measure, ...]], ...]
 
+    @classmethod
+    def of(
+        cls, name: str, label: str, lines: Mapping[str, Mapping[int, Measure]], *, axis: str = "step", shares: bool
+    ) -> CurveRecord:
+        """Return the picture of figures by place, of each line by its name."""
+        drawn = tuple((line, tuple(found), tuple(found.values())) for line, found in lines.items())
+        return cls(name=name, label=label, axis=axis, shares=shares, lines=drawn)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:

@@ -173,6 +173,10 @@ class PerItem:
     """True: of the most probable answer."""
 
 
+Score = PerItem | Metric
+"""Compares arms, on held-out items; of answers that are labels a metric such as macro-F1: no mean over items."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A figure of each arm, read from its finished runs."""
@@ -237,7 +241,7 @@ class Beats:
 
     first: str
     second: str
-    on: PerItem | Metric | None = None
+    on: Score | None = None
     family: str = ""
     """Claims of one family are corrected together."""
 
@@ -254,7 +258,7 @@ class Learned:
     arm: str
     control: str
     """Empty: there is none, so that the claim is refused."""
-    on: PerItem | Metric | None = None
+    on: Score | None = None
     family: str = ""
     """Claims of one family are corrected together."""
 
@@ -317,8 +321,7 @@ class Study:
     """By name: `nano` is taken where none is asked for, else the first; `small` is taken with `at=small`."""
     title: str = ""
     """Of the page; empty: the name."""
-    score: PerItem | Metric = PerItem("reward", "reward")
-    """Compares arms, on held-out items; of answers that are labels a metric such as macro-F1: no mean over items."""
+    score: Score = PerItem("reward", "reward")
     scores: Sequence[PerItem] = ()
     """Further scores, whose gains are shown too."""
     against: str = ""
@@ -351,8 +354,9 @@ class Study:
     """Further keys of a run that may be given."""
     fixed: frozenset[str] = frozenset()
     """Further keys of a run that the study sets itself."""
-    effort: Callable[[ArmRuns], int] | None = None
-    """Counts what an arm was trained on, of which the first of a claim may have no more; None: its items."""
+    effort: Callable[[Any], int | None] | None = None
+    """Counts what the runs of an arm were trained on, of which the first of a claim may have no more; None: its items.
+    """
     prefixes: tuple[str, ...] = ()
     """Prefixes of further keys of a run that may be given."""
     fewest_seeds: int = 1
@@ -362,8 +366,6 @@ class Study:
     """Computes the keys of every run from those that are asked for."""
     materials: Callable[[Asked, Say], Mapping[str, str]] | None = None
     """Finds or builds what all runs stand on, and returns keys that say where it is."""
-    papers: Callable[[str], int | None] | None = None
-    """Counts the papers that an arm on labels looked at without training; None: it did not."""
     took: Callable[[str], float | None] | None = None
     """Returns the seconds that an arm took before its runs; None: it began with them."""
     warnings: Sequence[str] = ()

@@ -19,15 +19,15 @@ from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
+from tinsmith.lab.results.systems import measures_of, most_said
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import from_estimate
+from tinsmith.pages.measures import Measures
 from tinsmith.pages.page import Plot, plot_of, table
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, difference, estimate
-from tinsmith.stats.rates import ClassMetric, Metric
+from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
+from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer
-from tinsmith.studies.disruption.findings import mean_of
 from tinsmith.types.errors import ConfigError
 
 
@@ -80,13 +80,7 @@ class Row:
 
     name: str
     seeds: int
-    accuracy: float
-    macro_f1: Estimate
-    min_class_recall: float
-    most_said: str
-    """The label it says most often."""
-    share: float
-    """Share of that label."""
+    measures: Measures
     difference: Difference | None
     """Of macro-F1 from the first model's; None: it is the first."""
     p_holm: float | None
@@ -115,28 +109,27 @@ class SideBySide:
                 {
                     "model": one.name,
                     "seeds": one.seeds,
-                    "accuracy": one.accuracy,
-                    "macro_f1": one.macro_f1.value,
-                    "low": None if one.macro_f1.interval is None else one.macro_f1.interval.low,
-                    "high": None if one.macro_f1.interval is None else one.macro_f1.interval.high,
-                    "min_class_recall": one.min_class_recall,
+                    "accuracy": one.measures["label_match"].value,
+                    "macro_f1": macro.value,
+                    "low": macro.low,
+                    "high": macro.high,
+                    "min_class_recall": one.measures["min_class_recall"].value,
                     "difference": None if one.difference is None else one.difference.value,
                     "p_holm": one.p_holm,
                 }
                 for one in self.rows
+                for macro in [one.measures["macro_f1"]]
             ]
         )
 
     def plot(self) -> Plot:
         """Draw macro-F1 of each model with its 95 % interval, beside chance."""
-        scores = [from_estimate(one.macro_f1) for one in self.rows]
-        chance = Limit(1 / self.num_labels, "chance")
+        scores, names = [one.measures["macro_f1"] for one in self.rows], [one.name for one in self.rows]
         panel = Panel(
             title=f"macro-F1 on {self.num_papers} papers",
             dots=[Dots("macro-F1", series_mark(0), scores)],
-            limits=[chance],
+            limits=[Limit(1 / self.num_labels, "chance")],
         )
-        names = [one.name for one in self.rows]
         label = f"Macro-F1: {', '.join(f'{name} {score}' for name, score in zip(names, scores, strict=True))}."
         return plot_of(dots_svg("compared", label, names, [panel]), "no model was compared")
 
@@ -150,11 +143,12 @@ class SideBySide:
         cells: list[tuple[str, ...]] = []
         for row in self.rows:
             seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
-            apart = row.difference
+            apart, (top, share) = row.difference, most_said(row.measures)
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
             p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
-            scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
-            cells.append((f"{row.name}{seeds}", *scores, f"{row.most_said} {100 * row.share:.0f} %", gap, p_value))
+            match, macro, least = (row.measures[key] for key in ("label_match", "macro_f1", "min_class_recall"))
+            scores = f"{match.value:.3f}", str(macro), f"{least.value:.3f}"
+            cells.append((f"{row.name}{seeds}", *scores, f"{top} {100 * share:.0f} %", gap, p_value))
         return heads, cells
 
 
@@ -193,21 +187,14 @@ def compare(
     apart = [difference(one, systems[0], Metric.MACRO_F1, bootstrap) for one in systems[1:]]
     p_values = holm([one.p_value for one in apart])
     gaps = [(None, None), *zip(apart, p_values, strict=True)]
-    rows = [_row(system, bootstrap, gap, p_value) for system, (gap, p_value) in zip(systems, gaps, strict=True)]
+    rows = [
+        Row(
+            name=one.name,
+            seeds=one.num_seeds,
+            measures=measures_of(one, draws=bootstrap),
+            difference=gap,
+            p_holm=p_value,
+        )
+        for one, (gap, p_value) in zip(systems, gaps, strict=True)
+    ]
     return SideBySide(len(items), len(task.labels), tuple(rows))
-
-
-def _row(system: Runs, bootstrap: Bootstrap, gap: Difference | None, p_value: float | None) -> Row:
-    shares = mean_of(system, ClassMetric.PREDICTED_SHARE)
-    top = int(shares.argmax())
-    return Row(
-        name=system.name,
-        seeds=system.num_seeds,
-        accuracy=system.score(Metric.LABEL_MATCH),
-        macro_f1=estimate(system, Metric.MACRO_F1, bootstrap),
-        min_class_recall=system.score(Metric.MIN_CLASS_RECALL),
-        most_said=system.labels[top],
-        share=float(shares[top]),
-        difference=gap,
-        p_holm=p_value,
-    )

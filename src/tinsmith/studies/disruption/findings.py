@@ -15,10 +15,10 @@ import numpy as np
 
 from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS
-from tinsmith.lab.results.arms import EXACT, OFFSETS, Arm
+from tinsmith.lab.results.arms import EXACT, OFFSETS, LabelArm
 from tinsmith.lab.results.label_tables import listing
 from tinsmith.lab.results.run_details import Beside, side_of, verdict
-from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired, last_is_selected
+from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, System, beside, is_paired, last_is_selected, most_said
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
@@ -33,18 +33,18 @@ _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
 
 
-def verdict_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
+def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
     """Say the macro-F1 of the best arm that is no control, beside chance and the slice's best baseline."""
     found = [
         (arm, one.measures["macro_f1"], one.num_items)
         for arm in arms
-        for one in list(scored[arm.name].values())[:1]
+        for one in list(arm.systems.values())[:1]
         if "macro_f1" in one.measures and not arm.shuffled
     ]
     if not found:
         return []
     arm, macro, num_items = max(found, key=lambda one: one[1].value)
-    answers, report = arm.answers(), arm.first.baselines
+    answers, report = arm.answers_on(), arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
     best = max(rivals, key=lambda one: one.macro_f1.value, default=None)
     against: list[Beside] = []
@@ -52,47 +52,45 @@ def verdict_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
         value = best.macro_f1.value
         side = side_of(macro, value) if answers is None else beside(arm, answers, best)[1]
         against.append((BASELINE_WORDS[best.baseline][0], value, side))
-    more = [*_one_class(scored[arm.name]), *([] if num_items is None else [counted(num_items, "paper")])]
+    more = [*_one_class(arm), *([] if num_items is None else [counted(num_items, "paper")])]
     score = f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1"
-    return [verdict(score, macro, chance=1 / len(arm.labels), baselines=against, more="; ".join(more))]
+    return [verdict(score, macro, chance=1 / len(arm.first.labels), baselines=against, more="; ".join(more))]
 
 
-def _one_class(systems: Mapping[Split, System]) -> list[str]:
+def _one_class(arm: LabelArm) -> list[str]:
     """Say which class nearly all greedy answers are; nothing where they are several."""
-    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
-    if greedy is None or greedy.num_items is None:
+    greedy = _greedy(arm)
+    top, share = ("", 0.0) if greedy is None else most_said(greedy.measures)
+    if greedy is None or greedy.num_items is None or share < _ONE_CLASS:
         return []
-    shares = {key: one.value for key, one in greedy.measures.items() if key.startswith("predicted_share/")}
-    top = max(shares, key=shares.__getitem__, default="")
-    if shares.get(top, 0.0) < _ONE_CLASS:
-        return []
-    count = round(shares[top] * greedy.num_items)
-    return [f"one class, {top.partition('/')[2]}, in {count:,} of {greedy.num_items:,} greedy answers"]
+    return [f"one class, {top}, in {round(share * greedy.num_items):,} of {greedy.num_items:,} greedy answers"]
 
 
-def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
+def _greedy(arm: LabelArm) -> System | None:
+    return next((arm.systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in arm.systems), None)
+
+
+def sentences_of(arms: Sequence[LabelArm]) -> list[str]:
     """Return what happened: the scores of each arm and its alarms, and the control."""
-    found = [sentence for arm in arms for sentence in (_scores(arm, scored[arm.name]), _collapse(arm)) if sentence]
-    return [*found, *(_control(arms, scored) if len(arms) > 1 else [])]
+    found = [sentence for arm in arms for sentence in (_scores(arm), _collapse(arm)) if sentence]
+    return [*found, *(_control(arms) if len(arms) > 1 else [])]
 
 
-def _scores(arm: Arm, systems: Mapping[Split, System]) -> str:
-    first = next(iter(systems.values()), None)
+def _scores(arm: LabelArm) -> str:
+    first, greedy = next(iter(arm.systems.values()), None), _greedy(arm)
     if first is None:
         return f"{arm.name} was not evaluated."
     figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
-    shares = {label: one.value for label in arm.labels if (one := first.measures.get(f"predicted_share/{label}"))}
-    top = max(shares, key=shares.__getitem__, default=None)
-    most = "" if top is None else f"; {percent(shares[top])} of the answers are {top}"
-    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
+    top, share = most_said(first.measures)
+    most = f"; {percent(share)} of the answers are {top}" if top else ""
     macro = greedy.measures.get("macro_f1") if greedy else None
     greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
     papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
     return f"{arm.name}, {first.name}{papers}: {listed(figures) or 'scores are missing'}{most}{greedily}."
 
 
-def _collapse(arm: Arm) -> str:
-    alarms = [one for member in arm.members for one in member.run.alarms]
+def _collapse(arm: LabelArm) -> str:
+    alarms = [one for member in arm.reads for one in member.run.alarms]
     if not alarms:
         return ""
     ruling = sorted({one.label for one in alarms if one.kind == AlarmKind.SHARE and one.label})
@@ -106,23 +104,23 @@ def _collapse(arm: Arm) -> str:
     return f"{arm.name}: {'; '.join([*parts, raised])}."
 
 
-def _control(arms: Sequence[Arm], scored: Scored) -> list[str]:
+def _control(arms: Sequence[LabelArm]) -> list[str]:
     found: list[str] = []
-    for arm in (one for one in arms if one.shuffled and Split.TEST in scored[one.name]):
-        accuracy = scored[arm.name][Split.TEST].measures.get("balanced_accuracy")
+    for arm in (one for one in arms if one.shuffled and Split.TEST in one.systems):
+        accuracy = arm.systems[Split.TEST].measures.get("balanced_accuracy")
         if accuracy is not None:
-            above = accuracy.low is not None and accuracy.low > 1 / len(arm.labels)
+            above = accuracy.low is not None and accuracy.low > 1 / len(arm.first.labels)
             words = "above chance, so that something is wrong" if above else "not above chance"
             found.append(f"Trained on shuffled labels, {arm.name} has balanced accuracy {told(accuracy)}: {words}.")
     return found or ["No run was trained on shuffled labels: without that control no claim of something learned holds."]
 
 
-def notes_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> list[str]:
+def notes_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> list[str]:
     """Return how baselines are compared, what is not alike, and what could not be read."""
-    return list(dict.fromkeys([*_pairing(arms, systems), *_again(arms), *_differing(arms), *_unreadable(arms)]))
+    return list(dict.fromkeys([*_pairing(arms, systems), *_differing(arms), *_unreadable(arms)]))
 
 
-def _pairing(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> list[str]:
+def _pairing(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> list[str]:
     answered = [(arm.first, systems[arm.name]) for arm in arms if arm.name in systems and arm.first.baselines]
     paired = [
         is_paired(score, run, answers)
@@ -136,20 +134,8 @@ def _pairing(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> list[str]:
     return [f"{some} are compared unpaired, which widens the interval."]
 
 
-def _again(arms: Sequence[Arm]) -> list[str]:
-    """Return runs that are a seed once more, so that they do not count as another one."""
-    notes: list[str] = []
-    for arm in arms:
-        for seed in sorted({one.run.config.seed for one in arm.counted(Split.TEST) if one.run.config.seed is not None}):
-            there = [member.run.folder.name for member in arm.members if member.run.config.seed == seed]
-            if len(there) > 1:
-                others = listed(there[1:])
-                notes.append(f"{arm.name}: seed {seed} is there {len(there)} times, and counts once: not {others}.")
-    return notes
-
-
-def _differing(arms: Sequence[Arm]) -> list[str]:
-    runs = [member.run for arm in arms for member in arm.members]
+def _differing(arms: Sequence[LabelArm]) -> list[str]:
+    runs = [member.run for arm in arms for member in arm.reads]
     values = {
         "slices; baselines are those of the first": {run.config.data.fingerprint for run in runs},
         "base models": {run.config.model_name for run in runs},
@@ -158,12 +144,12 @@ def _differing(arms: Sequence[Arm]) -> list[str]:
     return [f"The runs have {len(some)} different {name}." for name, some in values.items() if len(some) > 1]
 
 
-def _unreadable(arms: Sequence[Arm]) -> list[str]:
+def _unreadable(arms: Sequence[LabelArm]) -> list[str]:
     """Return what could not be read of each run, metrics that its answers do not bear out, and absent baselines."""
     found: list[str] = []
-    for member_of, member in [(arm, member) for arm in arms for member in arm.members]:
+    for member_of, member in [(arm, member) for arm in arms for member in arm.reads]:
         name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
-        notes = (*member.run.notes, *member.notes, *member.disagreements())
+        notes = (*member.notes, *member.disagreements())
         found += [f"{name}{note}" for note in notes]
     report = next((arm.first.baselines for arm in arms if arm.first.baselines), None)
     left_out = report.left_out if report else {}
@@ -177,17 +163,19 @@ _OTHER_GOLDS: Final = "the two have different true labels for the same papers"
 Claims = tuple[list[Beats | Learned], list[str]]  # With what a reader must know of them.
 
 
-def claims_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Claims:
+def claims_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> Claims:
     """Return what every RL arm is claimed to beat (its parent, SFT, one label alone), and that it learned something."""
     if len(arms) == 1:
         return _alone(arms[0], systems)
-    trained = [arm for arm in arms if arm.kind is Kind.RL]
+    trained = [arm for arm in arms if arm.config.kind is Kind.RL]
     claims: list[Beats | Learned] = []
     notes: list[str] = []
     for first in trained:
         for second in arms:
-            on_one = not (first.shuffled or second.shuffled) and first.two_labels and not second.two_labels
-            if second is first or not (second.kind is Kind.SFT or second.experiment == first.parent or on_one):
+            on_one = (
+                not (first.shuffled or second.shuffled) and first.reads[0].two_labels and not second.reads[0].two_labels
+            )
+            if second is first or not (second.config.kind is Kind.SFT or second.config.name == first.parent or on_one):
                 continue
             # SFT with offsets chosen for macro-F1 is the honest comparator: it has the same labels and the same aim.
             ways = [second.name, *([f"{second.name}{OFFSETS}"] if f"{second.name}{OFFSETS}" in systems else [])]
@@ -201,13 +189,13 @@ def claims_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Claims:
     for arm in (one for one in trained if one.name in systems):
         control = _control_of(arm, arms, systems)
         claims.append(Learned(arm.name, control.name if control else ""))
-        if control and control is not arm and control.parent != arm.experiment:
+        if control and control is not arm and control.parent != arm.config.name:
             borrowed.setdefault(control.parent or control.name, []).append(arm.name)
     notes += [f"The control on shuffled labels of {listed(some)} is that of {name}." for name, some in borrowed.items()]
     return claims, notes
 
 
-def _alone(arm: Arm, systems: Mapping[str, Runs]) -> Claims:
+def _alone(arm: LabelArm, systems: Mapping[str, Runs]) -> Claims:
     """Return the claims that one run beats baselines of its slice; what it learned takes a control, another run.
 
     The constant is left out: chance is above it in macro-F1, and is part of the claim that something was learned.
@@ -233,10 +221,10 @@ def incomparable(first: str, second: str, systems: Mapping[str, Runs]) -> str:
     return "" if np.array_equal(mine.on(items).golds, theirs.on(items).golds) else _OTHER_GOLDS
 
 
-def _control_of(first: Arm, arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Arm | None:
+def _control_of(first: LabelArm, arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> LabelArm | None:
     """Return the control on shuffled labels: that of `first` itself before any other's."""
-    controls = [arm for arm in arms if arm.shuffled and arm.two_labels == first.two_labels]
-    controls.sort(key=lambda arm: arm is not first and arm.parent != first.experiment)
+    controls = [arm for arm in arms if arm.shuffled and arm.reads[0].two_labels == first.reads[0].two_labels]
+    controls.sort(key=lambda arm: arm is not first and arm.parent != first.config.name)
     fit = ("", _OTHER_GOLDS)
     return next((arm for arm in controls if incomparable(first.name, arm.name, systems) in fit), None)
 
@@ -261,18 +249,18 @@ class LostClass(NamedTuple):
     conclusion: str
 
 
-def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
+def lost_classes(arms: Sequence[LabelArm]) -> tuple[LostClass, ...]:
     """Return every lost class of every RL arm, the control on the exact gradient itself left out."""
     found: list[LostClass] = []
-    for arm in (one for one in arms if one.kind is Kind.RL and one.experiment != EXACT):
+    for arm in (one for one in arms if one.config.kind is Kind.RL and one.config.name != EXACT):
         end = final_answers(arm)
         if end is None:
             continue
         recalls, shares = (mean_of(end, one).tolist() for one in (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE))
-        lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
+        lost = [k for k in range(len(arm.first.labels)) if recalls[k] < LOST]
         optimum = _optimum(arm, arms) if lost else ""
         for k in lost:
-            label, words = arm.labels[k], optimum
+            label, words = arm.first.labels[k], optimum
             if not isinstance(words, str):
                 given = words.policy.class_score(ClassMetric.PREDICTED_SHARE)[k]
                 words = f"gives it {percent(given)} of the answers"
@@ -289,12 +277,12 @@ def lost_table(lost: Sequence[LostClass]) -> list[Listing]:
     return listing("Lost classes", _CAPTION, heads, [list(one) for one in lost], "Arm")
 
 
-def final_answers(arm: Arm) -> Runs | None:
+def final_answers(arm: LabelArm) -> Runs | None:
     """Return an arm's sampled answers at the end: of its last checkpoint, or of its last validation."""
     for split in (Split.TEST_LAST, Split.TEST, Split.EVAL):
         if split is Split.TEST and not last_is_selected(arm):
             continue
-        found = arm.answers(split)
+        found = arm.answers_on(split)
         if found is not None:
             return found
     return None
@@ -327,35 +315,35 @@ def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
     )
 
 
-def _exact(arm: Arm, arms: Sequence[Arm], label: str) -> tuple[bool | None, str]:
+def _exact(arm: LabelArm, arms: Sequence[LabelArm], label: str) -> tuple[bool | None, str]:
     for other in arms:
-        if other.experiment != EXACT or other.first.config.reward != arm.first.config.reward:
+        if other.config.name != EXACT or other.config.reward != arm.config.reward:
             continue
         end = final_answers(other)
         if end is None:
             continue
-        recall = float(mean_of(end, ClassMetric.RECALL)[other.labels.index(label)])
+        recall = float(mean_of(end, ClassMetric.RECALL)[other.first.labels.index(label)])
         if recall < LOST:
             return False, f"loses it too (recall {recall:.3f})"
         return True, f"keeps it (recall {recall:.3f})"
     return None, "missing"
 
 
-def _informative(arm: Arm, label: str) -> Measure | None:
+def _informative(arm: LabelArm, label: str) -> Measure | None:
     rates: list[float] = []
-    for member in arm.members:
+    for member in arm.reads:
         rows = list(member.run.metrics.values())
         values = [row.get(f"train/groups/informative/{label}") for row in rows[-max(len(rows) // 10, 1) :]]
         rates += [value for value in values if value is not None]
     return Measure(sum(rates) / len(rates)) if rates else None
 
 
-def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
+def _optimum(arm: LabelArm, arms: Sequence[LabelArm]) -> Optimum | str:
     """Return what the arm's reward makes optimal, or why that is not known."""
     posteriors = next((found for one in arms if (found := sft_posteriors(one, arm)) is not None), None)
     if posteriors is None:
         return "missing: no SFT run on these papers"
-    settings, task = dict(arm.first.config.reward or {}), TASKS.get(arm.first.config.task.name)
+    settings, task = dict(arm.config.reward or {}), TASKS.get(arm.config.task.name)
     name = settings.pop("name", None)
     if name not in REWARDS or task is None:
         return f"missing: the reward {name!r} is not known here"
@@ -365,10 +353,11 @@ def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
         return f"missing: {error.what}"
 
 
-def sft_posteriors(sft: Arm, arm: Arm) -> Posteriors | None:
+def sft_posteriors(sft: LabelArm, arm: LabelArm) -> Posteriors | None:
     """Return P(true label | the SFT model's greedy answer), weighted by how often it gives each; None if unknown."""
-    same = sft.labels == arm.labels and sft.first.config.data.fingerprint == arm.first.config.data.fingerprint
-    answers = (sft.answers(Split.TEST_GREEDY) or sft.answers(Split.TEST)) if same and sft.kind is Kind.SFT else None
+    same = sft.first.labels == arm.first.labels and sft.config.data.fingerprint == arm.config.data.fingerprint
+    is_known = same and sft.config.kind is Kind.SFT
+    answers = (sft.answers_on(Split.TEST_GREEDY) or sft.answers_on(Split.TEST)) if is_known else None
     if answers is None:
         return None
     counts = answers.counts().sum(axis=0)[:, :-1].astype(np.float64)
@@ -376,4 +365,4 @@ def sft_posteriors(sft: Arm, arm: Arm) -> Posteriors | None:
     found = answered > 0
     if not found.any():
         return None
-    return Posteriors.of(sft.labels, (counts[:, found] / answered[found]).T, answered[found])
+    return Posteriors.of(sft.first.labels, (counts[:, found] / answered[found]).T, answered[found])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,35 +11,45 @@ from typing import Final
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.page.comparison import Comparison
+from tinsmith.lab.page.comparison import Comparison, RunsCompared, measured_runs, page_of_runs
 from tinsmith.lab.page.examples import cut
-from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of, by_descent, label_alone, members_of
+from tinsmith.lab.results.arms import (
+    OFFSETS,
+    LabelArm,
+    LabelRun,
+    arms_of,
+    by_descent,
+    gather,
+    label_alone,
+    label_arms,
+    members_of,
+)
 from tinsmith.lab.results.label_tables import (
+    PICTURE,
+    PROGRESS,
     baselines_of,
     both_rows,
-    listing,
-    panels_of,
-    score_heads,
-    score_rows,
+    curve,
+    scores_of,
+    settings_of,
+    standings_of,
     tables_of,
 )
 from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
-from tinsmith.lab.results.systems import System
+from tinsmith.lab.results.systems import most_said
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
-from tinsmith.lab.study.conduct import recorded
-from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
-from tinsmith.lab.study.measures import Results, measure_labels
-from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, Seconds, StudyRecord
-from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences
+from tinsmith.lab.runs.seeds import left_out
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord
+from tinsmith.lab.study.report import claims_words, pictures, result_sections, sentences
 from tinsmith.lab.study.study import Arm as StudyArm
-from tinsmith.lab.study.study import Curves, Points, Size, Study
+from tinsmith.lab.study.study import Curves, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.drawing import class_slot
-from tinsmith.pages.measures import Measure, choice_words, counted, listed
+from tinsmith.pages.measures import Measure, Measures, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_table, table_of, text
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
@@ -50,24 +60,15 @@ SCORE: Final = Metric.MACRO_F1  # The score of every claim: named before any run
 GROUPS: Final = "train/groups/informative"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelRuns:
-    """Runs on one label, measured as a study is."""
-
-    arms: tuple[Arm, ...]
-    results: Results
-    record: StudyRecord
-
-
-def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> LabelRuns:
+def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> RunsCompared:
     """Read runs, put seeds together, and judge the claims.
 
     `task` is the label that is compared; runs on two labels take part with what they say of it.
     """
-    return measured([_member(folder, task) for folder in folders], draws)
+    return measured([_read(folder, task) for folder in folders], draws)
 
 
-def _member(folder: Path, task: Subject | None) -> Member:
+def _read(folder: Path, task: Subject | None) -> LabelRun:
     run = read_run(folder)
     if run.config.kind is Kind.JOINT:
         if task is not None:
@@ -77,70 +78,64 @@ def _member(folder: Path, task: Subject | None) -> Member:
     if task is not None and run.config.task.name != task.value:
         allowed = f"runs on {task.value}, or on both labels"
         raise ConfigError("a run on another label", field="DIR", value=str(folder), allowed=allowed)
-    (member,) = members_of(run).values()
-    return member
+    return gather(run)
 
 
-def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
+def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
     """Measure runs on one label as a study of as many arms."""
-    unequal: list[str] = []
-    arms = tuple(_agreeing(arm, unequal) for _, arm in by_descent(arms_of(members)))
-    systems = {arm.name: (runs, arm) for arm in arms if (runs := arm.answers()) is not None}
+    groups, notes = arms_of(reads, draws.tables), list[str]()
+    arms = [_agreeing(arm, notes) for _, arm in by_descent(groups)]
+    out = left_out(reads, [arm.reads for arm in groups])
+    notes += [f"{one.run.folder.name}: left out, as its seed is there already." for one in out]
+    every = {arm.name: arm for arm in arms}
     for arm in arms:
-        if (runs := arm.answers(Split.TEST_OFFSET)) is not None:
-            name = f"{arm.name}{OFFSETS}"
-            systems[name] = (replace(runs, name=name), arm)
-    labels = Labelled.read({arm.name: arm for arm in arms}, systems, draws)
-    scored = labels.scored
-    names = arms[0].labels
-    same = [arm for arm in arms if arm.labels == names]
-    claims, notes = findings.claims_of(arms, labels.systems)
+        if arm.answers_on(Split.TEST_OFFSET) is not None:
+            offset = StudyArm(name := f"{arm.name}{OFFSETS}", name, is_aside=True)
+            every[name] = replace(arm, arm=offset, split=Split.TEST_OFFSET)
+    systems = {name: runs for name, arm in every.items() if (runs := arm.answers_on(arm.split)) is not None}
+    claims, remarks = findings.claims_of(arms, systems)
     lost = findings.lost_classes(arms) if len(arms) > 1 else ()
     losses = [f"{one.arm} lost {one.label} (recall {one.recall}) {one.conclusion}." for one in lost]
-    lead = [*findings.verdict_of(arms, scored), *findings.sentences_of(arms, scored), *losses]
+    lead = [*findings.verdict_of(arms), *findings.sentences_of(arms), *losses]
     study = Study(
         name="labels",
-        title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
+        title=f"Comparison of {counted(sum(len(arm.reads) for arm in arms), 'run')}",
         question=listed([arm.name for arm in arms]),
         task=None,
-        arms=[StudyArm(arm.name, arm.name) for arm in arms],
+        arms=[arm.arm for arm in arms],
         sizes={"found": Size()},
         score=SCORE,
         claims=claims,
         tables=[
-            *listing("Scores", CAPTION, score_heads(names), score_rows(same, scored), "System"),
+            *([scores_of(names="System")] if baselines_of(arms) or any(arm.systems for arm in arms) else []),
             *([standings_of()] if len(arms) > 1 else []),
             *findings.lost_table(lost),
-            *tables_of(arms, scored),
+            *tables_of(arms),
         ],
-        pictures=(Points(lambda _: panels_of(same, scored)), Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
-        notes=(*lead, *notes, *unequal, *findings.notes_of(arms, labels.systems)),
+        pictures=(PICTURE, Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
+        notes=(*lead, *remarks, *notes, *findings.notes_of(arms, systems)),
     )
-    results = measure_labels(study, labels)
-    fewest = min(arms, key=lambda arm: len(arm.members))
-    seeds = tuple(member.run.config.seed or 0 for member in fewest.members)
-    record = recorded(results, seeds=seeds, tuning_seed=0, settings=labels.settings(), rates={})
-    return LabelRuns(arms=arms, results=results, record=record)
+    return measured_runs(study, every, draws, settings_of({arm.name: arm for arm in arms}))
 
 
-def _agreeing(arm: Arm, notes: list[str]) -> Arm:
+def _agreeing(arm: LabelArm, notes: list[str]) -> LabelArm:
     """Return an arm; its first run alone, where its seeds disagree about a paper's true label."""
     try:
         for split in Split:
-            arm.answers(split)
+            arm.answers_on(split)
     except DataError as error:
         notes.append(f"{error.what}: of {arm.name} only {arm.first.folder.name} counts.")
-        return replace(arm, members=arm.members[:1])
+        return replace(arm, reads=arm.reads[:1])
     return arm
 
 
-def _curves(arms: Sequence[Arm]) -> list[CurveRecord]:
+def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
     """Return scores with a line for each arm; then, of each arm, shares of its answers and informative groups."""
     known = {**PROGRESS, GROUPS: "informative groups"}
     found = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
     for place, arm in enumerate(arms):
-        shares = {label: (arm, f"eval/predicted_share/{label}") for label in arm.labels}
-        informative = {label: (arm, f"{GROUPS}/{label}") for label in arm.labels}
+        shares = {label: (arm, f"eval/predicted_share/{label}") for label in arm.first.labels}
+        informative = {label: (arm, f"{GROUPS}/{label}") for label in arm.first.labels}
         found.append(
             curve(f"{arm.name}: answers", f"shares-{place}", {**shares, "invalid": (arm, "eval/invalid_rate")})
         )
@@ -157,50 +152,51 @@ def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
     return Comparison(page_of_labels(found), console(found), sentences(found.record))
 
 
-def page_of_labels(found: LabelRuns) -> Document:
+def page_of_labels(found: RunsCompared) -> Document:
     """Return the page of a comparison."""
-    runs = {arm.name: [member.run for member in arm.members] for arm in found.arms}
-    every = [run for some in runs.values() for run in some]
+    runs = [run for arm in label_arms(found.results).values() for run in arm.runs]
     facts = (
-        ("Runs", str(len(every))),
-        ("Experiments", str(len(found.arms))),
-        ("Models", listed(sorted({run.config.model_name or "not stated" for run in every}))),
-        ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in every}))),
-        ("Papers", listed(sorted({papers_words(run) for run in every}))),
+        ("Runs", str(len(runs))),
+        ("Experiments", str(len(found.record.arms))),
+        ("Models", listed(sorted({run.config.model_name or "not stated" for run in runs}))),
+        ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in runs}))),
+        ("Papers", listed(sorted({papers_words(run) for run in runs}))),
     )
-    page = page_of_study(found.record, {name: Seconds.of(some) for name, some in runs.items()})
-    return replace(page, kind="Report of several runs", facts=facts)
+    return page_of_runs(found, "Report of several runs", facts)
 
 
-def console(found: LabelRuns) -> ConsoleTable:
+def console(found: RunsCompared) -> ConsoleTable:
     """Return the test scores of every arm, sampled and greedy, above those of the baselines, in 80 columns."""
-    sizes = {one.num_items for one in found.results.labelled.systems.values()}
+    arms = list(label_arms(found.results).values())
+    sizes = {arm.num_items for arm in found.results.arms.values()} - {0}
     papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
     return console_table(
         f"Test split{papers}: accuracy, macro-F1 with 95 % interval and greedy",
         ("match", "macro-F1", "greedy", "min recall", "most said", "JSON"),
-        [_line(arm, found.results.labelled.scored[arm.name]) for arm in found.arms],
-        [(one.name, *_figures(one.measures, "")) for one in baselines_of(found.arms)],
+        [_line(arm) for arm in arms],
+        [(one.name, *_figures(one.measures, "")) for one in baselines_of(arms)],
     )
 
 
-def _line(arm: Arm, systems: Mapping[Split, System]) -> Sequence[str]:
-    one, greedy = systems.get(Split.TEST), systems.get(Split.TEST_GREEDY)
-    name = f"{arm.name}{f', {len(arm.members)} seeds' if len(arm.members) > 1 else ''}"
+def _line(arm: LabelArm) -> Sequence[str]:
+    one, greedy = arm.systems.get(Split.TEST), arm.systems.get(Split.TEST_GREEDY)
+    name = f"{arm.name}{f', {len(arm.reads)} seeds' if len(arm.reads) > 1 else ''}"
     if one is None:
         return name, *["missing"] * 6
-    shares = {label: one.measures[f"predicted_share/{label}"].value for label in arm.labels}
-    top = max(shares, key=shares.__getitem__)
+    top, share = most_said(one.measures)
     greedily = _figure(greedy.measures.get("macro_f1") if greedy else None)
-    form = _figure(one.measures.get("parse_ok"))
-    return (name, *_figures(one.measures, greedily), f"{top} {100 * shares[top]:.0f} %", form)
+    return (
+        name,
+        *_figures(one.measures, greedily),
+        f"{top} {100 * share:.0f} %",
+        _figure(one.measures.get("parse_ok")),
+    )
 
 
-def _figures(found: Mapping[str, Measure], greedy: str) -> tuple[str, str, str, str]:
-    macro = found.get("macro_f1")
+def _figures(found: Measures, greedy: str) -> tuple[str, str, str, str]:
+    match, macro, least = (found.get(key) for key in ("label_match", "macro_f1", "min_class_recall"))
     ends = "" if macro is None or macro.low is None or macro.high is None else f" {macro.low:.2f}-{macro.high:.2f}"
-    match, smallest = (_figure(found.get(key)) for key in ("label_match", "min_class_recall"))
-    return match, f"{_figure(macro)}{ends}", greedy, smallest
+    return _figure(match), f"{_figure(macro)}{ends}", greedy, _figure(least)
 
 
 def _figure(measure: Measure | None) -> str:
@@ -336,7 +332,7 @@ def label_document(run: Run) -> Document:
                 if two
                 else []
             ),
-            *(section for name, one in found.items() for section in _of_label(one, prefixes[name])),
+            *(part for name, one in found.items() for part in _of_label(members[name].run, one.record, prefixes[name])),
             Section("training", "Training", [Plates(drawn_plates(run, (_rewards(run), *_OF_RUN)))]),
             Section("failures", "Failures", [failures_table(first.failures) or Words("No rollout failed.")]),
             *([] if two else [Section("rollouts", "Rollouts", [browser(first)])]),
@@ -344,17 +340,17 @@ def label_document(run: Run) -> Document:
     )
 
 
-def _of_label(found: LabelRuns, prefix: str) -> list[Section]:
+def _of_label(run: Run, record: StudyRecord, prefix: str) -> list[Section]:
     """Return what was measured of a label, with its curves; `prefix` names it where there are two."""
-    run, name = found.arms[0].first, prefix.lower().removesuffix(": ")
+    name = prefix.lower().removesuffix(": ")
     flags = note("Red dotted lines are alarms, numbered as in their table.") if run.alarms else None
-    picture = pictures(found.record, f"{name}-arms") if prefix else ()
+    picture = pictures(record, f"{name}-arms") if prefix else ()
     curves = Plates(drawn_plates(run, _OF_LABELS, f"{name}-" if name else ""))
     title = f"{prefix}Over the steps"
-    return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(found.record, prefix)]
+    return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(record, prefix)]
 
 
-def browser(found: Member) -> Block:
+def browser(found: LabelRun) -> Block:
     """Return the rollouts of a run, to look through."""
     if not found.shown:
         return missing("Missing: rollouts.jsonl has no readable line.")
