@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -12,6 +13,10 @@ from types import FrameType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_LOCKING: Final = (logging.__file__, "<frozen importlib._bootstrap>")
+"""Code that takes locks of the whole process: an exception out of a signal could leave one taken for ever."""
+_PAUSE_SECONDS: Final = 0.05
+_PAUSES: Final = 20
 _NOTICED: Final = b"\ntinsmith: interrupted; a checkpoint is saved when this step is over (again ends at once)\n"
 
 
@@ -28,6 +33,7 @@ class Interrupts:
 
     number: int | None = None  # The signal that was put off; None: there was none.
     _puts_off: bool = False
+    _pauses: int = 0
 
     @contextmanager
     def noticed(self) -> Generator[None, None, None]:
@@ -60,10 +66,23 @@ class Interrupts:
             raise KeyboardInterrupt(self.number)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        del frame
         if self.number is not None:
             raise InterruptedTwice(number)
         if not self._puts_off:
+            if self._pauses < _PAUSES and _may_hold_a_lock(frame):
+                self._pauses += 1
+                again = threading.Timer(_PAUSE_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+                again.daemon = True
+                again.start()
+                return
             raise KeyboardInterrupt(number)
         self.number = number
         os.write(2, _NOTICED)  # a print may be under way, and is not to be entered twice
+
+
+def _may_hold_a_lock(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename in _LOCKING:
+            return True
+        frame = frame.f_back
+    return False

@@ -27,6 +27,8 @@ from tinsmith.types.waits import Say, ticking
 RELOADED_SECONDS: Final = 10
 _OPEN, _CLOSE = "<!--unfinished-->", "<!--/unfinished-->"
 _MARKED: Final = re.compile(f"{re.escape(_OPEN)}.*?{re.escape(_CLOSE)}\n?", re.DOTALL)
+_INTERRUPTED_SECONDS: Final = 60.0
+"""The longest that a run which was interrupted waits for its page."""
 _RENEWS: Final = (
     f"setInterval(() => {{ if (document.getElementById('renews').checked) location.reload(); }}, {RELOADED_SECONDS}000)"
 )
@@ -45,12 +47,19 @@ class Drawn:
     ending: Sequence[str] = ()  # The verdict, and what may be claimed.
 
 
-def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Standing | None = None) -> Drawn:
-    """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
+def draw_page(
+    folder: Path, subject: UserTaskEntry, unfinished: Standing | None = None, *, seconds: float | None = None
+) -> Drawn:
+    """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing.
+
+    After `seconds` it is not waited for any more: an interrupt may have left a library's lock taken.
+    """
     alone = ThreadPoolExecutor(1)
     try:
         drawing = alone.submit(_draw, folder, subject, unfinished)
-        trouble = drawing.exception()
+        trouble = drawing.exception(seconds)
+    except TimeoutError:
+        return Drawn(page=None, trouble=f"no page was drawn within {seconds:g} s; tinsmith report {folder} draws it")
     finally:
         alone.shutdown(wait=False)  # who interrupts it does not wait for a page
     if trouble is None:
@@ -107,7 +116,7 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     except BaseException as error:
         settle_page(folder)
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
-            trouble(draw_page(folder, subject).trouble)
+            trouble(draw_page(folder, subject, seconds=_INTERRUPTED_SECONDS).trouble)
         raise
     if done.finished is None:
         settle_page(folder)
