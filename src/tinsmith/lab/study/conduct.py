@@ -45,7 +45,7 @@ from tinsmith.stats.estimates import Runs
 from tinsmith.stats.mean_runs import MeanRuns, gap_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
-from tinsmith.types.waits import Say, ticking, unsaid
+from tinsmith.types.waits import Say, ticking
 
 _MEGABYTES: Final = 8  # Of one run, most of it rollouts and checkpoints.
 Tuned = Mapping[str, sizes.StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
@@ -92,9 +92,7 @@ def run_study(
     cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
-    # Tasks are opened to forecast their runs, which takes as long as a short run.
-    quiet = say is unsaid and not cells.dry_run
-    lines = [] if quiet else forecast(cells, sizes.later_arms(study, request, usual, {}), pace)
+    lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace)
     for line in (*study.warnings, *_unsized(study, given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:

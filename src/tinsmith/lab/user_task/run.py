@@ -100,6 +100,8 @@ def run(task: Study, *, dry_run: Literal[False] = False, **changes: object) -> S
 def run(task: Task, *, dry_run: Literal[False] = False, **changes: object) -> TaskRun: ...
 @overload
 def run(task: str | Path, *, dry_run: Literal[False] = False, **changes: object) -> TaskRun | StudyRun: ...
+@overload
+def run(task: _Source, *, dry_run: bool, **changes: object) -> TaskRun | StudyRun | DryRun: ...
 def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun | StudyRun | DryRun:
     """Run a task or a study of your own, as `tinsmith run FILE.py key=value ...` does, and leave its folder.
 
@@ -117,7 +119,7 @@ def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun |
         allowed = "a Task, a Study, or the path of a file with one"
         raise ConfigError("this is nothing to run", field="task", value=task, allowed=allowed)
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
-    dry = truth("dry_run", shown_value(dry_run))
+    dry = truth("dry_run", shown_value(dry_run or False))
     overrides |= {"dry_run": "true"} if dry else {}
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:
