@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from running import NANO, wait_for_end
 from tinsmith.lab.service import connect as server_start
-from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, wait_until_ready
 from tinsmith.types.errors import BackendError, LostError
 from warm import SCRIPT
 
@@ -149,6 +150,55 @@ def test_one_that_does_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         EmbeddedServer(EmbeddedSettings(models={NANO: NANO}, state=tmp_path / "state"))
     message = str(caught.value)
     assert "last line" in message
+
+
+class Starting(threading.Event):
+    """A server's process, its lines and their event: one observation for each wait, then it answers.
+
+    An observation is a time in seconds, the number of lines and the processor time used so far.
+    """
+
+    pid, doing = 1, "the server"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *observations: tuple[float, int, int]) -> None:
+        super().__init__()
+        self.left = list(observations)
+        self.now, self.count, self.ticks = 0.0, 0, 0
+        self.base_url, self.killed, self.settled = "", False, self
+        monkeypatch.setattr(server_start.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(server_start, "_cpu_ticks", lambda _: self.ticks)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        if self.left:
+            self.now, self.count, self.ticks = self.left.pop(0)
+            return False
+        self.base_url = "http://127.0.0.1:1"
+        return True
+
+    def kill(self) -> None:
+        self.killed = True
+        self.left.clear()
+
+    def join(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("last", [(420.0, 1, 11), (500.0, 1, 12), (500.0, 2, 11)])
+def test_a_start_that_computes_or_prints_is_waited_for(
+    last: tuple[float, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It computes by 100 s and prints by 300 s; then it may do nothing for 120 s.
+    start = Starting(monkeypatch, (5.0, 0, 10), (100.0, 0, 11), (215.0, 0, 11), (300.0, 1, 11), (310.0, 1, 11), last)
+    assert wait_until_ready(start, start) == "http://127.0.0.1:1"
+    assert not start.killed
+
+
+def test_a_start_is_given_up_120_seconds_after_it_last_did_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Starting(monkeypatch, (5.0, 0, 10), (100.0, 0, 11), (200.0, 1, 11), (320.0, 1, 11), (320.5, 1, 11))
+    with pytest.raises(BackendError, match="last line"):
+        wait_until_ready(start, start)
+    assert start.killed
 
 
 def test_what_it_does_is_told_before_it_answers(tmp_path: Path) -> None:
