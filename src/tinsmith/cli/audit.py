@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -77,6 +77,7 @@ def replay(
 
 
 _STEPS = 3
+_OF_UNITS: Final = ("of_units", "differences", "whole_steps")  # Fields that an audit of steps does not have.
 _CONSISTENT = "metrics, rollouts, trace and checkpoints: no contradictions (other files, as pages, are not checked)"
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 
@@ -186,7 +187,9 @@ def _report(done: Audited[Any], drawn: str, found: Sequence[str], computed: str,
 
 def _values(done: Audited[Any]) -> dict[str, object]:
     segments = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
-    return {"passed": done.passed, **dataclasses.asdict(done), "segments": segments, "chance": _chances(done)}
+    values = {"passed": done.passed, **dataclasses.asdict(done), "segments": segments, "chance": _chances(done)}
+    other = _OF_UNITS if done.of_units is None else ("segments",)
+    return {name: value for name, value in values.items() if name not in other}
 
 
 def _chances(done: Audited[Any]) -> dict[str, float]:

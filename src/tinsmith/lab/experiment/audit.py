@@ -84,13 +84,13 @@ class Audited(Generic[T]):
 
     seed: int
     of_steps: int  # Steps of training that the run came to.
-    of_units: int | None = None  # Units that the run's trace has; None: steps were drawn.
     faults: tuple[str, ...]  # Contradictions within the folder; found without computing a step.
     recorded_judge: str | None  # The judge whose verdicts were taken from the record; None: there is none.
     whole_s: float  # Seconds of the whole original run.
     cpu_s: float  # Processor time of this process until then, its libraries' start and a server's included.
     drawn: tuple[T, ...]
     segments: tuple[Segment, ...] = ()  # Of drawn steps.
+    of_units: int | None = None  # Units that the run's trace has; None: steps were drawn.
     differences: tuple[Difference, ...] = ()
     """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
     whole_steps: int = 0  # Steps that were trained again whole, to reach a drawn unit.
