@@ -11,7 +11,7 @@ from tinsmith.cli.registered import plan_of
 from tinsmith.lab.course import Course
 from tinsmith.lab.labels.labelled_papers import best_offsets, decide
 from tinsmith.lab.policy import rate
-from tinsmith.lab.schedule import batch, due, ratio_of, saves_after, subset, turn_of
+from tinsmith.lab.schedule import Ratio, batch, due, ratio_of, saves_after, subset
 from tinsmith.lab.settings import RlSettings, Schedule, SftSettings, told_apart
 from tinsmith.lab.subject import Split
 from tinsmith.types.adapters import AdapterKind
@@ -145,22 +145,22 @@ RL = RlSettings(steps=3, learning_rate=1e-3)
 
 @pytest.mark.parametrize(("main", "aside"), [(10, 1), (5, 1), (2, 1), (1, 1), (2, 3), (1, 4)])
 def test_the_ratio_is_exact_over_every_round_and_never_off_by_one(main: int, aside: int) -> None:
-    taken = 0
+    ratio, taken = Ratio(main, aside), 0
     for step in range(4 * (main + aside)):
-        is_aside, before = turn_of((main, aside), step)
-        assert before == (taken if is_aside else step - taken)
-        taken += is_aside
+        turn = ratio.turn(step)
+        assert turn.before == (taken if turn.aside else step - taken)
+        taken += turn.aside
         assert taken == (step + 1) * aside // (main + aside)
     assert taken == 4 * aside
 
 
 def test_of_five_to_one_every_sixth_batch_is_aside() -> None:
-    assert [step for step in range(66) if turn_of((5, 1), step)[0]] == list(range(5, 66, 6))
+    assert [step for step in range(66) if Ratio(5, 1).turn(step).aside] == list(range(5, 66, 6))
 
 
 def test_a_ratio_is_read_and_what_is_none_is_refused() -> None:
     assert ratio_of("none") is None
-    assert ratio_of("10:1") == (10, 1)
+    assert ratio_of("10:1") == Ratio(10, 1)
     for text in ("5", "0:1", "5:0", "5:1:1", "-1:1", "1.5:1", ""):
         with pytest.raises(ConfigError, match="interleave"):
             replace(RL, interleave=text)

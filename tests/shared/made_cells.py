@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from run_files import write_files
 
 from tinsmith.lab.experiment.experiment import make_plan
-from tinsmith.lab.schedule import NONE, ratio_of, turn_of
+from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies import barrier
 from tinsmith.types.seeds import derive, random_bits
@@ -188,7 +188,7 @@ def _trained(arm: MadeArm, settings: Any, items: Sequence[str], term: str) -> li
     ratio = ratio_of(getattr(settings, "interleave", NONE))
     found: list[object] = []
     for step in range(settings.steps):
-        explores = ratio is not None and turn_of(ratio, step)[0]
+        explores = ratio is not None and ratio.turn(step).aside
         item = f"{'explore' if explores else 'errand'}-train-0001" if ratio is not None else items[0]
         share = step / settings.steps
         before, after = arm.right

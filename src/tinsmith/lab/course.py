@@ -43,6 +43,15 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """Result of an evaluation of a policy in training, and its meaning."""
+
+    tested: Tested
+    judged: Judged
+    answers_s: float = 0.0  # Seconds waited for answers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Course(Generic[I, A]):
     """Evaluations and tests of a run, and what they are made on."""
 
@@ -97,11 +106,11 @@ class Course(Generic[I, A]):
         chosen = (1 + len(self.controls)) * a_policy + self.also_asked
         return chosen / evaluation, a_policy / evaluation if self.tests_last else 0.0
 
-    def examine(self, policy: Examinee) -> tuple[Tested, Judged, float]:
-        """Evaluate a policy while it is trained; return what it means too, and the seconds waited for answers."""
+    def examine(self, policy: Examinee) -> Examined:
+        """Evaluate a policy while it is trained."""
         step, items = policy.step, self.validation_items
         if not items:
-            return Tested(metrics={}), Judged(score=Score(float(step), 0.0)), 0.0
+            return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
         began = time.perf_counter()
         found, by_split = self._asked(
             policy.policy or policy.client, self.subject, items, step, "eval", policy.progress
@@ -126,7 +135,8 @@ class Course(Generic[I, A]):
         elif self.settings.watch is Watched.CONFIDENCE:
             seed = derive(self.settings.seed, "confidence", step)
             watched = watched_confidence(policy.trainer, self.subject, rollouts, seed)
-        return found | Tested(metrics={**judged.metrics, **drift, **more, **watched}), judged, answers_s
+        metrics = {**judged.metrics, **drift, **more, **watched}
+        return Examined(tested=found | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
 
     def test(
         self, chosen: Sampler, chosen_step: int, last: Sampler | None, last_step: int, progress: Progress = silent

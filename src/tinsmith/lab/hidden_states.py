@@ -6,7 +6,7 @@ They are computed by the decoder that samples and trains, with the same kernels,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -39,9 +39,17 @@ class Pooling(StrEnum):
     LAST = "last"
 
 
-States = Mapping[Pooling, NDArray[np.float32]]
-"""The states of some texts, (texts, layers + 1, width); layer 0 is the embedding, layer n what the n-th block leaves
-behind."""
+@dataclass(frozen=True, slots=True, eq=False)
+class HiddenStates:
+    """The states of some texts; layer 0 is the embedding, layer n what the n-th block leaves behind."""
+
+    fingerprint: str  # Of the model's weights.
+    by_pooling: dict[Pooling, NDArray[np.float32]]  # (texts, layers + 1, width) each.
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, the embedding counted."""
+        return self.by_pooling[Pooling.MEAN].shape[1]
 
 
 @dataclass(slots=True)
@@ -56,8 +64,8 @@ class _Watched(TrainSteps):
         return total, normed
 
 
-def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) -> tuple[str, States]:
-    """Return the fingerprint of a model, which is named as for `tinsmith serve`, and its states over plain texts."""
+def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) -> HiddenStates:
+    """Return the states of a model, which is named as for `tinsmith serve`, over texts without a template."""
     base = open_base(model)
     tokenizer = tokenizer_of(model)
     tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in texts]
@@ -76,7 +84,7 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
         if (done + len(block)) // 1000 > done // 1000:
             say(f"hidden states of {done + len(block):,} of {len(texts):,} texts")
         done += len(block)
-    return base.identity.fingerprint, found
+    return HiddenStates(base.identity.fingerprint, found)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from tinsmith.lab.policy import ExactGradient, update_agents, update_policy
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.records import Selected
-from tinsmith.lab.schedule import batch, due, ratio_of, saves_after, turn_of
+from tinsmith.lab.schedule import Turn, batch, due, ratio_of, saves_after
 from tinsmith.lab.settings import RlSettings, SparseSettings
 from tinsmith.lab.sft import select, teach
 from tinsmith.lab.subject import force_options
@@ -81,10 +81,10 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
 def _items(run: Run[I, A], settings: RlSettings, step: int) -> tuple[list[I], dict[str, float]]:
     """Return what a step asks about, and whether that is aside where batches are interleaved."""
     course, ratio = run.course, ratio_of(settings.interleave)
-    is_aside, before = (False, step) if ratio is None else turn_of(ratio, step)
-    pool = course.aside_items if is_aside else course.train_items
-    items = batch(pool, settings.groups_per_batch, before, settings.seed, course.subject.unit)
-    return items, {} if ratio is None else {"train/aside": float(is_aside)}
+    turn = Turn(aside=False, before=step) if ratio is None else ratio.turn(step)
+    pool = course.aside_items if turn.aside else course.train_items
+    items = batch(pool, settings.groups_per_batch, turn.before, settings.seed, course.subject.unit)
+    return items, {} if ratio is None else {"train/aside": float(turn.aside)}
 
 
 def _sampled(

@@ -167,12 +167,14 @@ class Run(Generic[I, A]):
             policy = Examinee(
                 client=client, trainer=self.trainer, base=self.base, step=step, policy=self.policy(), progress=progress
             )
-            tested, judged, self._timings["answers_s"] = self.course.examine(policy)
-        self._lines += tested.lines
-        self._alarms += judged.alarms
-        if self.best is None or self.best.score is None or judged.score > self.best.score:
-            self.best = Selected(step=step, score=judged.score, sampler_path=self._saved(f"best-{step:06d}"))
-        return dict(tested.metrics)
+            found = self.course.examine(policy)
+        self._timings["answers_s"] = found.answers_s
+        self._lines += found.tested.lines
+        self._alarms += found.judged.alarms
+        score = found.judged.score
+        if self.best is None or self.best.score is None or score > self.best.score:
+            self.best = Selected(step=step, score=score, sampler_path=self._saved(f"best-{step:06d}"))
+        return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step's metrics, rollouts, trace and timings; the policy has changed."""

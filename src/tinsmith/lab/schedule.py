@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
@@ -92,19 +93,30 @@ NONE: Final = "none"
 _RATIO: Final = re.compile(r"([1-9]\d{0,3}):([1-9]\d{0,3})")
 
 
-Ratio: TypeAlias = tuple[int, int]  # So many batches of the main items to so many of those aside.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The batch of one step: from which pool, and how many steps took from that pool before."""
+
+    aside: bool
+    before: int
 
 
-def turn_of(ratio: Ratio, step: int) -> tuple[bool, int]:
-    """Return whether a step takes items aside, and how many steps took from the same pool before; 0 is the first.
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """So many batches of the main items to so many of those aside."""
 
-    >>> ["aside" if turn_of((2, 1), step)[0] else "main" for step in range(6)]
-    ['main', 'main', 'aside', 'main', 'main', 'aside']
-    """
-    main, aside = ratio
-    before = step * aside // (main + aside)
-    is_aside = (step + 1) * aside // (main + aside) > before
-    return is_aside, before if is_aside else step - before
+    main: int
+    aside: int
+
+    def turn(self, step: int) -> Turn:
+        """Return what a step takes; 0 is the first.
+
+        >>> ["aside" if Ratio(2, 1).turn(step).aside else "main" for step in range(6)]
+        ['main', 'main', 'aside', 'main', 'main', 'aside']
+        """
+        before = step * self.aside // (self.main + self.aside)
+        aside = (step + 1) * self.aside // (self.main + self.aside) > before
+        return Turn(aside=aside, before=before if aside else step - before)
 
 
 def ratio_of(text: str) -> Ratio | None:
@@ -115,4 +127,4 @@ def ratio_of(text: str) -> Ratio | None:
     if found is None:
         allowed = "none, or A:B with whole numbers from 1 to 9999, such as 5:1"
         raise ConfigError("this is a ratio of batches", field="interleave", value=text, allowed=allowed)
-    return int(found[1]), int(found[2])
+    return Ratio(int(found[1]), int(found[2]))

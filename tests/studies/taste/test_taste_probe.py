@@ -8,7 +8,7 @@ import pytest
 import torch
 from taste_corpora import world, write
 
-from tinsmith.lab.hidden_states import Pooling, hidden_states
+from tinsmith.lab.hidden_states import HiddenStates, Pooling, hidden_states
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.steps import TrainSteps
@@ -37,25 +37,25 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Sides:
 
 
 def test_states_do_not_hang_on_neighbours_and_end_as_the_decoders_own() -> None:
-    _, together = hidden_states(NANO, TEXTS, unsaid)
+    together = hidden_states(NANO, TEXTS, unsaid)
     base = open_base(NANO)
     decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
     for place, text in enumerate(TEXTS):
-        _, alone = hidden_states(NANO, [text], unsaid)
+        alone = hidden_states(NANO, [text], unsaid)
         for pooling in Pooling:
-            assert np.array_equal(alone[pooling][0], together[pooling][place])
+            assert np.array_equal(alone.by_pooling[pooling][0], together.by_pooling[pooling][place])
         ids = torch.tensor(tokenizer_of(NANO).encode(text, add_special_tokens=False))
         with torch.no_grad():
             steps = TrainSteps(decoder.kernels, Forest.whole([len(ids)]))
             ends = decoder.hidden(steps, ids)[-1].numpy()
-        last = torch.from_numpy(alone[Pooling.LAST][0, -1:].copy())
+        last = torch.from_numpy(alone.by_pooling[Pooling.LAST][0, -1:].copy())
         gain = decoder.final_norm.value
         normed = decoder.kernels.add_rms_norm(last, None, gain, base.config.norm_eps)[1]
         assert np.array_equal(normed[0].numpy(), ends)
         embedded = base.weights["model.embed_tokens.weight"][ids].numpy()
-        assert np.array_equal(alone[Pooling.LAST][0, 0], embedded[-1])
-        assert np.allclose(alone[Pooling.MEAN][0, 0], embedded.mean(axis=0), atol=1e-6)
-    assert together[Pooling.MEAN].shape[1] == base.config.num_layers + 1
+        assert np.array_equal(alone.by_pooling[Pooling.LAST][0, 0], embedded[-1])
+        assert np.allclose(alone.by_pooling[Pooling.MEAN][0, 0], embedded.mean(axis=0), atol=1e-6)
+    assert together.layers == base.config.num_layers + 1
 
 
 def test_a_text_without_a_token_is_refused() -> None:
@@ -70,7 +70,7 @@ def test_the_layer_that_holds_it_is_found_and_the_test_is_scored_with_it(sides: 
     for place, pair in enumerate(pairs):
         states[2 * place + (0 if pair.a_right else 1), 2, 3] += 20
     noise = rng.normal(size=states.shape).astype(np.float32)
-    found = {Pooling.MEAN: noise, Pooling.LAST: states}
+    found = HiddenStates("f", {Pooling.MEAN: noise, Pooling.LAST: states})
     choices, chosen, right = probed(found, sides)
     assert (chosen["layer"], chosen["pooling"], chosen["validation"]) == (2, "last", 1.0)
     assert right.all()

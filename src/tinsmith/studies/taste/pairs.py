@@ -256,6 +256,15 @@ class Pair:
         return abs(self.a.citations - self.b.citations)
 
 
+@dataclass(frozen=True, slots=True)
+class Years:
+    """Ends of the sides: training before the first, the test from the second and before the third."""
+
+    train_before: int
+    test_from: int
+    test_before: int
+
+
 Sides = Mapping[Side, tuple[Pair, ...]]
 _Time = tuple[int, int]
 """A year, and a month or 0."""
@@ -264,9 +273,9 @@ _Time = tuple[int, int]
 def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
     """Return the pairs of a corpus, by side."""
     rated, last_year = rated_papers(corpus, settings.match, settings.text, settings.window)
-    train_before, test_from, test_before = split_years(last_year, settings)
-    train = _by_time(rated, settings, 0, train_before)
-    test = _by_time(rated, settings, test_from, test_before)
+    years = split_years(last_year, settings)
+    train = _by_time(rated, settings, 0, years.train_before)
+    test = _by_time(rated, settings, years.test_from, years.test_before)
     validation: list[Pair] = []
     while len(validation) < settings.validation_pairs and len(train) > 1:
         validation += train.pop(max(train))
@@ -275,28 +284,25 @@ def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
         Side.VALIDATION: _most([validation], settings.validation_pairs, settings.draw_seed),
         Side.TEST: _most(test.values(), settings.test_pairs, settings.draw_seed),
     }
-    for side, key, year in ((Side.TRAIN, "train_before", train_before), (Side.TEST, "test_from", test_from)):
+    for side, key in ((Side.TRAIN, "train_before"), (Side.TEST, "test_from")):
         if not sides[side]:
             what = f"no two papers of these years can be paired: {side.value}"
             allowed = f"years up to {last_year}, whose windows are closed"
             fix = "a smaller gap, thirds=false, or other years"
-            raise DataError(what, field=key, value=year, allowed=allowed, fix=fix)
+            raise DataError(what, field=key, value=getattr(years, key), allowed=allowed, fix=fix)
     return MappingProxyType(sides)
 
 
-def split_years(last_year: int, settings: PairSettings) -> tuple[int, int, int]:
-    """Return the first years after the training, of the test, and after the test.
-
-    Those that are not told hang on the last year whose windows are closed.
-    """
+def split_years(last_year: int, settings: PairSettings) -> Years:
+    """Return the years of the split; what is not told hangs on the last year whose windows are closed."""
     before = min(settings.test_before or last_year + 1, last_year + 1)
     begin = settings.test_from or before - _TEST_YEARS
-    train_before = settings.train_before or begin
-    if not train_before <= begin < before:
+    years = Years(settings.train_before or begin, begin, before)
+    if not years.train_before <= years.test_from < years.test_before:
         what = "the years are not in order: training, then the test, as far as windows are closed"
-        allowed = f"{train_before} to {last_year}"
-        raise ConfigError(what, field="test_from", value=begin, allowed=allowed)
-    return train_before, begin, before
+        allowed = f"{years.train_before} to {last_year}"
+        raise ConfigError(what, field="test_from", value=years.test_from, allowed=allowed)
+    return years
 
 
 def pairs_of(group: Sequence[RatedPaper], settings: PairSettings) -> list[Pair]:

@@ -21,7 +21,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
-    from tinsmith.lab.hidden_states import States
+    from tinsmith.lab.hidden_states import HiddenStates
 
 PROBE: Final = "taste/probe"
 RESULT: Final = "probe.json"
@@ -84,7 +84,7 @@ def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dic
     from tinsmith.lab.hidden_states import hidden_states
 
     papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
-    fingerprint, states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
+    states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
     choices, chosen, right = probed(states, sides)
     test = sides[Side.TEST]
     fitted = Fitted(lambda: sides[Side.TRAIN], settings.text)
@@ -94,7 +94,7 @@ def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dic
         say(f"{name}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}) of {one['pairs']:,} pairs")
     say(f"chosen: layer {chosen['layer']}, {chosen['pooling']}, C={chosen['strength']}")
     return {
-        "model": {"name": model, "fingerprint": fingerprint},
+        "model": {"name": model, "fingerprint": states.fingerprint},
         "settings": asdict(settings),
         "pairs": {side.value: len(some) for side, some in sides.items()},
         "chosen": chosen,
@@ -104,7 +104,7 @@ def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dic
     }
 
 
-def probed(states: States, sides: Sides) -> tuple[list[Figures], Figures, NDArray[np.bool_]]:
+def probed(states: HiddenStates, sides: Sides) -> tuple[list[Figures], Figures, NDArray[np.bool_]]:
     """Return every way that was tried, the chosen one, and which test pairs it is right about.
 
     The states are those of the papers of the pairs, a before b, by side in the order of `Side`. `validation` is the
@@ -114,9 +114,8 @@ def probed(states: States, sides: Sides) -> tuple[list[Figures], Figures, NDArra
     rows = {side: slice(*bounds[i : i + 2].tolist()) for i, side in enumerate(Side)}
     choices: list[Figures] = []
     best: tuple[Figures, NDArray[np.bool_]] | None = None
-    layers = next(iter(states.values())).shape[1]
-    for layer in range(layers):
-        for pooling, all_states in states.items():
+    for layer in range(states.layers):
+        for pooling, all_states in states.by_pooling.items():
             layer_states = all_states[:, layer].astype(np.float64)
             difference = layer_states[0::2] - layer_states[1::2]
             scale = np.sqrt((difference[rows[Side.TRAIN]] ** 2).mean(axis=0))
