@@ -192,11 +192,15 @@ _ASKED = 5
 _UNAVAILABLE = 503
 
 
+class _Identity(msgspec.Struct):
+    version: str | None = None
+
+
 class _Model(msgspec.Struct):
     """A model that a server has."""
 
     model_name: str | None = None
-    identity: dict[str, object] | None = None
+    identity: _Identity | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -248,7 +252,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     if not answer.is_success:
         raise DataError(f"status {answer.status} of {path}")
     models = msgspec.json.decode(answer.content, type=_Answer).supported_models
-    theirs = next((str(version) for one in models if (version := (one.identity or {}).get("version"))), None)
+    theirs = next((one.identity.version for one in models if one.identity and one.identity.version), None)
     what = "not tinsmith, or of unknown version" if theirs is None else f"tinsmith {theirs}"
     facts |= {"version": theirs, "models": [model.model_name for model in models]}
     todo = None if theirs in (None, VERSION) else f"it runs tinsmith {theirs} and this is {VERSION}"
