@@ -17,7 +17,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.lab.service import facts as server_facts
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.service.facts import new_steps
+from tinsmith.lab.service.facts import TraceReader
 from tinsmith.types.errors import BackendError
 from tinsmith.types.sketches import distance
 
@@ -104,10 +104,10 @@ def interrupted_at(step: int) -> Callable[[PaperRun, int], None]:
 
 
 def test_a_server_that_tells_no_trace_leaves_none(connection: Connection) -> None:
-    assert list(new_steps(connection, "no-such-model:train:0")) == [[]]
+    assert TraceReader(connection, "no-such-model:train:0").new() == []
     # A port that nothing listens on: the loop itself says that the server is gone.
     nowhere = dataclasses.replace(connection, base_url="http://127.0.0.1:9")
-    assert list(new_steps(nowhere, "a:train:0")) == [[]]
+    assert TraceReader(nowhere, "a:train:0").new() == []
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,15 @@ def test_a_server_that_tells_no_trace_leaves_none(connection: Connection) -> Non
 def test_a_trace_with_a_hole_is_not_written(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any] | None], complaint: str
 ) -> None:
-    remaining = iter(answers)
+    remaining = iter([*answers, {"steps": [{"step": 6}]}])
 
     def ask(*asked: object) -> dict[str, Any] | None:
         del asked
         return next(remaining)
 
     monkeypatch.setattr(server_facts, "ask", ask)
-    steps = new_steps(connection, "a:train:0")
-    next(steps)
+    reader = TraceReader(connection, "a:train:0")
+    reader.new()
     with pytest.raises(BackendError, match=complaint):
-        next(steps)
+        reader.new()
+    assert reader.new() == [{"step": 6}]  # it asks again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, cast
@@ -23,7 +23,7 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.service.facts import new_steps
+from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.lab.subject import line_of
@@ -69,7 +69,7 @@ class Run(Generic[I, A]):
     _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
-    _tracers: list[Iterator[Sequence[Mapping[str, object]]]] = field(default_factory=list[Any])
+    _tracers: list[TraceReader] = field(default_factory=list[TraceReader])
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
@@ -202,13 +202,13 @@ class Run(Generic[I, A]):
         """One line for each of the step's optimizer steps."""
         if self.connection is not None:
             untraced = self.agents.trainers[len(self._tracers) :]
-            self._tracers += [new_steps(self.connection, one.model_id) for one in untraced]
+            self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]
         return [
             {"step": step, "substep": substep, "gradient": one["gradient"], "weights": one["weights"]}
             | {key: one[key] for key in ("units",) if key in one}
             | ({"agent": number} if self.agents.several else {})
             for number, tracer in enumerate(self._tracers)
-            for substep, one in enumerate(next(tracer, []))
+            for substep, one in enumerate(tracer.new())
         ]
 
     def checkpoint(self, step: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import quote
@@ -92,24 +92,35 @@ def weights_sha256(connection: Connection, path: str) -> str | None:
     return hashes[0] if len(hashes) == 1 else sha256_of(hashes)
 
 
-def new_steps(connection: Connection, model_id: str) -> Iterator[Sequence[Mapping[str, object]]]:
-    """Yield the optimizer steps that a model made since the last look, ascending; none where its server tells of none.
+@dataclass(slots=True)
+class TraceReader:
+    """Reads the optimizer steps of one model as they are made, each once."""
 
-    Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
-    """
-    last, answers = 0, None  # The number of the last step in the model's own count; whether this server tells.
-    while answers is not False:
-        answer = ask(connection, "GET", f"training_runs/{quote(model_id)}/trace?after={last}", None)
+    connection: Connection
+    model_id: str
+    _last: int = 0  # The number of the last step that was read, in the model's own count; 0: none was.
+    _answers: bool | None = None  # True if this server answers for its trace; None: it was not asked yet.
+
+    def new(self) -> list[Mapping[str, object]]:
+        """Return the steps made since the last call, ascending; none where the server does not answer.
+
+        Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
+        """
+        if self._answers is False:
+            return []
+        path = f"training_runs/{quote(self.model_id)}/trace?after={self._last}"
+        answer = ask(self.connection, "GET", path, None)
         steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
-        if steps is None and answers:
+        if steps is None and self._answers:
             raise BackendError("the server no longer reports what its optimizer steps changed")
-        answers = steps is not None
-        if steps:
-            # A loaded model goes on counting: the first number that is read is free.
-            if last and steps[0]["step"] != last + 1:
-                raise BackendError(f"the server has forgotten optimizer step {last + 1}")
-            last = cast(int, steps[-1]["step"])
-        yield steps or []
+        self._answers = steps is not None
+        if not steps:
+            return []
+        # A loaded model goes on counting: the first number that is read is free.
+        if self._last and steps[0]["step"] != self._last + 1:
+            raise BackendError(f"the server has forgotten optimizer step {self._last + 1}")
+        self._last = cast(int, steps[-1]["step"])
+        return steps
 
 
 def ask(
