@@ -54,8 +54,10 @@ def test_the_printed_macro_f1_of_the_ladder_narrows_what_was_said() -> None:
 
 def test_recalls_alone_pin_the_ladders_sizes() -> None:
     ladder = seed_ladder()
-    bare = {name: {key: rate for key, rate in run.items() if "recall" in key} for name, run in ladder.runs.items()}
-    found = recover(replace(ladder, runs=bare))
+    bare = [
+        replace(run, rates={key: rate for key, rate in run.rates.items() if "recall" in key}) for run in ladder.runs
+    ]
+    found = recover(replace(ladder, runs=tuple(bare)))
     assert [solution.sizes for solution in found.solutions] == [(145, 166, 189)]
 
 
@@ -88,7 +90,7 @@ def test_exp5_has_one_solution_up_to_3000() -> None:
 
 def _brute_force(table: ReportedTable) -> set[tuple[int, ...]]:
     """Return the sizes of all confusion margins that print as the table's one line."""
-    (run,), n = table.runs.values(), table.n
+    (run,), n = table.runs, table.n
     found = set[tuple[int, ...]]()
     for sizes in itertools.product(range(1, n + 1), repeat=3):
         if sum(sizes) != n:
@@ -101,7 +103,7 @@ def _brute_force(table: ReportedTable) -> set[tuple[int, ...]]:
                 "balanced_accuracy": sum(recalls) / 3,
                 "min_class_recall": min(recalls),
             }
-            if all(rate.holds(values[key]) for key, rate in run.items()):
+            if all(rate.holds(values[key]) for key, rate in run.rates.items()):
                 found.add(sizes)
                 break
     return found

@@ -68,12 +68,20 @@ class Rate:
         return f"{Decimal(self.units).scaleb(-self.decimals):f}"
 
 
-Rates = Mapping[str, Rate]
-"""Rates of one line of a table, by the names they have in metrics.jsonl."""
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """One line of a table: rates by the names they have in metrics.jsonl."""
 
+    name: str
+    rates: Mapping[str, Rate]
 
-def _of_label(rates: Rates, metric: ClassMetric, label: str) -> Rate | None:
-    return rates.get(f"{metric.value}/{label}")
+    def rate(self, key: str) -> Rate | None:
+        """Return a rate, or None where the line does not give it."""
+        return self.rates.get(key)
+
+    def of_label(self, metric: ClassMetric, label: str) -> Rate | None:
+        """Return one label's rate, or None."""
+        return self.rates.get(f"{metric.value}/{label}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class ReportedTable:
     """Lines that were scored on the same items; `n` is None where their number is not told."""
 
     labels: tuple[str, ...]
-    runs: Mapping[str, Rates]  # By name.
+    runs: tuple[ReportedRun, ...]
     n: int | None = None
 
     def __post_init__(self) -> None:
@@ -92,22 +100,22 @@ class ReportedTable:
             raise DataError("the number of items must be at least 1", field="n", value=self.n)
         if not self.runs:
             raise DataError("a table needs at least one line", field="runs")
-        for name, rates in self.runs.items():
-            if not rates:
-                raise DataError(f"{name}: no rate is given", allowed=_ALLOWED)
-            for key in rates:
-                self._check(name, key)
+        for run in self.runs:
+            if not run.rates:
+                raise DataError(f"{run.name}: no rate is given", allowed=_ALLOWED)
+            for key in run.rates:
+                self._check(run.name, key)
 
     @classmethod
     def of(
         cls, labels: Sequence[str], lines: Mapping[str, Mapping[str, str | Decimal]], n: int | None = None
     ) -> ReportedTable:
         """Read lines by name, each a mapping from metric names to printed rates."""
-        runs = {
-            name: {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()}
+        runs = [
+            ReportedRun(name, {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()})
             for name, line in lines.items()
-        }
-        return cls(tuple(labels), runs, n)
+        ]
+        return cls(tuple(labels), tuple(runs), n)
 
     def _check(self, name: str, key: str) -> None:
         metric, slash, label = key.partition("/")
@@ -209,24 +217,24 @@ def _stacked(windows: Sequence[Window]) -> Window:
     return Window(np.stack([one.low for one in windows], axis=1), np.stack([one.high for one in windows], axis=1))
 
 
-def _windows(run: Rates, names: Sequence[str], sizes: Ints) -> tuple[Window, Window, Window]:
+def _windows(run: ReportedRun, names: Sequence[str], sizes: Ints) -> tuple[Window, Window, Window]:
     """Return the counts behind one line for M candidates: `sizes` (M, columns) of classes, whose rows sum to n.
 
     They are right answers by class, right ones in all, and answers by class, whose last column are the invalid ones.
     """
     n = sizes.sum(axis=1)
     columns = list(zip(names, sizes.T, strict=True))
-    correct = _stacked([window(_of_label(run, ClassMetric.RECALL, name), size) for name, size in columns])
-    lowest = run.get(Metric.MIN_CLASS_RECALL.value)
+    correct = _stacked([window(run.of_label(ClassMetric.RECALL, name), size) for name, size in columns])
+    lowest = run.rate(Metric.MIN_CLASS_RECALL.value)
     if lowest is not None:
         correct = correct.meet(Window(window(lowest, sizes).low, sizes))
-    valid = window(run.get("format_strict_ok"), n)
-    invalid = window(run.get(Metric.INVALID_RATE.value), n).meet(Window(n - valid.high, n - valid.low))
-    predicted = [window(_of_label(run, ClassMetric.PREDICTED_SHARE, name), n) for name in names]
-    return correct, window(run.get(Metric.LABEL_MATCH.value), n), _stacked([*predicted, invalid])
+    valid = window(run.rate("format_strict_ok"), n)
+    invalid = window(run.rate(Metric.INVALID_RATE.value), n).meet(Window(n - valid.high, n - valid.low))
+    predicted = [window(run.of_label(ClassMetric.PREDICTED_SHARE, name), n) for name in names]
+    return correct, window(run.rate(Metric.LABEL_MATCH.value), n), _stacked([*predicted, invalid])
 
 
-def _possible(run: Rates, names: Sequence[str], lumped: int, sizes: Ints) -> NDArray[np.bool_]:
+def _possible(run: ReportedRun, names: Sequence[str], lumped: int, sizes: Ints) -> NDArray[np.bool_]:
     """Return which candidates one line allows, (M,)."""
     n = sizes.sum(axis=1)
     correct, total, answers = _windows(run, names, sizes)
@@ -235,11 +243,11 @@ def _possible(run: Rates, names: Sequence[str], lumped: int, sizes: Ints) -> NDA
     each &= predicted + total.low[:, None] <= n[:, None] - sizes + 2 * correct.high
     each &= total.low[:, None] - correct.high <= (n - invalid)[:, None] - predicted
     possible = each.all(axis=1) & answers.possible.all(axis=1) & total.possible
-    possible &= window(run.get("parse_ok"), n).possible
+    possible &= window(run.rate("parse_ok"), n).possible
     possible &= (answers.low.sum(axis=1) <= n) & (answers.high.sum(axis=1) >= n)
     low, high = correct.low.sum(axis=1), correct.high.sum(axis=1)
     possible &= (low <= total.high) & (high >= total.low)
-    lowest = run.get(Metric.MIN_CLASS_RECALL.value)
+    lowest = run.rate(Metric.MIN_CLASS_RECALL.value)
     if lowest is None or lumped:  # the lowest recall may be that of a label inside the lump
         return possible
     # Right answers by label must add up to the total, one label having the lowest recall.
@@ -300,8 +308,7 @@ def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
 
     A label of which no line gives the recall has an unknown size; several such labels are lumped.
     """
-    runs = table.runs.values()
-    known = tuple(one for one in table.labels if any(_of_label(run, ClassMetric.RECALL, one) for run in runs))
+    known = tuple(label for label in table.labels if any(run.of_label(ClassMetric.RECALL, label) for run in table.runs))
     hidden = tuple(label for label in table.labels if label not in known)
     # One hidden label has what the others leave; the sizes of two or more stay open.
     lumped = len(hidden) if len(hidden) > 1 else 0
@@ -322,11 +329,11 @@ def _possible_n(table: ReportedTable, first: int, last: int) -> Ints:
     """Return the n for which every rate over all items is one of whole items."""
     n = np.arange(first, last + 1)
     possible = np.ones(n.size, np.bool_)
-    for run in table.runs.values():
+    for run in table.runs:
         for key in OVER_ALL:
-            possible &= window(run.get(key), n).possible
+            possible &= window(run.rate(key), n).possible
         for label in table.labels:
-            possible &= window(_of_label(run, ClassMetric.PREDICTED_SHARE, label), n).possible
+            possible &= window(run.of_label(ClassMetric.PREDICTED_SHARE, label), n).possible
     return n[possible]
 
 
@@ -334,8 +341,8 @@ def _possible_sizes(table: ReportedTable, label: str, last: int) -> Ints:
     """Return the class sizes for which every recall of the label is one of whole items."""
     size = np.arange(1, last + 1)
     possible = np.ones(size.size, np.bool_)
-    for run in table.runs.values():
-        possible &= window(_of_label(run, ClassMetric.RECALL, label), size).possible
+    for run in table.runs:
+        possible &= window(run.of_label(ClassMetric.RECALL, label), size).possible
     return size[possible]
 
 
@@ -351,14 +358,14 @@ def _solve(
     table: ReportedTable, names: tuple[str, ...], lumped: int, n: int, candidates: list[Ints]
 ) -> Iterator[Solution]:
     sizes = _candidate_sizes(candidates, n, lumped)
-    for run in table.runs.values():
+    for run in table.runs:
         if not len(sizes):
             return
         sizes = sizes[_possible(run, names, lumped, sizes)]
     for row in sizes:
         lines: list[SolvedLine] = []
-        for name, run in table.runs.items():
-            line = _solved_line(name, run, names, lumped, row)
+        for run in table.runs:
+            line = _solved_line(run, names, lumped, row)
             if line is None:
                 break
             lines.append(line)
@@ -382,7 +389,7 @@ def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
     return np.concatenate([rows, last[:, None]], axis=1)
 
 
-def _solved_line(line: str, run: Rates, names: tuple[str, ...], lumped: int, sizes: Ints) -> SolvedLine | None:
+def _solved_line(run: ReportedRun, names: tuple[str, ...], lumped: int, sizes: Ints) -> SolvedLine | None:
     """Tighten one line's windows by each other and by printed means; None where that leaves nothing."""
     n = int(sizes.sum())
     correct, total, answers = (Window(one.low[0], one.high[0]) for one in _windows(run, names, sizes[None, :]))
@@ -395,7 +402,7 @@ def _solved_line(line: str, run: Rates, names: tuple[str, ...], lumped: int, siz
         return None
     *predicted, invalid = _ranges(answers)
     return SolvedLine(
-        line, tuple(_ranges(correct)), CountRange(int(total.low), int(total.high)), tuple(predicted), invalid
+        run.name, tuple(_ranges(correct)), CountRange(int(total.low), int(total.high)), tuple(predicted), invalid
     )
 
 
@@ -409,16 +416,16 @@ def _ranges(window: Window) -> list[CountRange]:
     return [CountRange(low, high) for low, high in zip(window.low.tolist(), window.high.tolist(), strict=True)]
 
 
-def _by_means(run: Rates, lumped: int, sizes: Ints, correct: Window, answers: Window) -> Window | None:
+def _by_means(run: ReportedRun, lumped: int, sizes: Ints, correct: Window, answers: Window) -> Window | None:
     """Narrow the numbers of answers by printed means over the labels; None where they contradict the counts."""
-    f1 = run.get(Metric.MACRO_F1.value)
+    f1 = run.rate(Metric.MACRO_F1.value)
     if lumped:
         return answers if f1 is None or _lump_fits(f1, lumped, sizes, correct, answers) else None
     if not (correct.low == correct.high).all():
         return answers
     recalls = correct.low / sizes
     for metric, value in ((Metric.BALANCED_ACCURACY, recalls.mean()), (Metric.MIN_CLASS_RECALL, recalls.min())):
-        rate = run.get(metric.value)
+        rate = run.rate(metric.value)
         if rate is not None and not rate.holds(float(value)):
             return None
     return answers if f1 is None else said_ranges(f1, sizes, correct.low, answers)
@@ -439,18 +446,19 @@ def _lump_fits(rate: Rate, lumped: int, sizes: Ints, correct: Window, answers: W
 def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
     """Name the rates that no whole number of n items, or of a class within n, can print as."""
     found: list[str] = []
-    for line, run in table.runs.items():
-        for key, rate in run.items():
+    for run in table.runs:
+        for key, rate in run.rates.items():
             metric, _, label = key.partition("/")
             share = metric == ClassMetric.PREDICTED_SHARE.value
             if (key in OVER_ALL or share) and not window(rate, np.array([n])).possible.any():
                 below = n * rate.units // 10**rate.decimals
                 less, more = (f"{count / n:.{rate.decimals}f}" for count in (below, below + 1))
                 found.append(
-                    f"{line}: {key} {rate} is no share of {n} items: {below} of them are {less}, {below + 1} are {more}"
+                    f"{run.name}: {key} {rate} is no share of {n} items: {below} of them are {less}, "
+                    f"{below + 1} are {more}"
                 )
             elif metric == ClassMetric.RECALL.value and not window(rate, np.arange(1, n + 1)).possible.any():
-                found.append(f"{line}: no class of up to {n} items has a {key} of {rate}")
+                found.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
     for label in table.labels:
         if not len(_possible_sizes(table, label, n)):
             found.append(f"no size of the class {label} up to {n} fits its recalls in all lines")
