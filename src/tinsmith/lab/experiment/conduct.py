@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -75,9 +75,22 @@ class Conducted:
 
 def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:
     """Return how the server of a run in `folder` is started, to train it or to ask it later."""
-    keys: dict[str, Any] = {**asdict(plan.engine), **asdict(plan.circumstances)}
-    keys |= {"models": models, "seed": seeds(plan)["server"], "state": folder / STATE}
-    return EmbeddedSettings(**{one.name: keys[one.name] for one in fields(EmbeddedSettings)})
+    where = plan.circumstances
+    return EmbeddedSettings(
+        models=models,
+        arithmetic=plan.engine.arithmetic.value,
+        device=where.device,
+        seed=seeds(plan)["server"],
+        state=folder / STATE,
+        threads=where.threads,
+        micro_batch=where.micro_batch,
+        hold=where.hold.value,
+        workers=where.workers,
+        shards=where.shards,
+        deviation=plan.engine.deviation.value,
+        gradient_unit=plan.engine.gradient_unit.value,
+        unit_hashes=where.unit_hashes,
+    )
 
 
 def conduct(
