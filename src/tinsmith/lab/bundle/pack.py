@@ -25,7 +25,7 @@ from tinsmith.lab.experiment.replay import PlanOf, changes_of
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, Kind, holds_run
 from tinsmith.lab.runs.folder import RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Config, Manifest, Run, Selected
+from tinsmith.lab.runs.records import Config, Manifest, Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
 from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.models.staging import present
@@ -237,8 +237,8 @@ def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str,
     if REPORT in files:
         places = {str(value): str(now[name]) for name, value in around.items() if _is_place(value)}
         files[REPORT] = _without_places(folder / REPORT, {**places, str(folder.absolute()): folder.name})
-    selected = run.manifest().selected or Selected(step=0)
-    paths = {*selected.final_path.split(), *selected.sampler_path.split()}
+    selected = run.manifest_of(manifest).selected
+    paths = set[str]() if selected is None else {*selected.final_path.split(), *selected.sampler_path.split()}
     marks = [mark for mark in run.marks() if mark.here]
     marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
     files[CHECKPOINTS] = b"".join(run.lines_of(marks))

@@ -182,8 +182,12 @@ class RunFolder:
 
     def manifest(self) -> Manifest:
         """Return the manifest; an empty one where there is none."""
+        return self.manifest_of(self.read_json(files.MANIFEST))
+
+    def manifest_of(self, content: Mapping[str, object]) -> Manifest:
+        """Return the manifest whose file has this content."""
         try:
-            return msgspec.convert(self.read_json(files.MANIFEST), Manifest)
+            return msgspec.convert(content, Manifest)
         except msgspec.ValidationError:
             what = f"{self.path / files.MANIFEST} is damaged"
             raise DataError(what, field=files.MANIFEST, fix=_AGAIN) from None
