@@ -70,7 +70,7 @@ def test_cit_hepth_is_hard_from_text_and_leaks_through_metadata(tmp_path: Path) 
 def test_a_synthetic_world_can_be_learned_and_not_saturated(tmp_path: Path) -> None:
     corpus = _corpus(SyntheticSource(Preset.SMALL), tmp_path / "corpus")
     assert corpus.card.thresholds is not None
-    settings = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=corpus.card.thresholds), per_class=1000)
+    settings = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=corpus.card.thresholds), per_class=2500)
     scores = _baselines(corpus, settings, tmp_path / "slice")
     assert scores[Baseline.MAJORITY] < 0.2
     assert scores[Baseline.PRIOR] == pytest.approx(1 / 3, abs=0.01)
