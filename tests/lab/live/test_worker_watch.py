@@ -37,10 +37,10 @@ class Ended(threading.Event):
 
 
 def watched(*answers: Workers | None) -> tuple[list[str], list[str]]:
-    """Return what is said and what is shown of these answers, one after the other."""
-    said, shown, left = list[str](), list[str](), list(answers)
-    watch_workers(lambda: left.pop(0), said.append, shown.append, Ended(left))
-    return said, shown
+    """Return the lines that stay and those shown in place for these answers, one after the other."""
+    lines, shown, left = list[str](), list[str](), list(answers)
+    watch_workers(lambda: left.pop(0), lines.append, shown.append, Ended(left))
+    return lines, shown
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_each_that_is_lost_or_joins_is_told_once() -> None:
     one_lost = answer(worker("a"), worker("b", node="two", lost="killed by SIGKILL"))
     third = answer(worker("a"), worker("b", node="two", lost="killed by SIGKILL"), worker("c"))
     back = answer(worker("a"), worker("b", node="two"), worker("c"))
-    said, shown = watched(both, both, one_lost, one_lost, None, third, back)
+    lines, shown = watched(both, both, one_lost, one_lost, None, third, back)
     assert len(shown) == 6  # one look came to nothing
-    first, lost, joined, again = said
+    first, lost, joined, again = lines
     assert "2 workers on 2 nodes" in first
     assert ("worker b on two" in lost, "SIGKILL" in lost, "1 lost" in lost) == (True, True, True)
     assert "worker c joined on one" in joined
@@ -70,16 +70,16 @@ def test_each_that_is_lost_or_joins_is_told_once() -> None:
 
 
 def test_the_page_of_ray_is_told_where_there_is_one() -> None:
-    said, shown = watched(answer(worker("a"), dashboard="http://127.0.0.1:8265"))
-    assert "http://127.0.0.1:8265" in said[0]
+    lines, shown = watched(answer(worker("a"), dashboard="http://127.0.0.1:8265"))
+    assert "http://127.0.0.1:8265" in lines[0]
     assert "5 waiting, 812 tokens/s, 2 retries" in shown[0]
 
 
 def test_it_ends_when_it_is_stopped() -> None:
-    said, stop = list[str](), threading.Event()
+    lines, stop = list[str](), threading.Event()
     stop.set()
-    watch_workers(lambda: answer(worker("a")), said.append, said.append, stop)
-    assert said == []
+    watch_workers(lambda: answer(worker("a")), lines.append, lines.append, stop)
+    assert lines == []
 
 
 def test_in_a_terminal_they_have_a_line_below_the_table_and_elsewhere_none(monkeypatch: pytest.MonkeyPatch) -> None:
