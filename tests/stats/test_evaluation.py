@@ -82,6 +82,9 @@ def test_estimates_carry_the_same_values_and_intervals_that_hold_them(evaluation
     f1 = found["macro_f1"]
     assert f1.interval.holds(f1.value)
     assert found["recall/c"].interval is None
+    few = evaluation.estimates(QUICK, ("macro_f1", "parse_ok", "predicted_share"))
+    assert set(few) == {"macro_f1", "parse_ok", *(f"predicted_share/{label}" for label in LABELS)}
+    assert all(one == found[name] for name, one in few.items())
 
 
 def test_seeds_are_combined_over_the_items_that_all_of_them_answered() -> None:

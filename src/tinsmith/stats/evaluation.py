@@ -9,7 +9,7 @@ easy papers and wrong on the hard ones matches more often than that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -85,11 +85,17 @@ def _centred(values: Sequence[float]) -> list[float]:
     ]
 
 
-def _by_name(labels: Sequence[str], counts: FloatArray) -> dict[str, FloatArray]:
-    """Return every score of confusion counts (..., K, K + 1) by its name."""
-    found = {metric.value: SCORES[metric](counts) for metric in Metric}
-    found["format_strict_ok"] = 1.0 - found[Metric.INVALID_RATE.value]
-    for kind in ClassMetric:
+_FORM, _PARSED = "format_strict_ok", "parse_ok"
+FIGURES = (*(one.value for one in Metric), _FORM, _PARSED, *(one.value for one in ClassMetric))
+"""Names of the figures of answers; those of one label each go on with `/` and the label."""
+
+
+def _by_name(labels: Sequence[str], counts: FloatArray, names: Collection[str] = FIGURES) -> dict[str, FloatArray]:
+    """Return scores of confusion counts (..., K, K + 1) by their names."""
+    found = {metric.value: SCORES[metric](counts) for metric in Metric if metric in names}
+    if _FORM in names:
+        found[_FORM] = 1.0 - SCORES[Metric.INVALID_RATE](counts)
+    for kind in (one for one in ClassMetric if one in names):
         values = CLASS_SCORES[kind](counts)
         found |= {f"{kind.value}/{label}": values[..., i] for i, label in enumerate(labels)}
     return found
@@ -153,10 +159,10 @@ class Evaluation:
         found |= calibration(stated, [answer.predicted == answer.gold for answer in self.answers])
         return {f"{prefix}/{name}": value for name, value in sorted(found.items()) if not math.isnan(value)}
 
-    def estimates(self, bootstrap: Bootstrap) -> Mapping[str, Estimate]:
+    def estimates(self, bootstrap: Bootstrap, names: Collection[str] = FIGURES) -> Mapping[str, Estimate]:
         """Return figures of the strict answers with intervals, without prefix; see `estimates_of`."""
         runs = self.runs("system")
-        return estimates_of(runs, bootstrap, parsed_of([self], runs))
+        return estimates_of(runs, bootstrap, parsed_of([self], runs) if _PARSED in names else None, names)
 
     def _shares(self) -> dict[str, int]:
         """Return the numbers of answers that shares of all items are of, by the share's name."""
@@ -200,26 +206,28 @@ def parsed_of(evaluations: Sequence[Evaluation], runs: Runs) -> Runs:
     return Runs.of(runs.name, ("json",), runs.items, ["json"] * runs.num_items, rows)
 
 
-_SHARES = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "format_strict_ok")  # Of all items.
+_SHARES = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, _FORM)  # Of all items.
 
 
-def estimates_of(runs: Runs, bootstrap: Bootstrap, parsed: Runs | None = None) -> dict[str, Estimate]:
-    """Return the figures of answers by their names in metrics.jsonl; `parsed` says which are JSON.
+def estimates_of(
+    runs: Runs, bootstrap: Bootstrap, parsed: Runs | None = None, names: Collection[str] = FIGURES
+) -> dict[str, Estimate]:
+    """Return those of FIGURES that `names` lists, by their names in metrics.jsonl; `parsed` says which are JSON.
 
     Means over seeds, with percentile intervals over seeds and items, all from the same resamples of the items within
     true labels; shares of the items of one seed have Wilson's.
     """
     level, seed, found = bootstrap.level, bootstrap.seed, dict[str, Estimate]()
     drawn = resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=seed)
-    draws = _by_name(runs.labels, drawn)
-    for name, scores in _by_name(runs.labels, runs.counts().astype(np.float64)).items():
+    draws = _by_name(runs.labels, drawn, names)
+    for name, scores in _by_name(runs.labels, runs.counts().astype(np.float64), names).items():
         value, ends = float(scores.mean()), percentile(resampled_seeds(draws[name], seed=seed, system="first"), level)
         is_certain = value in (0.0, 1.0) and ends is not None and ends.low == ends.high
         if name in _SHARES and (runs.num_seeds == 1 or is_certain):
             ends = wilson(round(value * runs.num_items), runs.num_items, level)
         found[name] = Estimate(value, ends)
     if parsed is not None:
-        found["parse_ok"] = estimates_of(parsed, bootstrap)[Metric.LABEL_MATCH.value]
+        found[_PARSED] = estimates_of(parsed, bootstrap, names=(Metric.LABEL_MATCH,))[Metric.LABEL_MATCH.value]
     return found
 
 

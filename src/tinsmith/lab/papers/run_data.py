@@ -109,13 +109,13 @@ class LabelWatch(Watch[Item, Answer]):
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
         found = information(policy.trainer, self.study, [group[0].item for group in groups])
-        begun: list[Alarm] = []
+        begun, balanced = list[Alarm](), Metric.BALANCED_ACCURACY
         for subject, monitor in self._monitors.items():
             alone, rewards = evaluation.tasks[subject], self._rewards[subject]
             signals = Signals(
                 step=policy.step,
                 confusion=alone.confusion(),
-                balanced_accuracy=alone.estimates(Bootstrap(draws=DRAWS))[Metric.BALANCED_ACCURACY.value].interval,
+                balanced_accuracy=alone.estimates(Bootstrap(draws=DRAWS), (balanced,))[balanced.value].interval,
                 label_information=found[subject],
                 train_reward=sum(rewards) / len(rewards) if rewards else None,
             )
