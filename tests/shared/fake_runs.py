@@ -126,6 +126,14 @@ def write_run(folder: Path, story: Story) -> Path:
     return write_files(folder, files)
 
 
+def without_splits(folder: Path, *splits: str) -> Path:
+    """Take the answers of some splits out of a run, as if it had ended before them."""
+    file = folder / "rollouts.jsonl"
+    lines = [line for line in file.read_text().splitlines(keepends=True) if json.loads(line)["split"] not in splits]
+    file.write_text("".join(lines))
+    return folder
+
+
 def seeds_of(story: Story, *seeds: int) -> list[Story]:
     """The same experiment with other seeds."""
     return [replace(story, seed=seed) for seed in seeds]

@@ -1,11 +1,12 @@
 """Claims about runs on labels: what is put to the gate, with which evidence, and what comes of it."""
 
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_runs import LADDER, Story, seeds_of, write_run
+from fake_runs import LADDER, Story, seeds_of, without_splits, write_run
 from kept_answers import keep_answers
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
@@ -46,11 +47,23 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
-    found = compared(tmp_path, *seeds_of(LADDER["exp6"], 0, 1), *seeds_of(LADDER["exp6"], 0, 0))
-    (arm,) = label_arms(found.results).values()
+    found = compared(tmp_path, *seeds_of(LADDER["exp6"], 0, 1), *seeds_of(LADDER["exp6"], 0, 0), LADDER["sft"])
+    arm = label_arms(found.results)["remedy/exp6@1"]
     assert [run.config.seed for run in arm.runs] == [0, 1]
     assert arm.answers_on().num_seeds == 2
-    assert [note.partition(":")[0] for note in found.record.notes if "seed is there already" in note] == ["2", "3"]
+    left_out = [note.partition(" is left out")[0] for note in found.record.notes if "seed is there already" in note]
+    assert left_out == ["remedy/exp6@1, seed 0: 2", "remedy/exp6@1, seed 0: 3"]
+    (table,) = [one for one in found.record.tables if one.title == "Runs"]
+    assert [name for name, _ in table.rows] == ["0", "1", "4"]
+
+
+@pytest.mark.parametrize("order", list(permutations(("aborted", "validated", "tested"), 2)))
+def test_of_runs_with_one_seed_the_one_that_came_farthest_counts(tmp_path: Path, order: tuple[str, ...]) -> None:
+    ended = {"aborted": ("test", "test_greedy", "eval", "eval_greedy"), "validated": ("test", "test_greedy")}
+    for name in order:
+        without_splits(write_run(tmp_path / name, LADDER["exp6"]), *ended.get(name, ()))
+    (arm,) = arms_of(gather(read_run(tmp_path / name)) for name in order)
+    assert arm.first.folder.name == max(order, key=["aborted", "validated", "tested"].index)
 
 
 def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:

@@ -219,12 +219,12 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert two.difference.value == 0.0
     assert two.seeds == 2
     assert always.name.startswith("always ")
-    assert max(one.value for key, one in always.measures.items() if key.startswith("predicted_share/")) == 1.0
-    assert one.measures["macro_f1"].value == pytest.approx(fitted.score(papers.test))
+    assert always.share == 1.0
+    assert one.macro_f1.value == pytest.approx(fitted.score(papers.test))
     table = found.to_markdown().splitlines()
     frame = found.to_polars()
     assert frame["model"].to_list() == [row.name for row in found.rows]
-    assert frame["macro_f1"].to_list() == [row.measures["macro_f1"].value for row in found.rows]
+    assert frame["macro_f1"].to_list() == [row.macro_f1.value for row in found.rows]
     assert all(f">{row.name}</text>" in found.plot().svg for row in found.rows)
     assert "train/reward/total" in fitted.history_.plot().svg
     assert "metadata" in papers.plot().svg

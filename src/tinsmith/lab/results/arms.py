@@ -221,9 +221,15 @@ class LabelArm(ArmRuns):
 
     @property
     def num_items(self) -> int:
-        """As of any arm."""
+        """Number of papers that all seeds answered on the split that counts."""
         found = self.answers_on(self.split)
         return 0 if found is None else found.num_items
+
+    @property
+    def examples(self) -> int | None:
+        """Number of papers that a run trains on, each as often as it comes; None where settings leave it open."""
+        trained = {(run.config.data.fingerprint, _examples(run.config)) for run in self.runs}
+        return next(iter(trained))[1] if len(trained) == 1 else None
 
     def seed_words(self, split: Split | None = None) -> str:
         """Return its seeds in words; with a split, those with answers there."""
@@ -254,7 +260,11 @@ class LabelArm(ArmRuns):
         return {} if found is None else measures_of(found, draws=self.bootstrap)
 
     def system(self, score: Score) -> Runs:
-        """As of any arm."""
+        """Return the answers that count in claims, whatever the score; in a study every seed must have some.
+
+        Raises:
+            DataError: answers are missing.
+        """
         del score
         found = self.answers_on(self.split)
         if found is None or len(self.answered(self.split)) < (len(self.reads) if self.tuned else 1):
@@ -262,11 +272,11 @@ class LabelArm(ArmRuns):
         return found
 
     def rival(self, name: str, score: Score) -> Runs | None:
-        """As of any arm."""
+        """Return a baseline's answers to the same papers; None where the slice has no such baseline."""
         return rival_named(name, self.first, self.system(score))
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> Learned[Any]:
-        """As of any arm."""
+        """Return the evidence that a label was learned: answers beside those by metadata and of the control."""
         del untrained
         system, other = self.system(score), None if control is None else control.system(score)
         if isinstance(other, Runs):  # against the true labels: its own may be the shuffled ones
@@ -277,6 +287,18 @@ class LabelArm(ArmRuns):
         return Learned(system=system, metadata=self.rival(Baseline.METADATA, score), control=other)
 
 
+def _examples(config: Config) -> int | None:
+    settings = {key: value for key, value in config.settings.items() if isinstance(value, int)}
+    steps, before = config.steps, settings.get("sft_steps", 0)
+    batch = settings.get("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
+    batch_before = settings.get("sft_batch_size") if before else 0
+    if steps == 0:
+        return 0
+    if steps is None or batch is None or batch_before is None:
+        return None
+    return (steps - before) * batch + before * batch_before
+
+
 def label_arms(results: Results) -> Mapping[str, LabelArm]:
     """Return the arms on labels of a study, but for those that are read aside."""
     every = {name: arm for name, arm in results.arms.items() if isinstance(arm, LabelArm)}
@@ -285,13 +307,7 @@ def label_arms(results: Results) -> Mapping[str, LabelArm]:
 
 def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
-
-    def asked(one: LabelRun) -> object:
-        config = one.run.config
-        identity = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
-        return *identity, config.task.name, config.model_name, config.data.fingerprint
-
-    groups = by_seed(reads, asked, is_whole=lambda one: one.last(Split.TEST) is not None)
+    groups = by_seed(reads, identity, _progress)
     firsts = [group[0].run.config for group in groups]
     titles = [config.title for config in firsts]
     apart = distinct(titles, [_distinguishing(config) for config in firsts])
@@ -299,6 +315,19 @@ def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tupl
     return tuple(
         LabelArm(Arm(name, name), group, bootstrap=bootstrap) for name, group in zip(names, groups, strict=True)
     )
+
+
+def identity(one: LabelRun) -> tuple[object, ...]:
+    """Return all in which runs of one arm are equal, whatever their seed."""
+    config = one.run.config
+    settings = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
+    return *settings, config.task.name, config.model_name, config.data.fingerprint
+
+
+def _progress(one: LabelRun) -> tuple[int, ...]:
+    """Return how far a run came: tested before validated, then the later step."""
+    step = one.run.last_step
+    return one.last(Split.TEST) is not None, one.last(Split.EVAL) is not None, -1 if step is None else step
 
 
 def _distinguishing(config: Config) -> dict[str, object]:

@@ -48,9 +48,8 @@ def tables_of(arms: Sequence[LabelArm]) -> list[Listing]:
         *(_evaluations(arms[0].reads[0]) if alone else []),
         *_confusion(_alike(arms)),
         *_confidence(_alike(arms)),
-        *(
-            [] if alone and not arms[0].reads[0].two_labels else _alarms(arms)
-        ),  # the page of a run has its own table of them
+        # The page of a run has its own table of them.
+        *([] if alone and not arms[0].reads[0].two_labels else _alarms(arms)),
         *_experiments(arms),
         *([] if alone else _runs(arms)),
     ]
@@ -162,8 +161,8 @@ def settings_of(arms: Mapping[str, LabelArm]) -> dict[str, object]:
     own = {name: seedless(arm.config.settings) for name, arm in arms.items()}
     first = next(iter(own.values()))
     found = {key: value for key, value in first.items() if all(one.get(key) == value for one in own.values())}
-    apart = {f"{name}.{key}": value for name, one in own.items() for key, value in one.items() if key not in found}
-    return {**found, **apart}
+    differing = {f"{name}.{key}": value for name, one in own.items() for key, value in one.items() if key not in found}
+    return {**found, **differing}
 
 
 def baselines_of(arms: Sequence[LabelArm]) -> list[System]:
@@ -370,7 +369,7 @@ def both_rows(members: Mapping[str, LabelRun]) -> list[Row]:
 
 
 def _scored(name: str, one: Evaluations) -> Row:
-    alone = [each.estimates(BOOTSTRAP)["label_match"] for each in one.tasks.values()]
+    alone = [each.estimates(BOOTSTRAP, ("label_match",))["label_match"] for each in one.tasks.values()]
     figures = (*one.agreement(BOOTSTRAP), *alone)
     return [name, f"{one.num_items:,}", *map(from_estimate, figures)]
 

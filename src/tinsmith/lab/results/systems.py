@@ -16,7 +16,7 @@ from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_estimate, from_figure
 from tinsmith.stats.estimates import Bootstrap, Runs, difference
-from tinsmith.stats.evaluation import estimates_of, parsed_of
+from tinsmith.stats.evaluation import FIGURES, estimates_of, parsed_of
 from tinsmith.stats.rates import ClassMetric, Metric, encode, metric_words
 from tinsmith.types.seeds import derive
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tinsmith.lab.results.arms import LabelArm
 
 TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
-_LEFT_OUT: Final = (Metric.G_MEAN, ClassMetric.PRECISION, ClassMetric.F1)
+_UNSHOWN: Final = (Metric.G_MEAN.value, ClassMetric.PRECISION.value, ClassMetric.F1.value)
+_SHOWN: Final = frozenset(FIGURES).difference(_UNSHOWN)  # On pages.
 EVALUATIONS: Final = (Split.EVAL, Split.EVAL_GREEDY)
 _LAST: Final = (Split.TEST_LAST, Split.TEST_LAST_GREEDY)
 BASELINE_WORDS: Final[Mapping[Baseline, tuple[str, str]]] = {
@@ -98,7 +99,7 @@ def _checkpoint(arm: LabelArm, split: Split) -> str:
     return f"{seeds}, step {manifest.selected.step}, selected by {rule}{last}"
 
 
-def most_said(measures: Measures) -> tuple[str, float]:
+def commonest_answer(measures: Measures) -> tuple[str, float]:
     """Return the label that is answered most often, and its share of the answers; an empty one where none is known."""
     begin = f"{ClassMetric.PREDICTED_SHARE.value}/"
     shares = {key.removeprefix(begin): one.value for key, one in measures.items() if key.startswith(begin)}
@@ -108,8 +109,8 @@ def most_said(measures: Measures) -> tuple[str, float]:
 
 def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTSTRAP) -> dict[str, Measure]:
     """Return the figures of answers that pages show, as far as they are defined; see `estimates_of`."""
-    found = {name: one for name, one in estimates_of(runs, draws, parsed).items() if not math.isnan(one.value)}
-    return {name: from_estimate(one) for name, one in found.items() if name.partition("/")[0] not in _LEFT_OUT}
+    found = estimates_of(runs, draws, parsed, _SHOWN)
+    return {name: from_estimate(one) for name, one in found.items() if not math.isnan(one.value)}
 
 
 def baseline_systems(report: TargetReport | None) -> list[System]:

@@ -18,18 +18,18 @@ def seedless(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def by_seed(
-    reads: Iterable[R], asked: Callable[[R], object], is_whole: Callable[[R], bool] = lambda _: True
+    reads: Iterable[R], identity: Callable[[R], object], rank: Callable[[R], tuple[int, ...]] = lambda _: ()
 ) -> tuple[tuple[R, ...], ...]:
-    """Return runs of which all the same was `asked` but the seed together, seeds ascending.
+    """Return runs of one `identity`, which differ by their seed alone, together; seeds ascending.
 
     Groups stand in the order in which they first occur. A seed again says nothing new, and is left out: all runs with
-    it but the first that `is_whole`, or the first.
+    it but the first of the highest `rank`.
     """
     groups: dict[str, dict[int | str, R]] = {}
     for one in reads:
-        group = groups.setdefault(json.dumps(asked(one), sort_keys=True), {})
+        group = groups.setdefault(json.dumps(identity(one), sort_keys=True), {})
         seed = str(one.run.folder) if one.run.config.seed is None else one.run.config.seed
-        if seed not in group or (is_whole(one) and not is_whole(group[seed])):
+        if seed not in group or rank(one) > rank(group[seed]):
             group[seed] = one
     every = (group.values() for group in groups.values())
     return tuple(tuple(sorted(some, key=lambda one: (one.run.config.seed or 0, str(one.run.folder)))) for some in every)
@@ -42,12 +42,22 @@ def left_out(reads: Sequence[R], groups: Iterable[Sequence[R]]) -> list[R]:
 
 
 def distinct(names: Sequence[str], settings: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return for each name the settings in which it differs from equal names; empty where it differs in none."""
+    """Return for each name the settings in which it differs from equal names; empty where it differs in none.
+
+    >>> distinct(["a", "a", "b"], [{"steps": 1, "limit": None}, {"steps": 1}, {"steps": 2}])
+    ['limit=none', '', '']
+    """
     found: list[str] = []
     for name, own in zip(names, settings, strict=True):
         alike = [other for each, other in zip(names, settings, strict=True) if each == name]
-        keys = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        found.append(", ".join(f"{key}={shown(own[key])}" for key in keys))
+        known = {key: shown(value) for key, value in own.items()}
+        found.append(
+            ", ".join(
+                f"{key}={value}"
+                for key, value in known.items()
+                if any(key not in other or shown(other[key]) != value for other in alike)
+            )
+        )
     return found
 
 

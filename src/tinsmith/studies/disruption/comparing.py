@@ -19,12 +19,13 @@ from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
-from tinsmith.lab.results.systems import measures_of, most_said
+from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measures
 from tinsmith.pages.page import Plot, plot_of, table
-from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, difference
+from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer
@@ -86,6 +87,33 @@ class Row:
     p_holm: float | None
     """Two-sided, corrected over all differences."""
 
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return self.measures["label_match"].value
+
+    @property
+    def macro_f1(self) -> Estimate:
+        """Macro-F1 with its 95 % interval."""
+        one = self.measures["macro_f1"]
+        ends = None if one.low is None or one.high is None else Interval(one.low, one.high, 0.95)
+        return Estimate(one.value, ends)
+
+    @property
+    def min_class_recall(self) -> float:
+        """Smallest recall of a label."""
+        return self.measures["min_class_recall"].value
+
+    @property
+    def most_said(self) -> str:
+        """Label that is answered most often."""
+        return commonest_answer(self.measures)[0]
+
+    @property
+    def share(self) -> float:
+        """Share of the answers that are that label."""
+        return commonest_answer(self.measures)[1]
+
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
@@ -109,11 +137,11 @@ class SideBySide:
                 {
                     "model": one.name,
                     "seeds": one.seeds,
-                    "accuracy": one.measures["label_match"].value,
+                    "accuracy": one.accuracy,
                     "macro_f1": macro.value,
                     "low": macro.low,
                     "high": macro.high,
-                    "min_class_recall": one.measures["min_class_recall"].value,
+                    "min_class_recall": one.min_class_recall,
                     "difference": None if one.difference is None else one.difference.value,
                     "p_holm": one.p_holm,
                 }
@@ -143,12 +171,11 @@ class SideBySide:
         cells: list[tuple[str, ...]] = []
         for row in self.rows:
             seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
-            apart, (top, share) = row.difference, most_said(row.measures)
+            apart = row.difference
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
             p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
-            match, macro, least = (row.measures[key] for key in ("label_match", "macro_f1", "min_class_recall"))
-            scores = f"{match.value:.3f}", str(macro), f"{least.value:.3f}"
-            cells.append((f"{row.name}{seeds}", *scores, f"{top} {100 * share:.0f} %", gap, p_value))
+            scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
+            cells.append((f"{row.name}{seeds}", *scores, f"{row.most_said} {100 * row.share:.0f} %", gap, p_value))
         return heads, cells
 
 

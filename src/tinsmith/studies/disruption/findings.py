@@ -18,7 +18,15 @@ from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, OFFSETS, LabelArm
 from tinsmith.lab.results.label_tables import listing
 from tinsmith.lab.results.run_details import Beside, side_of, verdict
-from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, System, beside, is_paired, last_is_selected, most_said
+from tinsmith.lab.results.systems import (
+    BASELINE_WORDS,
+    RIVALS,
+    System,
+    beside,
+    commonest_answer,
+    is_paired,
+    last_is_selected,
+)
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
@@ -60,7 +68,7 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
 def _one_class(arm: LabelArm) -> list[str]:
     """Say which class nearly all greedy answers are; nothing where they are several."""
     greedy = _greedy(arm)
-    top, share = ("", 0.0) if greedy is None else most_said(greedy.measures)
+    top, share = ("", 0.0) if greedy is None else commonest_answer(greedy.measures)
     if greedy is None or greedy.num_items is None or share < _ONE_CLASS:
         return []
     return [f"one class, {top}, in {round(share * greedy.num_items):,} of {greedy.num_items:,} greedy answers"]
@@ -81,7 +89,7 @@ def _scores(arm: LabelArm) -> str:
     if first is None:
         return f"{arm.name} was not evaluated."
     figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
-    top, share = most_said(first.measures)
+    top, share = commonest_answer(first.measures)
     most = f"; {percent(share)} of the answers are {top}" if top else ""
     macro = greedy.measures.get("macro_f1") if greedy else None
     greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""

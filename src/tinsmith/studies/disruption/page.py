@@ -20,6 +20,7 @@ from tinsmith.lab.results.arms import (
     arms_of,
     by_descent,
     gather,
+    identity,
     label_alone,
     label_arms,
     members_of,
@@ -36,7 +37,7 @@ from tinsmith.lab.results.label_tables import (
     tables_of,
 )
 from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
-from tinsmith.lab.results.systems import most_said
+from tinsmith.lab.results.systems import commonest_answer
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
@@ -86,7 +87,10 @@ def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
     groups, notes = arms_of(reads, draws.tables), list[str]()
     arms = [_agreeing(arm, notes) for _, arm in by_descent(groups)]
     out = left_out(reads, [arm.reads for arm in groups])
-    notes += [f"{one.run.folder.name}: left out, as its seed is there already." for one in out]
+    for one in out:
+        name = next(arm.name for arm in groups if identity(arm.reads[0]) == identity(one))
+        folder, seed = one.run.folder.name, one.run.config.seed
+        notes.append(f"{name}, seed {seed}: {folder} is left out, as its seed is there already.")
     every = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.answers_on(Split.TEST_OFFSET) is not None:
@@ -183,14 +187,10 @@ def _line(arm: LabelArm) -> Sequence[str]:
     name = f"{arm.name}{f', {len(arm.reads)} seeds' if len(arm.reads) > 1 else ''}"
     if one is None:
         return name, *["missing"] * 6
-    top, share = most_said(one.measures)
+    top, share = commonest_answer(one.measures)
+    most = f"{top} {100 * share:.0f} %" if top else "missing"
     greedily = _figure(greedy.measures.get("macro_f1") if greedy else None)
-    return (
-        name,
-        *_figures(one.measures, greedily),
-        f"{top} {100 * share:.0f} %",
-        _figure(one.measures.get("parse_ok")),
-    )
+    return name, *_figures(one.measures, greedily), most, _figure(one.measures.get("parse_ok"))
 
 
 def _figures(found: Measures, greedy: str) -> tuple[str, str, str, str]:
