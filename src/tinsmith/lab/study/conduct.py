@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.papers.run_data import minutes
@@ -200,7 +200,8 @@ def tried_rates(folders: Mapping[float, Path], score: Score) -> tuple[Tried, ...
     )
 
 
-class _Validated(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Validated:
     score: records.Score
     answers: Runs | MeanRuns | None
     metric: str
@@ -256,6 +257,9 @@ def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: 
         arm = runs[of]
         assert isinstance(arm, LabelArm), "the arm is one on labels"
         runs[name] = replace(arm, arm=Arm(name, label, is_aside=True), split=split)
+    for arm in runs.values():
+        if isinstance(arm, LabelArm):
+            arm.system(study.score)  # refuses an arm of which a seed was not tested, in claims or not
     return measure_study(study, runs, draws)
 
 

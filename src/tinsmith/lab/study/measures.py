@@ -201,11 +201,9 @@ class ArmRuns:
 
     @property
     def examples(self) -> int | None:
-        """Number of items that a run trains on, again where they come again; None where its settings do not say."""
-        steps, shown = self.runs[0].config.steps, self.setting("sft_steps")
-        batch = self.setting("groups_per_batch") or self.setting("batch_size")
-        if steps is None or (steps and not batch):
-            return None
+        """Number of items that a run trains on, again where they come again; None where that is not known."""
+        steps, shown = self.setting("steps"), self.setting("sft_steps")
+        batch = self.setting("groups_per_batch") or self.setting("batch_size", 1)
         return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
 
     def general(self) -> tuple[MeanRuns, MeanRuns] | None:
@@ -362,6 +360,8 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
     learned = _families(one for one in claims if isinstance(one, Learned))
     several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
     reported = [one for one in arms.values() if several and not one.arm.is_aside]
+    # Arms on labels have no figures where no table has measures.
+    figured = arms if measures or isinstance(study.score, PerItem) else {}
     gains, bootstrap = [gain_of(arm, item_score(study.score), draws) for arm in reported], draws.claims
     return Results(
         study=study,
@@ -372,7 +372,7 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
             GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in reported]))
             for one in (study.scores if several else ())
         ),
-        figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
+        figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in figured.items()},
         beats=tuple(it for some in beats for it in judge_beats([_beats(study, arms, one) for one in some], bootstrap)),
         learned=tuple(
             it for some in learned for it in judge_learned([_learned(study, arms, one) for one in some], bootstrap)
