@@ -272,7 +272,7 @@ def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequ
         results,
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
-        settings=settings if results.study.task else settings_of(label_arms(results)),
+        settings=settings if results.study.task is not None else settings_of(label_arms(results)),
         rates={one.label: one.tried for one in tuned.values() if one.tried},
         chosen={one.label: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
