@@ -187,10 +187,10 @@ def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_wit
 def test_the_command_ends_with_1_where_something_is_forged(forged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for code in (0, 1):
         ran = command(capsys, "audit", forged, "--steps", 0, "--seed", 5, "--json")
-        said = json.loads(ran.out)
+        values = json.loads(ran.out)
         assert ran.code == code
-        assert (said["passed"], said["seed"], said["drawn"], said["segments"]) == (code == 0, 5, [], [])
-        assert not said.keys() & {"of_units", "differences", "whole_steps"}
+        assert (values["passed"], values["seed"], values["drawn"], values["segments"]) == (code == 0, 5, [], [])
+        assert not values.keys() & {"of_units", "differences", "whole_steps"}
         lines_moved(METRICS, 1, 0, 2, 3, 4)(forged)
 
 
@@ -266,9 +266,9 @@ def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(forged: Path)
 def test_the_json_of_units_has_their_differences_and_no_segments(
     forged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = json.loads(command(capsys, "audit", forged, "--units", "0.1%", "--seed", 1, "--json").out)
-    assert (said["passed"], said["of_units"], said["differences"]) == (True, len(places(forged)), [])
-    assert "segments" not in said
+    values = json.loads(command(capsys, "audit", forged, "--units", "0.1%", "--seed", 1, "--json").out)
+    assert (values["passed"], values["of_units"], values["differences"]) == (True, len(places(forged)), [])
+    assert "segments" not in values
 
 
 def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(

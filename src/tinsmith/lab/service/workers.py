@@ -92,12 +92,12 @@ def watch_workers(
 
     `say` takes what happened, once; `show` how they stand, each time.
     """
-    known: dict[str, Worker] | None = None  # By name; None: nothing was told yet.
+    known: dict[str, Worker] | None = None  # By name; None: no answer came yet.
     while not stop.is_set():
         found = ask()
         if found is None and known is None:
             return
-        if found is not None:  # else it told before: it may only be busy
+        if found is not None:  # else the server answered before, and may only be busy
             now = {worker.name: worker for worker in found.workers}
             for line in _news(known, now, found):
                 say(line)
