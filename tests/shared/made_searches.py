@@ -13,7 +13,7 @@ from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.prompt_search import Document, Search, grammar
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.prompt_search import task as handbook
-from tinsmith.studies.prompt_search.study import Found, Searching
+from tinsmith.studies.prompt_search.search import Found, Searching
 from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say

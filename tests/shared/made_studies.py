@@ -15,14 +15,18 @@ from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Study
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import backchain, confidence, environment_loss, exploration, pass_at_k, patience
+from tinsmith.studies import backchain, patience
+from tinsmith.studies.confidence import countdown
+from tinsmith.studies.environment_loss import shell
+from tinsmith.studies.exploration import house
+from tinsmith.studies.pass_at_k import lookup
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.types.waits import unsaid
 
 # Each arm of a study opens its task, and these items take longer than the rest of a made-up study.
 for module, items in (
-    *((confidence, "read_items"), (exploration, "visits"), (pass_at_k, "questions"), (patience, "searches_for")),
-    *((backchain, "chains"), (environment_loss, "other_worlds"), (handbook, "read_items")),
+    *((countdown, "read_items"), (house, "visits"), (lookup, "questions"), (patience, "searches_for")),
+    *((backchain, "chains"), (shell, "other_worlds"), (handbook, "read_items")),
 ):
     setattr(module, items, cache(getattr(module, items)))
 

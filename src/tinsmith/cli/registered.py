@@ -93,8 +93,8 @@ _MODULES: Final = {
     **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
     **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
     **{"relay": "recursion", "errands": "coupled_agents", "rooms": "barrier", "sums": "metacognition"},
-    **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration", "lookup": "pass_at_k"},
-    **{"shell": "environment_loss", "countdown": "confidence"},
+    **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration.house"},
+    **{"lookup": "pass_at_k.lookup", "shell": "environment_loss.shell", "countdown": "confidence.countdown"},
 }
 """Modules below `tinsmith.studies`, and their functions, where these are not called as the task is."""
 _PACKAGES: Final = {"reasoning_gym": "reasoning-gym", "instructions": "if-verifiable", "verifiers": "verifiers"}
@@ -319,7 +319,10 @@ _QUESTIONS: Final = {
 }
 _WHERE: Final = {
     **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),
-    **{"microscope": "microscope.study:study", "prompt_search": "prompt_search.study:study"},
+    **{
+        name: f"{name}.study:study"
+        for name in ("confidence", "environment_loss", "exploration", "microscope", "pass_at_k", "prompt_search")
+    },
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",
     "bridge": "nets.bridge:bridge",

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from tinsmith.lab.user_task.functions import load_file, reached_sha256
-from tinsmith.studies.confidence import countdown
+from tinsmith.studies.confidence.countdown import countdown
 from tinsmith.types.errors import ConfigError
 
 GOOD = """\

@@ -17,7 +17,7 @@ from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells, cells_of, later
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import CheckName, Claim, Finding
-from tinsmith.studies.learning import CONTROLS, LABELS, Effort, method_of
+from tinsmith.studies.effort import CONTROLS, LABELS, Effort, method_of
 from tinsmith.studies.learning import study as learning
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import unsaid

@@ -19,7 +19,8 @@ from tinsmith.lab.study.cells import runner
 from tinsmith.lab.study.measures import ArmRuns, parity_of, read_runs
 from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
-from tinsmith.studies.learning import LABELS, study
+from tinsmith.studies.effort import LABELS
+from tinsmith.studies.learning import study
 from tinsmith.types.waits import unsaid
 
 SMALL = keys_in(

@@ -18,7 +18,7 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.user_task.task import Task
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.prompt_search.study import Search, with_arms
+from tinsmith.studies.prompt_search.study import SearchOn, with_arms
 from tinsmith.studies.prompt_search.study import study as prompt_search
 from tinsmith.studies.prompt_search.task import (
     BANK,
@@ -49,7 +49,7 @@ LOW = {"rl": 0.5, "rl_shuffled": 0.4}
 HIGH = {"rl": 1.0, "rl_shuffled": 0.4}
 
 
-def found(out: Path, after: Mapping[str, float], search: Search = searched, **given: str) -> dict[str, Any]:
+def found(out: Path, after: Mapping[str, float], search: SearchOn = searched, **given: str) -> dict[str, Any]:
     one = replace(prompt_search, complete=partial(with_arms, search=search))
     given = {"out": str(out), **given}
     run_study(one, given, unsaid, open_source=source_of, run=Maker(after), draws=DRAWS)

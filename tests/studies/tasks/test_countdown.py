@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tinsmith.studies.confidence import (
+from tinsmith.studies.confidence.countdown import (
     EASY,
     HARD,
     SO,

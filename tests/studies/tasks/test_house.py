@@ -12,7 +12,7 @@ from tinsmith.lab.user_task.items import split_items
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
-from tinsmith.studies.exploration import (
+from tinsmith.studies.exploration.house import (
     DOORS,
     HELD_OUT,
     MOST_REPLIES,

@@ -3,7 +3,7 @@
 from random import Random
 
 from tinsmith.lab.user_task.dialogue import Earned, score_group
-from tinsmith.studies.pass_at_k import (
+from tinsmith.studies.pass_at_k.lookup import (
     ANSWER,
     CODE,
     LISTS,

@@ -5,7 +5,7 @@ from random import Random
 
 from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.items import items_of_base, split_items
-from tinsmith.studies.environment_loss import (
+from tinsmith.studies.environment_loss.shell import (
     FILES,
     GET,
     HOME,

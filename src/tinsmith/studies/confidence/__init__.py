@@ -1,0 +1,1 @@
+"""Confidence along the reasoning, rewarded for rising, and numbers to reason about."""

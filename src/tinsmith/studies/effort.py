@@ -1,0 +1,186 @@
+"""Ways to train on a task at equal effort: arms with what each looks at, their claims, and figures by effort."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import tinsmith as ts
+from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.study.keys import numbers
+from tinsmith.lab.study.measures import estimated
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Shown
+from tinsmith.lab.study.study import UNTRAINED, ArmValue
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.types.errors import ConfigError
+
+ZERO, SFT, RL, THEN = "zero_shot", "sft", "rl", "sft_then_rl"
+CONTROLS: Final[Mapping[str, str]] = {SFT: "shuffled_sft", RL: "shuffled", THEN: "shuffled_sft_then_rl"}
+"""Of each way to train, the same way on shuffled labels."""
+LABELS: Final[Mapping[str, str]] = {SFT: "SFT", RL: "RL", THEN: "SFT then RL"} | {
+    CONTROLS[name]: f"{label}, shuffled labels" for name, label in ((RL, "RL"), (SFT, "SFT"), (THEN, "SFT then RL"))
+}
+REWARD: Final = "reward"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Number of training items that a run looks at, and its steps."""
+
+    supervised: int  # Items looked at by example.
+    batch_size: int
+    rewarded: int  # Items looked at by reward.
+    groups_per_batch: int
+
+    @property
+    def items(self) -> int:
+        """All of them."""
+        return self.supervised + self.rewarded
+
+    @property
+    def sft_steps(self) -> int:
+        """Supervised steps, which come first."""
+        return self.supervised // self.batch_size
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return self.sft_steps + self.rewarded // self.groups_per_batch
+
+    def seen(self, step: int) -> int:
+        """Return how many items were looked at before a step."""
+        taught = min(step, self.sft_steps)
+        return taught * self.batch_size + (step - taught) * self.groups_per_batch
+
+    def keys(self) -> dict[str, str | int | bool]:
+        """Return the keys of a run that looks at so many."""
+        if not self.rewarded:
+            return {"kind": Kind.TASK_SFT.value, "batch_size": self.batch_size}
+        keys = {"kind": Kind.TASK.value, "sft_steps": self.sft_steps, "groups_per_batch": self.groups_per_batch}
+        return {**keys, "sft_batch_size": self.batch_size} if self.supervised else keys
+
+
+def efforts_of(steps: int, groups: int, batch: int) -> dict[str, Effort]:
+    """Return the efforts of SFT, of RL, and of one after the other, which looks at half of the items each way."""
+    items = steps * groups
+    half = items // 2
+    if steps % 2:
+        raise ConfigError(
+            "half of what is looked at has to be whole steps", field="steps", value=steps, allowed="an even number"
+        )
+    if half % batch:
+        what = "half of what is looked at has to be whole supervised steps"
+        allowed = f"a divisor of {half}, half of steps * groups_per_batch"
+        raise ConfigError(what, field="batch_size", value=batch, allowed=allowed)
+
+    def effort(taught: int, rewarded: int) -> Effort:
+        return Effort(supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups)
+
+    return {SFT: effort(items, 0), RL: effort(0, items), THEN: effort(half, half)}
+
+
+def method_of(name: str) -> str:
+    """Return how an arm is trained, whatever its labels are."""
+    return next((method for method, control in CONTROLS.items() if control == name), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """Settings of a study of learning."""
+
+    names: list[str]
+    efforts: Mapping[str, Effort]
+    rates: Mapping[str, tuple[float, ...]]  # Of SFT and of RL; several are tried.
+    looks: int
+    score: ts.PerItem
+    measures: Mapping[str, str]  # All that is measured: by what it is called, by its name in an evaluation.
+
+    def effort(self, one: ts.ArmRuns) -> Effort:
+        """Return what an arm looks at."""
+        return self.efforts[method_of(one.arm.name.split("-")[0])]
+
+    def arm(self, name: str, items: int = 0) -> ts.Arm:
+        """Return an arm, on so many training items; 0: on all."""
+        method, effort = method_of(name), self.efforts[method_of(name)]
+        every = max(1, -(-effort.steps // self.looks))
+        keys: dict[str, ArmValue] = {**effort.keys(), "steps": effort.steps, "eval_every": every, "save_every": every}
+        # The rate of a method is what its arm chooses, or the one that is given where it is no arm.
+        chosen = {way: ts.tuned(way) if way in self.names else rates[0] for way, rates in self.rates.items()}
+        is_tried = name in self.rates and not items
+        keys["learning_rate"] = self.rates[name] if is_tried else chosen[SFT if method == SFT else RL]
+        keys |= {"sft_learning_rate": chosen[SFT]} if method == THEN else {}
+        keys |= {"shuffle_labels": True} if name not in CONTROLS else {}
+        keys |= {"train_items": items} if items else {}
+        shown = f"{LABELS[name]}, {items:,} items" if items else LABELS[name]
+        return ts.Arm(f"{name}-items={items}" if items else name, shown, keys, is_aside=bool(items))
+
+    def looked_at(self, one: ts.ArmRuns) -> int:
+        """Return how many items an arm looks at."""
+        return self.effort(one).items
+
+    def claims(self, arms: Mapping[str, ts.ArmRuns]) -> list[ts.Beats | ts.Learned]:
+        """Return that each way to train beats the model before, every baseline, and the ways before it."""
+        trained = [name for name in self.names if name in CONTROLS]
+        found: list[ts.Beats | ts.Learned] = []
+        for place, name in enumerate(trained):
+            known = [one.name for one in arms[name].reads[0].task.baselines if one.exact(self.score.metric)]
+            found += [ts.Beats(name, second) for second in (UNTRAINED, *map(ts.baseline, known), *trained[:place])]
+            found.append(ts.Learned(name, CONTROLS[name] if CONTROLS[name] in self.names else ""))
+        return found
+
+    def over_items(self, arm: ts.ArmRuns) -> Mapping[int, Figure]:
+        """Return the score by how many items were looked at."""
+        items_seen = self.effort(arm).seen
+        return {items_seen(step): estimated(arm.at_step(self.score, step), DRAWS) for step in arm.steps}
+
+    def effort_rows(self, results: ts.Results) -> list[list[Shown]]:
+        """Return what each run of an arm looks at, and how many rollouts failed."""
+        rows: list[list[Shown]] = []
+        for arm in results.reported_arms.values():
+            one, reads = self.effort(arm), arm.reads
+            failed = f"{sum(sum(run.failures.values()) for run in reads):,} of {sum(run.rollouts for run in reads):,}"
+            counts = (one.items, one.supervised, one.rewarded, one.steps)
+            rows.append([arm.arm.label, *(f"{value:,}" for value in counts), failed])
+        return rows
+
+    def by_size(self, results: ts.Results) -> list[tuple[str, int, Figure]]:
+        """Return the score of every arm by how many items there were to train on; nothing without sizes."""
+        if len(results.arms) == len(self.names):
+            return []
+        found: list[tuple[str, int, Figure]] = []
+        for name, arm in results.arms.items():
+            base, _, size = name.partition("-items=")
+            items = int(size) if size else arm.reads[0].run.config.data.train
+            if items is not None:
+                found.append((LABELS[base], items, results.after(name, self.score)))
+        return sorted(found, key=lambda row: row[1])
+
+    def sizes_drawn(self, results: ts.Results) -> list[CurveRecord]:
+        """Return the score over how many items there were, a line for each arm."""
+        lines: dict[str, dict[int, Figure]] = {}
+        for label, size, value in self.by_size(results):
+            lines.setdefault(label, {})[size] = value
+        drawn = tuple((label, tuple(some), tuple(some.values())) for label, some in lines.items())
+        axis = "items to train on"
+        return (
+            [CurveRecord(name="sizes", label=self.score.label, axis=axis, shares=False, lines=drawn)] if drawn else []
+        )
+
+
+def arms_asked(text: str) -> list[str]:
+    """Return the arms that are named, in the order of the page."""
+    named = {name.strip() for name in text.split(",")}
+    if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
+        what = "name the arms, at least one of which is trained on right answers"
+        raise ConfigError(what, field="arms", value=text, allowed=", ".join((ZERO, *LABELS)))
+    return [name for name in LABELS if name in named]
+
+
+def sizes_asked(text: str) -> list[int]:
+    """Return numbers of items to train on, beside all of them."""
+    found = sorted(numbers("sizes", text, int)) if text else []
+    if len(set(found)) < len(found) or (found and found[0] < 1):
+        allowed = "different ones, 1 or more, with commas between them"
+        raise ConfigError("these are numbers of items to train on", field="sizes", value=text, allowed=allowed)
+    return found

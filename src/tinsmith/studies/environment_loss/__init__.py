@@ -1,0 +1,1 @@
+"""A loss on the answers of a small shell, and the shell."""

@@ -1,0 +1,1 @@
+"""Exploration between the batches of a task, and small houses to explore."""

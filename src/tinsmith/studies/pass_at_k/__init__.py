@@ -1,0 +1,1 @@
+"""Boundaries of questions with a tool that a model answers at all, and the questions."""
