@@ -35,9 +35,11 @@ from tinsmith.types.waits import READY, STARTING, Say, ticking
 STILL_SECONDS: Final = 120.0
 """Seconds that a server that starts may do nothing at all."""
 
-# The SDK would import it in a thread of its own at its first request, where import locks of Python 3.11 have failed.
-with suppress(ImportError):
-    importlib.import_module("pyqwest")
+# The SDK's transport would import them in a thread of its own at its first request, where import locks of Python 3.11
+# have failed.
+for _module in ("pyqwest._glue", "opentelemetry.metrics", "opentelemetry.propagate"):
+    with suppress(ImportError):
+        importlib.import_module(_module)
 
 _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50
