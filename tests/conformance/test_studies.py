@@ -117,6 +117,17 @@ def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_ke
     assert refused.value.field == "seeds"  # the seed that chooses rates is not reported
 
 
+def test_the_size_small_is_that_of_a_pretrained_model(study: Study) -> None:
+    if "small" in study.sizes:
+        by_size, by_place = (cells_of(study, given, source_of) for given in ({"size": "small"}, {"at": "small"}))
+        assert by_size.shared == by_place.shared
+        assert [arm.keys for arm in by_size.arms] == [arm.keys for arm in by_place.arms]
+        return
+    with pytest.raises(ConfigError) as refused:
+        cells_of(study, {"size": "small"}, source_of)
+    assert refused.value.field == "size"
+
+
 @pytest.mark.golden
 def test_figures_of_made_up_runs_are_what_was_committed(folder: Path, name: str) -> None:
     now, frozen = json.loads(json.dumps(figures_in(folder))), FIGURES[name]

@@ -88,6 +88,7 @@ def run_study(
 
     `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
+    given = sizes.at_small(study, given)
     study, request = sizes.planned(study, given, open_source)
     cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}

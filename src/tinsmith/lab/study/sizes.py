@@ -159,6 +159,13 @@ def opened_task(plan: Plan) -> Task:
     return entry.task_of(plan)
 
 
+def at_small(study: Study, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what is given, with `size=small` spelled as runs know it: `at=small`."""
+    if given.get("size") != SMALL or SMALL not in study.sizes or given.get("at", SMALL) != SMALL:
+        return dict(given)
+    return {**{key: value for key, value in given.items() if key != "size"}, "at": SMALL}
+
+
 def size_of(study: Study, given: Mapping[str, str]) -> str:
     """Return the name of the size that is asked for."""
     if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
@@ -180,6 +187,10 @@ def _sizes(study: Study) -> list[str]:
     return [name for name in study.sizes if name != SMALL] or list(study.sizes)
 
 
+def _small(study: Study) -> list[str]:
+    return [f"{SMALL} (as at={SMALL})"] if len(study.sizes) > 1 and SMALL in study.sizes else []
+
+
 def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     """Return the keys of a study: its own, the task's, and any key of a run that not every arm sets itself."""
     if source is None and callable(study.task):
@@ -193,7 +204,7 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     own_runs = [set(arm.keys) for arm in study.arms if arm.on is None]
     set_by_some, set_by_all = set[str]().union(*own_runs), set.intersection(*own_runs or [set[str]()])
     usual = [
-        StudyKey("size", usual_size(study), f"Size of the study: {', '.join(_sizes(study))}."),
+        StudyKey("size", usual_size(study), f"Size of the study: {', '.join([*_sizes(study), *_small(study)])}."),
         StudyKey("out", f"runs/{study.name.replace('_', '-')}", "Folder of the study."),
         StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "Seeds of the reported runs."),
         StudyKey("tuning_seed", "0", "Seed on which learning rates and other settings are chosen."),
@@ -258,6 +269,7 @@ def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
 
 def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Asked]:
     """Return what is asked of a study, and the study with what hangs on that, such as its arms."""
+    given = at_small(study, given)
     every, sized = _sized(study, given)
     source = _source(study, every, open_source)
     keys = keys_of(study, source)
