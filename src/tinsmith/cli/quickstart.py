@@ -16,7 +16,6 @@ from tinsmith.types.waits import loading, ticking
 if TYPE_CHECKING:
     from tinsmith.lab.study.sizes import Cell
 
-BASE_MINUTES: Final = 1.0  # Of the world, its slice and the base model.
 AUDITED: Final = {"save_every": "1"}
 """Keys of the run that pays for macro-F1, at its smallest size: an audit of drawn steps computes those alone."""
 
@@ -39,9 +38,9 @@ def quickstart(
         from tinsmith.cli.columns import open_console
         from tinsmith.cli.run import changed_keys
         from tinsmith.lab.experiment.key_text import truth
-        from tinsmith.lab.live.progress import busy_lines, slowdown
+        from tinsmith.lab.live.progress import minutes_now, other_work
         from tinsmith.lab.page.comparison import COMPARISON
-        from tinsmith.lab.papers.run_data import minutes
+        from tinsmith.lab.papers.run_data import BASE_MINUTES, minutes
         from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.ops.extension import physical_cores
@@ -62,9 +61,7 @@ def quickstart(
     seconds = dict(zip((one.folder for one in cells), taken or [0.0] * len(cells), strict=True))
     if taken is not None:
         forecast = side_by_side(sorted(taken, reverse=True), at_once) / 60 + BASE_MINUTES
-        say(f"{len(cells)} runs and a base model: about {forecast:.0f} minutes")
-        for line in busy_lines(slowdown(physical_cores())):
-            say(line)
+        say(f"{len(cells)} runs and a base model: about {minutes_now(forecast, other_work())}")
     if dry:
         return
     with runner(asked_cluster(given), minutes) as run:

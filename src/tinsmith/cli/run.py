@@ -107,7 +107,7 @@ def _conduct(plan: Plan, opened: bool) -> None:
 
         with ticking("calling the task's functions once"):
             lines = dry_run(plan)
-        for line in (*lines, *_busy()):
+        for line in lines:
             _print_wrapped(line)
         return
     with loading():
@@ -119,26 +119,17 @@ def _conduct(plan: Plan, opened: bool) -> None:
     tell_page(drawn.page or done.folder, opened)
 
 
-def _busy() -> Sequence[str]:
-    from tinsmith.lab.live.progress import busy_lines, slowdown
-    from tinsmith.ops.extension import physical_cores
-
-    return busy_lines(slowdown(physical_cores()))
-
-
 def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> None:
     from tinsmith.lab.experiment.key_text import truth
 
     dry, lines = truth("dry_run", overrides.get("dry_run", "false")), list[str]()
     try:
         with ticking(f"planning {study.name}" if dry else study.name):
-            for line in () if dry else _busy():
-                tell(line)
             done = study.run(overrides, lines.append if dry else tell)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None
-    for line in [*lines, *(_busy() if dry else ())]:
+    for line in lines:
         _print_wrapped(line)
     if not dry:
         tell_page(next((file for file in (done / "index.html", done / "report.html") if file.is_file()), done), opened)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,12 +22,14 @@ from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
 from tinsmith.lab.experiment.materials import CARD
+from tinsmith.lab.live.progress import duration, slowdown
 from tinsmith.lab.schedule import batch
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.ops.extension import physical_cores
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -36,7 +39,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import certificates_folder, home
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
-from tinsmith.types.waits import Say, ticking
+from tinsmith.types.waits import Say, ticking, unsaid
 
 _NAME = "base"
 _STEP_SECONDS: Final = 0.029  # What a step takes whatever it reads, of all weights of the nano shape on two cores.
@@ -79,17 +82,21 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
     key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
     place = home() / "bases" / key[:16]
 
-    doing = "  base: preparing its texts"
+    doing, began = "  base: preparing its texts", time.perf_counter()
 
     def progress(step: int, steps: int, loss: float) -> None:
-        nonlocal doing
-        doing = f"  base: step {step}/{steps}, {loss:.3f} nats a token"
+        nonlocal doing, began
+        if step == 1:
+            began = time.perf_counter()
+        each = (time.perf_counter() - began) / max(1, step - 1)
+        left = f", about {duration(each * (steps - step))} left" if 1 < step < steps else ""
+        doing = f"  base: step {step}/{steps}, {loss:.3f} nats a token{left}"
 
     with one_writer(place):
         if not present(place).is_dir():
-            minutes = building_minutes(recipe, conversations)
-            time = f"about {minutes:.1f} minutes" if minutes >= 1.0 else "less than a minute"
-            say(f"building a base model from scratch, once: {time} on two cores")
+            slower = 1.0 if say is unsaid else slowdown(physical_cores())
+            taken = duration(60 * slower * building_minutes(recipe, conversations))
+            say(f"building a base model from scratch, once: about {taken}")
             with ticking(lambda: doing, say):
                 build_base(recipe, conversations, place, say=progress)
             say(doing)

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
-from tinsmith.lab.experiment.estimate import MEASURED_PARAMETERS, Lengths, dry_run, machine_pace, run_seconds
+from tinsmith.lab.experiment import estimate
+from tinsmith.lab.experiment.estimate import (
+    MEASURED_PARAMETERS,
+    Lengths,
+    dry_run,
+    machine_pace,
+    run_seconds,
+    time_and_disk,
+    unusual,
+)
 from tinsmith.lab.experiment.experiment import Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
 from tinsmith.lab.papers.labels import task_asked
@@ -47,6 +56,30 @@ def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> 
 def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
     assert all(set(key.values) == set(At) for key in task_help(source_of("rlvr", {}), {})[1])
     assert all(At.SMALL not in key.values for key in key_help(find("joint/disruption_novelty")))
+
+
+def test_a_dry_run_on_labels_tries_an_answer_and_counts_what_is_built_before() -> None:
+    plan = make_plan(find("remedy/exp6"), {})
+    lines = dry_run(plan)
+    (reward,) = [line.split() for line in lines if line.startswith("  reward ")]
+    assert float(reward[1]) > float(reward[6])  # a right answer before a wrong one
+    assert any(line.startswith("  parse gave ") for line in lines)
+    assert len([line for line in lines if line.startswith("first, unless it is cached")]) == 1
+    assert not any(line.startswith("first, ") for line in dry_run(small("remedy/exp6")))
+    assert not any(line.startswith("  reward ") for line in dry_run(make_plan(find("sft/lora_offset"), {})))
+
+
+@pytest.mark.parametrize(("at", "model"), [("small", "tinsmith/nano"), ("nano", "tinsmith/nano"), ("small", "")])
+def test_a_small_base_with_the_settings_of_a_pretrained_model_is_warned_about(at: str, model: str) -> None:
+    plan = make_plan(find("ladder/exp4"), {"at": at, **({"model_name": model} if model else {})})
+    assert bool(unusual(plan)) == (at == "small" and model == "tinsmith/nano")
+
+
+def test_a_forecast_beside_other_work_is_one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = time_and_disk(3.0, 20)
+    monkeypatch.setattr(estimate, "other_work", lambda: 2.0)
+    assert "6.0 minutes" in time_and_disk(3.0, 20)
+    assert "3.0 minutes" in alone
 
 
 def test_more_work_and_a_larger_model_take_longer() -> None:

@@ -1,4 +1,4 @@
-"""Every sort of page, checked by axe-core: wide and light, narrow and dark."""
+"""Every sort of page, checked by axe-core: wide and narrow, light and dark."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,8 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return found
 
 
-# What is found of colours does not depend on the width, nor what is found of the width on colours.
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True), (1280, True), (400, False)])
 def test_no_page_has_a_serious_finding(pages: list[str], tmp_path: Path, width: int, dark: bool) -> None:
     found = checked(pages, tmp_path, width=width, dark=dark)
     assert {one.width for one in found} == {width}

@@ -69,7 +69,7 @@ def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: py
     told: list[str] = []
     folder = cached_base(TINY, rubric_conversations(TINY), told.append)
     assert folder.parent == tmp_path / "home" / "bases"
-    assert told[0] == "building a base model from scratch, once: less than a minute on two cores"
+    assert told[0] == "building a base model from scratch, once: about 0 s"
     assert told[-1].startswith("  base: step 3/3,")
     told.clear()
     assert cached_base(TINY, rubric_conversations(TINY), told.append) == folder

@@ -16,9 +16,10 @@ import numpy as np
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.experiment.experiment import Plan, make_plan, place_limits, plan_fingerprint
-from tinsmith.lab.experiment.key_text import SMALL_MODEL, shown_value
+from tinsmith.lab.experiment.key_text import SMALL_MODEL, At, shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
 from tinsmith.lab.labels.labelled_papers import PROBED
+from tinsmith.lab.live.progress import minutes_now, other_work
 from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import multiplied
 from tinsmith.lab.policy import DRIFT_PROBED
@@ -157,9 +158,9 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     """Say how many minutes something takes, if that is known, and what it leaves on disk."""
     if taken is None:
         return "unknown, as it depends on the server and its model"
-    digits = 1 if taken < 10.0 else 0
-    duration = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
-    return f"about {duration} on two cores; about {megabytes} MB of disk"
+    times = other_work()
+    long = f"{taken * times / 60.0:.0f} hours on two cores"
+    return f"about {minutes_now(taken, times) if taken * times < 180.0 else long}; about {megabytes} MB of disk"
 
 
 def pace_of(plan: Plan) -> Pace | None:
@@ -183,10 +184,28 @@ def pace_of(plan: Plan) -> Pace | None:
 _RATES: Final = ("learning_rate", "sft_learning_rate")
 _FACTOR: Final = 10.0  # A rate more than so many times the usual one, or as many times below it, is warned about.
 _TEMPERATURES: Final = (0.5, 1.3)
+_PRETRAINED: Final = 20_000_000  # Parameters that multiply; of fewer no small pretrained chat model is.
+
+
+def _unusual_model(plan: Plan) -> list[str]:
+    """Warn of a small base with the settings of a pretrained model; the other way round is refused, or rates given."""
+    where, at = plan.circumstances, plan.frame.at
+    name = where.model_name
+    if at is At.NANO or name is None or where.base_url is not None or not is_here(name):
+        return []
+    parameters = multiplied(read_shape(name))
+    if parameters >= _PRETRAINED:
+        return []
+    what = f"{parameters / 1e6:.1f} million parameters, for which at={At.NANO} has the usual settings"
+    return [f"warning: at={at} with model_name={name} is unusual: it has {what}"]
 
 
 def unusual(plan: Plan) -> list[str]:
     """Return a line for each setting that was given and is far from the usual one; nothing is refused."""
+    return [*_unusual_model(plan), *_unusual_numbers(plan)]
+
+
+def _unusual_numbers(plan: Plan) -> list[str]:
     given = {key: value for key, value in plan.overrides.items() if key in (*_RATES, "temperature")}
     if not given:
         return []

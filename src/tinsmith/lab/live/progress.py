@@ -13,6 +13,7 @@ from typing import Final
 
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings
+from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import counted
 from tinsmith.types.waits import LONGEST_SECONDS, Say
 
@@ -164,7 +165,7 @@ def _middle(steps: Sequence[float]) -> float:
 
 _PROBE_SECONDS: Final = (0.25, 1.5)  # A moment tells that nothing else runs; how much is told by a longer one.
 _BLOCK: Final = bytes(1 << 16)
-_WORTH_A_LINE: Final = 1.2  # Times as long as on an idle machine.
+_WORTH_A_WORD: Final = 1.2  # Times as long as on an idle machine.
 
 
 def slowdown(cores: int) -> float:
@@ -177,7 +178,7 @@ def slowdown(cores: int) -> float:
     times = 1.0
     for seconds in _PROBE_SECONDS:
         times = math.sqrt(_hashing(cores, seconds))
-        if times < _WORTH_A_LINE:
+        if times < _WORTH_A_WORD:
             break
     return times
 
@@ -209,13 +210,23 @@ def slower(used: float, took: float, cores: int) -> float:
     return max(1.0, cores * took / max(used, 1e-9))
 
 
-def busy_lines(times: float) -> Sequence[str]:
-    """Say that a forecast is too short now, if it is.
+def other_work() -> float:
+    """Return how many times as long other work lets a run on all cores take now; 1 where that is not worth a word."""
+    times = slowdown(physical_cores())
+    return times if times >= _WORTH_A_WORD else 1.0
 
-    >>> busy_lines(2.04)
-    ['other work runs on this machine: expect about 2.0 times as long']
-    >>> busy_lines(1.1)
-    []
+
+def minutes_now(minutes: float, times: float) -> str:
+    """Say how long something takes beside other work that makes it so many times as long.
+
+    >>> minutes_now(4.0, 2.04)
+    '8.2 minutes on two cores beside the other work here (4.0 without it)'
+    >>> minutes_now(16.0, 1.0)
+    '16 minutes on two cores'
     """
-    line = f"other work runs on this machine: expect about {times:.1f} times as long"
-    return [line] if times >= _WORTH_A_LINE else []
+
+    def number(minutes: float) -> str:
+        return f"{minutes:.{1 if minutes < 10.0 else 0}f}"
+
+    beside = f" beside the other work here ({number(minutes)} without it)" if times > 1.0 else ""
+    return f"{number(minutes * times)} minutes on two cores{beside}"

@@ -28,7 +28,7 @@ from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, ru
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.labels.contracts import Answer, Subject
+from tinsmith.lab.labels.contracts import Answer, Confidence, Subject
 from tinsmith.lab.labels.labelled_papers import (
     LabelGradient,
     LabelledPapers,
@@ -310,6 +310,8 @@ CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
 ASKING_TOKENS = {At.NANO: 25, At.SMALL: 80, At.SEED: 250}
 """Tokens that the prompt adds to them: brief, short, and a ladder's."""
 TEST_ITEMS = 500  # Papers of a test split, where nothing limits it.
+BASE_MINUTES = 1.0  # To build a synthetic world with its slice, and a small base, on two cores.
+_BASE_MEGABYTES = 20  # Of them on disk.
 
 
 def forecast_lines(plan: Plan) -> list[str]:
@@ -325,7 +327,39 @@ def forecast_lines(plan: Plan) -> list[str]:
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     trained = settings.steps * a_step
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
-    return [f"{settings.steps} steps; {tokens}", f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}"]
+    return [
+        f"{settings.steps} steps; {tokens}",
+        *_tried(plan),
+        *built_before(plan),
+        f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}",
+    ]
+
+
+def _tried(plan: Plan) -> list[str]:
+    """Say what is read in a made-up answer, and what a right and a wrong one earn at the start."""
+    task = task_asked(plan)
+    right, wrong = (tuple(subject.labels[place] for subject in task.subjects) for place in (0, 1))
+    text = task.contract.answer_text(right, Confidence.MEDIUM)
+    read = task.contract.parse(text)
+    lines = [f"tried on a made-up answer: {text}", f"  parse gave {' and '.join(read.predicted_labels or ())}"]
+    if plan.frame.kind is not Kind.SFT and plan.entry.named_reward:
+        reward = make_label_reward(on_papers(plan).reward, task, **plan.reward_settings)
+        paid = [
+            [one.score([golds[place]], [read.alone(place)])[0].total for place, one in enumerate(reward.rewards)]
+            for golds in (right, wrong)
+        ]
+        shown = [f"{sum(each) / len(each):g}" for each in paid]
+        lines.append(f"  reward {shown[0]} if it is right, {shown[1]} if it is wrong")
+    return lines
+
+
+def built_before(plan: Plan) -> list[str]:
+    """Say what is built before a run that is given no model; the papers, too, where it is given none."""
+    where = plan.circumstances
+    if where.model_name is not None or where.base_url is not None:
+        return []
+    world = "a synthetic world and " if where.data is None else ""
+    return [f"first, unless it is cached, {world}a small base: {time_and_disk(BASE_MINUTES, _BASE_MEGABYTES)}"]
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
