@@ -9,11 +9,9 @@ from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.cli.quickstart import quickstart_cells
-from tinsmith.cli.registered import EXPERIMENTS, STUDIES, source_of
+from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
-from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.reward_check import Tried, check_reward
 
 
 @pytest.fixture
@@ -200,16 +198,3 @@ def test_a_file_of_settings_names_what_to_run_and_the_command_line_goes_before_i
 def test_a_setting_far_from_what_is_usual_is_warned_about_with_the_usual_one(run: Run, change: str, usual: str) -> None:
     warned = [line for line in run("rlvr", change, "dry_run=true").out.splitlines() if line.startswith("warning")]
     assert [usual in line for line in warned] == ([True] if usual else [])
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "results" / "check-reward.md"
-ROWS = {row.split("`")[1]: row.split(" | ")[2:8] for row in PAGE.read_text("utf-8").splitlines() if row[:3] == "| `"}
-
-
-@pytest.mark.parametrize("name", ["crossroads", "handbook", "reasons", "sandbagger"])
-def test_a_row_is_what_the_check_gives(name: str) -> None:
-    source = source_of(name, {})
-    task = source.make({key.name: key.read(None) for key in source.keys})
-    found = check_reward(task, split_items(task, source.folder, 0).train)
-    cells = [(len(found.as_much(how)), found.of(how)) for how in Tried]
-    assert ROWS[name] == [f"{much}, {sum(one.reward > 0 for one in some)} of {len(some)}" for much, some in cells]

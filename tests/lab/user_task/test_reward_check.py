@@ -1,6 +1,7 @@
 """`check_reward=true`: rewards that pay for what is no answer are found out, and exact ones are not accused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,9 +12,10 @@ from command_line import command
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.experiment import plan_fingerprint
 from tinsmith.lab.user_task.items import named_item
+from tinsmith.lab.user_task.learned_reward import LearnedReward
 from tinsmith.lab.user_task.reward_check import RewardCheck, Tried, check_lines, check_reward, mutants
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
-from tinsmith.lab.user_task.task import Reward, Task, of_group
+from tinsmith.lab.user_task.task import Child, Reward, Spawn, Task, Turns, of_conversation, of_group, of_tree
 from tinsmith.types.errors import ConfigError
 
 ITEMS = [{"id": f"n{n}", "n": n, "twice": str(2 * n)} for n in range(10, 22)]
@@ -122,6 +124,93 @@ def test_a_reward_that_fails_is_counted_and_not_called_unpaid() -> None:
     found = checked(task(brittle))
     assert found.failed >= 2 * len(ITEMS), "neither an empty answer nor the prompt is a number"
     assert not alike(found)
+
+
+def test_a_demonstration_stands_for_a_named_answer_that_earns_nothing() -> None:
+    def shown(item: dict[str, Any], random: Random) -> str:
+        return item["twice"] if random.random() < 0.02 else "?"
+
+    one = task(answer=lambda item: item["twice"] if item["n"] % 2 else "no idea", demonstrate=shown)
+    found = checked(one)
+    assert found.rights == (1.0,) * len(ITEMS)
+    assert found.replaced == len(ITEMS) / 2
+    assert not alike(found)
+    assert f"on {len(ITEMS) // 2} items" in check_lines(one, [named_item(one, each) for each in ITEMS])[0]
+
+
+def test_what_is_paid_where_the_right_answer_is_not_is_no_pay_as_much_and_is_counted_for_itself() -> None:
+    one = task(lambda item, text: exact(item, text) if item["n"] > 15 else float("1" in text))
+    one = replace(one, answer=lambda item: item["twice"] if item["n"] > 15 else "no idea")
+    found = checked(one)
+    assert set(found.rights) == {0.0, 1.0}
+    assert not alike(found)
+    assert {int(each.item[1:]) > 15 for how in Tried for each in found.instead(how)} == {False}
+    lines = check_lines(one, [named_item(one, each) for each in ITEMS])
+    count = len(found.instead(Tried.ECHO))
+    assert any(line.startswith(Tried.ECHO.value) and f"{count} WHERE THE RIGHT ANSWER" in line for line in lines)
+
+
+LETTERS = [{"id": word, "word": word} for word in ("abcd", "bcda", "cdab", "dabc", "aabb", "bbcc")]
+
+
+def halves(item: Mapping[str, str], said: Sequence[str], _: int) -> Spawn | None:
+    half = len(item["word"]) // 2
+    if said[-1] != "cut" or not half:
+        return None
+    parts = item["word"][:half], item["word"][half:]
+    return Spawn([{"word": part} for part in parts], lambda answers: " ".join(str(one) for one in answers))
+
+
+def raised(item: Mapping[str, str], said: Sequence[str]) -> float:
+    return float(said[-1] == item["word"].upper())
+
+
+def below(_: Mapping[str, str], __: Sequence[str], children: Sequence[Child]) -> float:
+    return 0.25 * sum(one.earned for one in children)
+
+
+def upper(item: Mapping[str, str], *_: Random) -> str | list[str]:
+    return item["word"].upper() if len(item["word"]) == 1 else ["cut", item["word"].upper()]
+
+
+@pytest.mark.parametrize("way", ["answer", "demonstrate"])
+def test_what_a_conversation_spawns_is_answered_as_the_task_shows_it(way: str) -> None:
+    one = Task(
+        items=LETTERS,
+        prompt="{word}",
+        turns=Turns(reply=halves, most=2, deepest=2),
+        reward={"own": of_conversation(raised), "below": of_tree(below)},
+        **{way: upper},
+    )
+    found = check_reward(one, [named_item(one, each) for each in LETTERS])
+    assert found.rights == (1.5,) * len(LETTERS), "both halves earn 1"
+    assert found.failed == 0
+    assert not alike(found)
+    assert {each.reward for each in found.of(Tried.OTHER)} == {0.5}
+    assert {each.reward for each in found.of(Tried.EMPTY)} == {0.0}
+
+
+def test_of_a_learned_reward_the_labels_are_checked() -> None:
+    def read(item: dict[str, Any], text: str) -> str:
+        return f"{item['n']}: {text}"
+
+    one = task(LearnedReward(label=exact, features=read, every=1))
+    found = checked(one)
+    assert found.rights == (1.0,) * len(ITEMS)
+    assert not alike(found)
+    assert "label" in check_lines(one, [named_item(one, each) for each in ITEMS])[0]
+    anywhere = LearnedReward(label=lambda item, text: float(item["twice"] in text), features=read)
+    assert alike(checked(task(anywhere))) == {Tried.SEVERAL}
+
+
+def test_features_and_labels_that_fail_are_counted() -> None:
+    def first(_: dict[str, Any], text: str) -> list[float]:
+        return [float(text[0] == "1")]
+
+    empty = checked(task(LearnedReward(label=exact, features=first)))
+    assert empty.failed == 2 * len(ITEMS), "an answer without its one word is empty too"
+    wrong = checked(task(LearnedReward(label=lambda _, text: float(text), features=lambda *_: "")))
+    assert wrong.failed > len(ITEMS)
 
 
 def test_mutants_differ_from_their_text_and_are_the_same_again() -> None:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tinsmith.lab.user_task.items import named_item
+from tinsmith.lab.user_task.learned_reward import LearnedReward
 from tinsmith.lab.user_task.reward_check import tried
-from tinsmith.lab.user_task.task import Task
+from tinsmith.lab.user_task.task import Spawn, Task, Turns
 
 
 def right(item: dict[str, int], text: str) -> float:
@@ -51,3 +52,23 @@ def test_without_any_answer_of_the_task_one_is_made_up_that_parse_may_refuse() -
     assert "made-up" in lines[0]
     assert "parse failed" in lines[-1]
     assert "ValueError" in lines[-1]
+
+
+def test_of_a_learned_reward_the_label_is_told_and_features_are_called_once() -> None:
+    learned = LearnedReward(label=right, features=lambda item, text: f"{item['a']} {text}")
+    lines = tried(replace(TASK, reward=learned, metrics={"letters": lambda _, text: len(text)}), ONE)
+    assert "  reward 1 (label 1, letters 1)" in lines
+    assert "label" in lines[-1]
+    failing = replace(learned, features=lambda item, _: item["b"])
+    assert "KeyError: 'b'" in tried(replace(TASK, reward=failing), ONE)[-1]
+    scalar = replace(learned, features=lambda *_: 4.0)
+    assert "features failed" in tried(replace(TASK, reward=scalar), ONE)[-1]
+
+
+def test_what_is_spawned_is_answered_as_the_task_shows_it() -> None:
+    def reply(*_: object) -> Spawn:
+        return Spawn([{"a": 7}, {"a": 8}], lambda answers: f"heard {answers[0]} and {answers[1]}")
+
+    lines = tried(replace(TASK, turns=Turns(reply=reply, most=2, deepest=1)), ONE)
+    assert '  then the model reads: "heard 7 and 8"' in lines
+    assert lines[-1] == "  reward 1 (right 1)"

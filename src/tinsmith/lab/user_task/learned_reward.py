@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, cast
 import numpy as np
 
 from tinsmith.lab.hidden_states import LastStates
-from tinsmith.lab.user_task.step_reward import Asked, Groups, Scored, StepReward
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 from tinsmith.stats.ridge import Floats, Moments, dots, solve
 from tinsmith.types.errors import ConfigError
 
@@ -108,6 +109,29 @@ class LearnedReward(StepReward):
             return {}
         gaps = [float(str(one.record["predicted"])) - (one.metrics[LABEL] or 0.0) for one in scored]
         return {"overrated": math.fsum(gaps) / len(gaps)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelReward(StepReward):
+    """Pays labels themselves, in place of the reward that a run learns of them: a dry run learns none."""
+
+    learned: LearnedReward
+
+    terms: ClassVar[tuple[str, ...]] = (LABEL,)
+
+    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+        """Return the label of each answer; where its label or its features fail, it has none."""
+        return [self._scored(one) for one in answers]
+
+    def _scored(self, one: Asked) -> Scored | Failed:
+        label = attempt(self.learned.label, one.item, one.text)
+        features: object = attempt(self.learned.features, one.item, one.text)
+        if not isinstance(features, str | Raised):
+            features = attempt(self.learned.featured, [one])  # Their numbers, in their shape.
+        for name, found in ((LABEL, label), ("features", features)):
+            if isinstance(found, Raised):
+                return Failed(name, str(found))
+        return Scored(terms={LABEL: cast("float", label)})
 
 
 def influence(moments: Moments, ridge: float, x_ND: Floats, mean_D: Floats) -> Floats:

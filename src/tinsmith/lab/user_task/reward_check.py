@@ -13,10 +13,11 @@ from tinsmith.lab.runs.records import ExampleRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.user_task.calls import Raised, attempt, required
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, demonstrated, earned
-from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.user_task.items import UserItem, named_item
 from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.learned_reward import LabelReward, LearnedReward
 from tinsmith.lab.user_task.step_reward import Failed
-from tinsmith.lab.user_task.task import Ask, Examples, Task
+from tinsmith.lab.user_task.task import Ask, Examples, Spawn, Task
 from tinsmith.lab.user_task.tools import Call
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -25,6 +26,7 @@ from tinsmith.types.visible import visible
 
 ITEMS: Final = 24  # Items that are tried.
 _DRAWS: Final = 32  # Demonstrations of which the best paid stands for a right answer, where the task names none.
+_MOST_DRAWS: Final = 256  # The same, where none of the first ones earns anything.
 _LONGEST: Final = 60  # Letters of an example that are shown.
 
 
@@ -61,14 +63,28 @@ class RewardCheck:
     rights: tuple[float, ...]  # Rewards of the right answers, one an item; empty: none is known.
     paid: tuple[Paid, ...]
     failed: int  # Answers without a reward.
+    replaced: int  # Items whose named answer earns nothing, so that a demonstration stands for it.
 
     def of(self, how: Tried) -> list[Paid]:
         """Return the answers of a kind."""
         return [one for one in self.paid if one.how is how]
 
     def as_much(self, how: Tried) -> list[Paid]:
-        """Return the answers of a kind that earn something, and no less than the right answer does."""
-        return [one for one in self.of(how) if one.right is not None and one.reward >= one.right and one.reward > 0.0]
+        """Return the answers of a kind that earn no less than a right answer that earns something."""
+        return [one for one in self.of(how) if one.right is not None and one.reward >= one.right > 0.0]
+
+    def instead(self, how: Tried) -> list[Paid]:
+        """Return the answers of a kind that earn something where what stands for a right answer does not."""
+        return [one for one in self.of(how) if one.right is not None and one.reward > 0.0 >= one.right]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Right:
+    """Replies that stand for a right answer to an item."""
+
+    replies: tuple[str, ...]
+    pay: float
+    named: bool  # True if it is the task's `answer`.
 
 
 def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> list[str]:
@@ -103,9 +119,10 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
 
     Of a conversation the last reply is tried otherwise; what is empty, random or the prompt stands for every reply.
     """
-    task = replace(task, reward=deepcopy(task.reward))  # what it remembers of this is nobody's
+    task = _apart(task)
     chosen = subset(items, ITEMS)
-    rights = [_right(task, one, seed) for one in chosen]
+    known = [_right(task, one, seed) for one in chosen]
+    rights = [() if one is None else one.replies for one in known]
     ends = [each[-1] for each in rights if each]
     words = sorted({word for text in ends or [one.prompt for one in chosen] for word in text.split()})
     played: list[tuple[Tried | None, UserItem, list[Dialogue]]] = []
@@ -116,7 +133,7 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
             before, group = () if how in _FROM_THE_FIRST else right[:-1], object()
             beside = [_played(task, one, right, group)] if right else []
             played.append((how, one, [_played(task, one, (*before, text), group), *beside]))
-    scored = iter(earned(task, [each for _, _, both in played for each in both]))
+    scored = iter(_paid(task, [each for _, _, both in played for each in both]))
     totals, paid, failed = [], [], 0
     for how, one, both in played:
         found = [next(scored) for _ in both]
@@ -128,7 +145,14 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
         else:
             text = both[0].replies[-1]
             paid.append(Paid(how=how, item=one.prompt_id, text=text, reward=pay[0], right=(*pay, None)[1]))
-    return RewardCheck(rights=tuple(totals), paid=tuple(paid), failed=failed)
+    replaced = 0 if task.answer is None else sum(one is not None and not one.named for one in known)
+    return RewardCheck(rights=tuple(totals), paid=tuple(paid), failed=failed, replaced=replaced)
+
+
+def _apart(task: Task) -> Task:
+    """Return a task whose reward remembers for itself alone; of one that is learned within a run, its labels."""
+    reward = task.reward
+    return replace(task, reward=LabelReward(learned=reward) if isinstance(reward, LearnedReward) else deepcopy(reward))
 
 
 def _tried(
@@ -145,28 +169,72 @@ def _tried(
     yield from (each for each in made if not right or each[1].split() != end.split())
 
 
-def _right(task: Task, one: UserItem, seed: int) -> tuple[str, ...]:
-    """Return the replies of a right answer; none where the task shows neither that nor demonstrations."""
+def _right(task: Task, one: UserItem, seed: int) -> _Right | None:
+    """Return what stands for a right answer: the task's, or a demonstration that earns more where that earns nothing.
+
+    A task's `answer` may demonstrate what is not right, such as a search that gives up. None: nothing stands for it.
+    """
     random, shown = Random(derive(seed, "right answer", one.prompt_id)), task.demonstrate
-    drawn = [] if shown is None else [attempt(shown, one.item, random) for _ in range(_DRAWS)]
-    drawn = drawn if task.answer is None else [attempt(task.answer, one.item)]
-    known = dict.fromkeys(
-        (each,) if isinstance(each, str) else tuple(each) for each in drawn if not isinstance(each, Raised)
-    )
-    played = [_played(task, one, each) for each in known if each]
-    paid = [each.total if isinstance(each, Earned) else None for each in earned(task, played)]
-    best = max((pay for pay in paid if pay is not None), default=None)
-    return next((each.replies for each, pay in zip(played, paid, strict=True) if pay is not None and pay == best), ())
+    best = None if task.answer is None else _best_paid(task, one, [attempt(task.answer, one.item)], named=True)
+    drawn = 0
+    while shown is not None and drawn < _MOST_DRAWS and (best is None or best.pay <= 0.0):
+        some = [attempt(shown, one.item, random) for _ in range(_DRAWS)]
+        found, drawn = _best_paid(task, one, some, named=False), drawn + _DRAWS
+        best = found if found is not None and (best is None or found.pay > best.pay) else best
+    return best
 
 
-def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | None = None) -> Dialogue:
+def _best_paid(
+    task: Task, one: UserItem, answers: Sequence[str | Sequence[str] | Raised], *, named: bool
+) -> _Right | None:
+    """Return the best paid of some answers, the first of those that are paid alike; None: none has a reward."""
+    texts = [(each,) if isinstance(each, str) else tuple(each) for each in answers if not isinstance(each, Raised)]
+    played = [_played(task, one, each) for each in dict.fromkeys(texts) if each]
+    found = [
+        _Right(replies=talk.replies, pay=each.total, named=named)
+        for talk, each in zip(played, _paid(task, played), strict=True)
+        if isinstance(each, Earned)
+    ]
+    return max(found, key=lambda each: each.pay, default=None)
+
+
+def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | None = None, depth: int = 0) -> Dialogue:
     """Have a conversation: the last reply is given again as long as the task goes on."""
-    talk = Dialogue(task=task, item=one, group=group or object())
+    talk = Dialogue(task=task, item=one, group=group or object(), depth=depth)
     while not talk.is_over:
         move: Any = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
         if isinstance(move, Ask):
             talk.tell(attempt(move.then, ""))  # the model that would be asked says nothing
+        elif isinstance(move, Spawn):
+            _spawn(talk, move)
     return talk
+
+
+def _spawn(talk: Dialogue, move: Spawn) -> str | None:
+    """Have the conversations that one asks for, each as the task shows it; return what follows from their answers."""
+    task, begun = talk.task, list[Dialogue]()
+    for item in move.items:
+        one = named_item(task, item)
+        shown: str | Sequence[str] | Raised = ""
+        if task.answer is not None:
+            shown = attempt(task.answer, item)
+        elif task.demonstrate is not None:
+            shown = attempt(task.demonstrate, item, Random(0))
+        replies = [""] if isinstance(shown, Raised) or not shown else [shown] if isinstance(shown, str) else list(shown)
+        begun.append(_played(task, one, replies, depth=talk.depth + 1))
+    talk.children = (*talk.children, *begun)
+    return talk.tell(attempt(move.then, [one.answer for one in begun]))
+
+
+def _paid(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
+    """Return what conversations earn, with what they spawned."""
+    return earned(task, [*played, *(each for one in played for each in _below(one))])[: len(played)]
+
+
+def _below(talk: Dialogue) -> Iterator[Dialogue]:
+    for one in talk.children:
+        yield one
+        yield from _below(one)
 
 
 def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[str]:
@@ -175,16 +243,24 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
     rights = "no right answer is known, as the task has neither answer= nor demonstrate="
     if found.rights:
         pay = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(found.rights), max(found.rights))))
-        whose = f"the best of {_DRAWS} demonstrations each" if task.answer is None else "as the task names them"
+        whose = (
+            f"the best of {_DRAWS} to {_MOST_DRAWS} demonstrations each"
+            if task.answer is None
+            else "as the task names them"
+        )
         rights = f"right answers earn {pay}, {whose}"
-    lines = [f"check of the reward on {min(len(items), ITEMS)} items; {rights}"]
+    if found.replaced:
+        rights += f"; on {found.replaced} items that one earns nothing, and the best demonstration stands for it"
+    what = "the labels, of which the reward is learned within a run," if isinstance(task.reward, LearnedReward) else ""
+    lines = [f"check of {what or 'the reward'} on {min(len(items), ITEMS)} items; {rights}"]
     for how in Tried:
-        tried, alike = found.of(how), found.as_much(how)
+        tried, alike, instead = found.of(how), found.as_much(how), found.instead(how)
         paid = sum(one.reward > 0.0 for one in tried)
         line = f"{how.value}: {paid} of {len(tried)} earn something"
         line += f", {len(alike)} AS MUCH AS THE RIGHT ANSWER" if alike else ""
+        line += f", {len(instead)} WHERE THE RIGHT ANSWER EARNS NOTHING" if instead else ""
         if paid:
-            best = max(alike or tried, key=lambda one: one.reward)
+            best = max(alike or instead or tried, key=lambda one: one.reward)
             line += f"; such as {_short(best.text)!r} to {best.item}, {best.reward:g}"
         lines += [line] if tried else []
     failed = f"{found.failed} answers have no reward, as a function of the task failed on them"
@@ -238,9 +314,15 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
 def tried(task: Task, one: UserItem) -> list[str]:
     """Return lines on what `parse`, `reply` and the rewards make of one made-up answer to an item."""
     origin, replies = _made_up(task, one)
+    learned, task = isinstance(task.reward, LearnedReward), _apart(task)
     talk, lines = Dialogue(task=task, item=one), [f"tried on item {one.prompt_id}, {origin}: {_quoted(replies[0])}"]
     while not talk.is_over:
         response = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
+        if isinstance(response, Spawn):
+            lines.append(
+                f"  then the model is asked about {len(response.items)} items, answered here as the task shows"
+            )
+            response = _spawn(talk, response)
         if isinstance(response, str):
             lines.append(f"  then the model reads: {_quoted(response)}")
         elif response is not None:
@@ -250,12 +332,13 @@ def tried(task: Task, one: UserItem) -> list[str]:
         lines.append(f"  parse gave {read if isinstance(read, Raised) else _quoted(repr(read))}")
     if isinstance(task.reward, JudgedReward):
         return [*lines, "  the reward is a judge's, which a dry run does not call"]
-    (found,) = earned(task, [talk])
+    (found,) = _paid(task, [talk])
     if isinstance(found, Failed):
         return [*lines, f"  warning: the task's {found.where} failed: {found.what}"]
     values = {**found.terms, **found.metrics}
     summary = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    return [*lines, f"  reward {found.total:g} ({summary})"]
+    lines.append(f"  reward {found.total:g} ({summary})")
+    return [*lines, *(["  the label is tried alone: the reward is learned of it within a run"] if learned else [])]
 
 
 def _made_up(task: Task, one: UserItem) -> tuple[str, list[str]]:
