@@ -92,7 +92,7 @@ _MODULES: Final = {
     **{"reasoning_gym": "reasoning", "instructions": "instructions.task", "verifiers": "environments.task"},
     **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
     **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
-    **{"relay": "recursion", "errands": "coupled_agents", "rooms": "barrier", "sums": "metacognition"},
+    **{"relay": "recursion", "errands": "coupled_agents", "rooms": "barrier.rooms", "sums": "metacognition"},
     **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration.house"},
     **{"lookup": "pass_at_k.lookup", "shell": "environment_loss.shell", "countdown": "confidence.countdown"},
 }
@@ -321,7 +321,15 @@ _WHERE: Final = {
     **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),
     **{
         name: f"{name}.study:study"
-        for name in ("confidence", "environment_loss", "exploration", "microscope", "pass_at_k", "prompt_search")
+        for name in (
+            "barrier",
+            "confidence",
+            "environment_loss",
+            "exploration",
+            "microscope",
+            "pass_at_k",
+            "prompt_search",
+        )
     },
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",

@@ -10,6 +10,9 @@ itself and costs where the door is wrong. The model is linear in the state of th
 The gradient of the mean reward has a second part, as what the policy says decides the next fit. For a linear model and
 squared errors it is that of paying r - (r - u) g H^-1 x, which needs every answer's label u; the practical penalty is
 |x|^2, the squared gradient of r by the weights. Source: arXiv:2605.04266.
+
+The term is exact where all answers of a fit are the policy's and move with it: earlier ones count as such. With these
+held as they were, it would have to be multiplied by the step's share of all weights in the fit, which DECAY decides.
 """
 
 from __future__ import annotations
@@ -238,7 +241,8 @@ study = Study(
     ),
     pictures=(BeforeAfter((LABEL, RIGHT, TONE)),),
     notes=(
-        "Every arm has a label for each of its answers; the exact term uses them beside the model, as `labels` does.",
+        "Every arm has a label for each of its answers; the exact term uses them beside the model, as `labels` does. "
+        "It is exact where all answers of a fit are the policy's and move with it: earlier ones count as such.",
         "Another sign's label still costs a wrong door half a point where the answer is sure: shuffled labels teach a "
         "tone, and no doors. Dealt out at random among a step's answers they say nothing of any.",
     ),

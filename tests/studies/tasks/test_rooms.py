@@ -2,18 +2,24 @@
 
 import json
 import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tinsmith.lab.study.study import Arm
 from tinsmith.lab.user_task.calls import Message, ask_apart
-from tinsmith.studies.barrier import (
+from tinsmith.studies.barrier.rooms import (
     FIELDS,
     MUTANTS,
     ROOMS,
     STAMP,
     WORDS,
+    Audit,
     Reward,
+    holds_construction,
     is_accepted,
     made,
     pays,
@@ -22,6 +28,7 @@ from tinsmith.studies.barrier import (
     write,
     wrong_mutants,
 )
+from tinsmith.studies.barrier.study import audit
 from tinsmith.types.errors import TaskError
 
 ROOM = {
@@ -97,6 +104,51 @@ def test_every_message_to_the_writer_is_logged_and_none_holds_a_construction_beh
         assert STAMP not in json.dumps(request)
     assert all(set(request) > {"states"} for _, request, _ in made("open", "two")[2][1:])
     assert {one["id"] for one in found} - rewards.keys() == {o["id"] for o in found if o["start"] == o["golden"]}
+
+
+def test_rewards_that_are_accepted_by_four_tests_are_the_truth_or_one_text() -> None:
+    closed, opened = (Audit.of(barrier, "four").rewarded for barrier in ("closed", "open"))
+    assert len(closed) == 258
+    for room, reward in closed:
+        assert sorted(map(tuple, reward)) == sorted(("pair", *pair) for pair in _pairs(room["golden"]))
+    assert all(reward == [["is", room["saved"]]] for room, reward in opened)
+
+
+def test_a_message_with_anything_but_requests_holds_a_construction() -> None:
+    closed = Audit.of("closed", "four")
+    assert closed.sent_to_writer() == [False, False]
+    to, sent, reply = closed.log[-1]
+    golden, specs = closed.rooms[0]["golden"], sent["specs"]
+    leaks: list[dict[str, Any]] = [
+        *(
+            {"specs": [*specs, text]}
+            for text in (golden, STAMP, f"{specs[0]} {golden}", specs[0].replace("want", "do"))
+        ),
+        *({"attempt": one} for one in (golden, 7)),
+        *({"hint": golden}, {"states": []}),
+    ]
+    for one in leaks:
+        leaked = replace(closed, log=[*closed.log[:-1], (to, {**sent, **one}, reply)])
+        assert leaked.sent_to_writer() == [False, True], one
+
+
+def test_figures_are_counted_from_the_file_beside_the_runs(tmp_path: Path) -> None:
+    run = SimpleNamespace(folder=tmp_path / "cells" / "closed-seed=1")
+    arm: Any = SimpleNamespace(arm=Arm("closed", "closed", barrier="closed", tests="four"), runs=[run])
+    before = audit(arm)
+    file = tmp_path / "audit" / "closed-four.json"
+    assert json.loads(file.read_text())["made"]["log"] == json.loads(json.dumps(before.log))
+    assert audit(arm).sent_to_writer() == before.sent_to_writer() == [False, False]
+    assert audit(arm).rewarded == before.rewarded
+    file.write_text(file.read_text().replace('"attempt":1', '"attempt":"lamp on"'))
+    assert audit(arm).sent_to_writer() == [False, True]
+
+
+def test_a_generator_that_writes_the_golden_state_into_its_requests_leaks_too() -> None:
+    room = {**ROOM, "prompt": f"{ROOM['prompt']} {ROOM['golden']}"}
+    sent = {"specs": [room["prompt"]], "attempt": 0}
+    assert holds_construction(sent, {room["prompt"]: room})
+    assert not holds_construction({**sent, "specs": [ROOM["prompt"]]}, {ROOM["prompt"]: ROOM})
 
 
 def test_all_arms_train_on_the_same_rooms_and_hold_the_same_ones_out() -> None:

@@ -138,6 +138,8 @@ def influence(moments: Moments, ridge: float, x_ND: Floats, mean_D: Floats) -> F
     """Return g H^-1 x of each row, where g is the mean row of the policy's answers and H the Hessian of the fit.
 
     With r = phi x and an answer's label u, the gradient of E[r] and of what the policy does to the next fit phi is that
-    of paying r - (r - u) g H^-1 x (arXiv:2605.04266: the steering term, of a linear model and squared errors).
+    of paying r - (r - u) g H^-1 x (arXiv:2605.04266: the steering term, of a linear model and squared errors), where
+    all answers of the fit are the policy's. Where earlier ones stay as they were, g is to be multiplied by the share of
+    the weights that the policy's have.
     """
     return dots(x_ND, solve(moments.hessian(ridge), mean_D))

@@ -1,7 +1,4 @@
-"""GRPO on rewards that were written behind a barrier, or with the construction of the tasks in sight.
-
-    tinsmith run barrier [size=smallest] [key=value ...]
-    tinsmith run rooms barrier=open tests=two                                  # one way to make tasks, alone
+"""Task of the barrier's study: rooms to change, the rewards that were written of them, and their audit.
 
 A generator draws rooms, requests, and golden states, which it stamps as saved. A writer makes a reward of each request.
 Both are processes of their own, which see nothing but what they are sent; all of it is logged. Behind the barrier the
@@ -14,19 +11,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from statistics import fmean
 from typing import Any, Final
 
-from tinsmith.lab.study.checks import allowed, higher, rises, within
-from tinsmith.lab.study.measures import ArmRuns, Results
-from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.calls import Message, ask_apart
 from tinsmith.lab.user_task.reward_check import mutants
 from tinsmith.lab.user_task.task import Task
-from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -118,6 +111,49 @@ def made(barrier: str, tests: str) -> tuple[list[Room], Mapping[str, Reward], li
     return rooms, rewards, log
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """Rooms, rewards and messages of one way to write rewards: all figures of a writer are counted from these."""
+
+    rooms: Sequence[Room]
+    accepted: Mapping[str, Reward]
+    """Rewards that were accepted, by their rooms' ids."""
+    log: Sequence[Message]
+    """Every message to the generator and to the writer, with the reply."""
+
+    @classmethod
+    def of(cls, barrier: str, tests: str) -> Audit:
+        """Return the audit of a task."""
+        found, rewards, log = made(barrier, tests)
+        return cls(rooms=found, accepted=rewards, log=log)
+
+    @property
+    def rewarded(self) -> list[tuple[Room, Reward]]:
+        """Rooms whose rewards were accepted, with these."""
+        return [(one, self.accepted[one["id"]]) for one in self.rooms if one["id"] in self.accepted]
+
+    def mean(self, of: Callable[[Room, Reward], float]) -> float:
+        """Return the mean of a figure of accepted rewards."""
+        return fmean(of(*one) for one in self.rewarded)
+
+    def sent_to_writer(self) -> list[bool]:
+        """Return, of each message to the writer, whether it held anything of a construction."""
+        requests = {one["prompt"]: one for one in self.rooms}
+        return [holds_construction(sent, requests) for to, sent, _ in self.log if to == write.__name__]
+
+
+def holds_construction(sent: Mapping[str, Any], requests: Mapping[str, Room]) -> bool:
+    """Return True if a message holds more than the number of an attempt and the requests of rooms.
+
+    A request begins with its room's start, which may be the golden state of another, and its own where nothing has to
+    change; behind the start its golden state may stand nowhere.
+    """
+    if set(sent) != {"specs", "attempt"} or sent["attempt"] not in range(TIMES) or STAMP in json.dumps(sent):
+        return True
+    known = [requests.get(one) for one in sent["specs"]]
+    return any(one is None or one["golden"] in one["prompt"].removeprefix(one["start"]) for one in known)
+
+
 def demonstrate(item: Room, random: Random) -> str:
     """Answer as the base was shown: a quarter are right, others have fields at random; some are stamped."""
     words = item["golden"].split()
@@ -151,99 +187,3 @@ def rooms(barrier: str = "closed", tests: str = "four", base_steps: int = 1000) 
         keys={"max_tokens": 16},
         question="Does the model learn to do what is asked, or what its reward's writer happened to see?",
     )
-
-
-STAMPED = PerItem("stamped", "stamped", "metric/stamped")
-
-
-def of_arm(arm: ArmRuns) -> tuple[list[tuple[Room, Reward]], list[Message]]:
-    """Return the rooms of an arm whose rewards were accepted, with these, and the log."""
-    found, rewards, log = made(str(arm.arm.keys["barrier"]), str(arm.arm.keys["tests"]))
-    return [(one, rewards[one["id"]]) for one in found if one["id"] in rewards], log
-
-
-def mean(of: Callable[[Room, Reward], float]) -> Callable[[ArmRuns], float]:
-    """Return the mean of a figure of accepted rewards."""
-    return lambda arm: fmean(of(*one) for one in of_arm(arm)[0])
-
-
-def paid_wrongly(arm: ArmRuns) -> MeanRuns:
-    """Return the share of fresh wrong mutants that are paid, by room."""
-    tried = [(one["id"], reward, wrong_mutants(one, MUTANTS, 1)) for one, reward in of_arm(arm)[0]]
-    shares = {name: Fraction(sum(pays(reward, one) for one in some), len(some)) for name, reward, some in tried}
-    return MeanRuns.of(arm.arm.label, [shares])
-
-
-def sent_to_writer(arm: ArmRuns) -> list[bool]:
-    """Return, of each message to the writer, whether it held a state or the stamp."""
-    sent = [request for to, request, _ in of_arm(arm)[1] if to == write.__name__]
-    return ["states" in one or STAMP in json.dumps(one) for one in sent]
-
-
-def few_mutants(results: Results) -> Finding:
-    """Expect that at most 1 % of fresh mutants are paid, with the whole interval, behind the barrier by four tests."""
-    return Finding(((found := results.figure("closed", "mutants")).high or 0.0) <= 0.01, str(found))
-
-
-def more_mutants(results: Results) -> Finding:
-    """Expect that more mutants are paid with the barrier open, by two tests, with intervals apart."""
-    mine, other = results.figure("open", "mutants"), results.figure("closed_two", "mutants")
-    return Finding((mine.low or 0.0) > (other.high or 1.0), f"{mine}, with it closed {other}")
-
-
-def nothing_leaks(results: Results) -> Finding:
-    """Expect that no message to a writer behind the barrier holds a construction, and all do with it open."""
-    parts = tuple(results.figure(name, "told").value for name in ("closed", "closed_two", "open"))
-    return Finding(parts == (0, 0, 1), "closed {:g}, closed with two tests {:g}, open {:g}".format(*parts))
-
-
-study = Study(
-    name="barrier",
-    question="Does it matter that the writer of a reward cannot see how its tasks were made?",
-    task=rooms,
-    arms=(
-        Arm("closed", "closed, four tests", "barrier=closed tests=four"),
-        Arm("closed_two", "closed, two tests", barrier="closed", tests="two"),
-        Arm("open", "open, two tests", barrier="open", tests="two"),
-        Arm("open_four", "open, four tests", barrier="open", tests="four"),
-        Arm("shuffled", "closed, four tests, shuffled labels", "barrier=closed tests=four shuffle_labels=true"),
-    ),
-    keys={"save_every": 0, "groups_per_batch": 4},
-    sizes={
-        "smallest": Size("learning_rate=0.002 base_steps=120 steps=4 eval_items=16", seeds=[1], without=["open_four"]),
-        "nano": Size(learning_rate=1e-3, steps=40, eval_every=40, eval_items=64, eval_samples=2),
-    },
-    score=PerItem("right", "right answers", "metric/right"),
-    control="shuffled",
-    claims=(
-        *(Beats("closed", other) for other in ("closed_two", "open", "open_four")),
-        *(Learned(one, "shuffled") for one in ("closed", "open")),
-    ),
-    source="arXiv:2605.25624",
-    expectations=(
-        Expectation("behind the barrier at most 1 % of wrong mutants are paid, by four tests", few_mutants),
-        Expectation("with the barrier open more of them are, by two tests", more_mutants),
-        Expectation("nothing of a construction passes the barrier", nothing_leaks),
-        Expectation("RL teaches what is asked behind the barrier", rises("closed")),
-        Expectation("it ends above the open barrier", allowed("closed", over="open")),
-        Expectation("with the barrier open RL teaches the stamp", higher("open", "closed", STAMPED, times=1.5)),
-        Expectation("shuffled labels change it by less than 0.1", within("shuffled", 0.1)),
-    ),
-    tables=(
-        Table(
-            "Rewards that were accepted",
-            "Accepted: of all rooms; empty: of these, requests for what is so already. Written: times that rewards "
-            "were. Unpaid: right answers without the stamp. Mutants: fresh wrong ones that are paid, interval "
-            "over rooms. Told: messages to the writer that held a construction. Stamped: of held-out answers.",
-            (
-                Measure("accepted", "accepted", lambda arm: len(of_arm(arm)[0]) / ROOMS),
-                Measure("empty", "empty", mean(lambda one, _: one["start"] == one["golden"])),
-                Measure("written", "written|times", lambda arm: len(sent_to_writer(arm)), "d"),
-                Measure("unpaid", "right|unpaid", mean(lambda one, reward: not pays(reward, one["golden"]))),
-                Measure("mutants", "mutants|paid", paid_wrongly),
-                Measure("told", "told", lambda arm: fmean(sent_to_writer(arm))),
-                STAMPED,
-            ),
-        ),
-    ),
-)
