@@ -43,6 +43,19 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "ladder/exp4", "stepz=3"): "perhaps steps",
     ("run", "ladder/exp4", "out=mine"): "perhaps log_path",
     ("run", "ladder/exp4", "lr=1e-3"): "perhaps learning_rate",
+    ("run", "crossroads", "size=smallest"): "this is a key of studies",
+    ("run", "ladder/exp4", "seeds=0,1"): "seed=N",
+    ("run", "crossroads", "reward=x"): "do: tinsmith run NAME --help lists",
+    ("run", "crossroads", "at=smal"): "perhaps small",
+    ("run", "dead_groups", "size=smalest"): "do: perhaps smallest\n",
+    ("run", "crossroads/sfd"): "perhaps crossroads/sft",
+    ("base", "fetch", "smolm2"): "perhaps smollm2",
+    ("export-results", ".", "--to", "parqet"): "Perhaps parquet?",
+    ("serve", "--model", "tinsmith/nano", "--keys", "other/access.toml"): "perhaps name",
+    ("run", "quickstart"): "do: tinsmith quickstart",
+    ("quickstart", "--steps", "3"): "write steps=3",
+    ("replay", "taken", "--device", "cuda"): "write device=cuda",
+    ("run", "--config", "other/typo.toml"): "perhaps run",
     ("run", "crossroads", "num_generations=4"): "perhaps group_size",
     ("run", "ladder/exp4", "steps=three"): "a whole number",
     ("run", "ladder/exp4", "batch_size=3"): "perhaps groups_per_batch",
@@ -112,6 +125,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
         (folder / name / file).write_text("{}")
     (folder / "other" / "keys.toml").write_text("steps = 5\n")
+    (folder / "other" / "typo.toml").write_text('rn = "crossroads"\n')
+    (folder / "other" / "access.toml").write_text('[[key]]\nnam = "me"\n')
     return folder
 
 

@@ -11,9 +11,11 @@ from run_files import write_files
 from small_snap import Snap, serving, small_files
 
 from command_line import Run, command
+from tinsmith.cli.run import INTERRUPTED
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
+from tinsmith.data.sources import source as source_module
 from tinsmith.data.sources.hepth import release
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
@@ -83,10 +85,51 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     assert code == 0
     lines = [line.split() for line in listed.splitlines()]
     assert lines[1:] == [
-        ["killed", "two", "begun", "2", "0.500"],
+        ["killed", "two", "begun", "2", "reward", "0.500"],
         ["study", "a", "study", "not", "finished"],
-        ["study/cells/a", "one", "finished", "2", "of", "2", "0.750"],
+        ["study/cells/a", "one", "finished", "2", "of", "2", "reward", "0.750"],
     ]
+
+
+def test_without_a_folder_what_commands_here_made_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "out/quickstart/a", "one")
+    with (tmp_path / "out/quickstart/a/metrics.jsonl").open("a") as file:
+        file.write('\n{"step": 3, "eval/macro_f1": 0.4}\n{"step": 3, "test/macro_f1": 0.5, "test/reward/total": 0.1}\n')
+    assert "out/quickstart/a  one  finished  2 of 2  macro-F1 0.500" in command(capsys, "ls").out
+    write_run(tmp_path / "runs/b", "two")
+    assert [line.split()[0] for line in command(capsys, "ls").out.splitlines()[1:]] == ["out/quickstart/a", "runs/b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "further"),
+    [
+        (("--source", "synthetic", "--preset", "tiny"), "begins again"),
+        (("--source", "openalex", "--works", "W1"), "goes on where it stopped"),
+    ],
+)
+def test_an_interrupted_build_says_how_it_goes_on(
+    source: tuple[str, ...],
+    further: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("OPENALEX_API_KEY", "key")
+    monkeypatch.setattr(source_module, "build_corpus", interrupted)
+    ran = command(capsys, "data", "build", *source, "--out", tmp_path / "corpus")
+    assert ran.code == INTERRUPTED
+    assert f"interrupted; the same command {further}" in ran.err
+
+
+def test_a_list_of_works_that_is_not_there_is_no_wrong_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("data", "build", "--source", "openalex", "--works", "none.txt", "--out", tmp_path)
+    assert "there is no such file" in command(capsys, *asked).err
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.disk import disk_full, is_full
-from tinsmith.types.errors import LostError, TinsmithError
+from tinsmith.types.errors import LostError, TinsmithError, perhaps
 from tinsmith.types.version import VERSION
 from tinsmith.types.visible import VisibleFormatter, visible
 
@@ -42,6 +42,10 @@ _ELSEWHERE: Final = {
     **{"rerun": "replay", "repeat": "replay", "zip": "pack", "dashboard": "report", "eval": "run", "evaluate": "run"},
 }
 """Commands of other tools, and the one that does it here."""
+
+
+_NOT_ONE_OF: Final = re.compile(r"'(.*)' is not one of '(.*)'\.$")  # As typer says it.
+_OF_KEYS: Final = (run, quickstart, replay, audit)  # Commands that take key=value, to which options are spelled so.
 
 
 class _Commands(TyperGroup):
@@ -58,6 +62,15 @@ class _Commands(TyperGroup):
             if meant is not None:
                 ctx.fail(f"No such command {name!r}. Did you mean 'tinsmith {meant}'?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        """Run the command; a value that is none of an option's is answered with the one that was meant."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if (found := _NOT_ONE_OF.search(error.message)) and (meant := perhaps(found[1], found[2].split("', '"))):
+                error.message += f" {meant.capitalize()}?"
+            raise
 
 
 app = typer.Typer(
@@ -87,7 +100,7 @@ _SHORT: Final = (
 )
 """Commands with their line in the list, which a terminal of 80 columns does not cut."""
 for _command, _line in _SHORT:
-    _foreign = {"allow_extra_args": _command is run, "ignore_unknown_options": _command is run}  # to say what was meant
+    _foreign = {"allow_extra_args": _command is run, "ignore_unknown_options": _command in _OF_KEYS}
     app.command(short_help=_line, add_help_option=_command is not run, context_settings=_foreign)(_command)
 app.add_typer(data_app, short_help="Citation data: fetch, build, measure, slice.")
 app.add_typer(base_app, short_help="Base models: build one, or fetch a real one.")

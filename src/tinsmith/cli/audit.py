@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tinsmith.cli.columns import AsJson, print_json
-from tinsmith.cli.named_folders import HereKeys, Run, here_keys, require_runs, run_folders
+from tinsmith.cli.named_folders import HereKeys, Run, require_runs, run_folders
+from tinsmith.cli.run import changed_keys
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell
@@ -45,6 +46,9 @@ def _print(found: Comparison, *, as_json: bool, **more: object) -> None:
         print(visible(line))
 
 
+_HERE: Final = "device=cuda, data=DIR, ..."  # Such keys a repetition takes.
+
+
 def replay(
     folder: Run,
     changes: HereKeys = None,
@@ -56,13 +60,14 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
+    here = changed_keys(changes or (), listed_by=_HERE)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
     with loading():
         from tinsmith.cli.registered import plan_of
         from tinsmith.lab.experiment.replay import replay as run
 
     with run_folders([folder]) as (place,):
-        here, beside = here_keys(changes), folder.absolute().parent
+        beside = folder.absolute().parent
         done = run(place, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
     replay_folder = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
@@ -106,6 +111,7 @@ def audit(
         fix = "leave one of them out"
         raise ConfigError("steps or units are drawn, not both", field="--units", value=units, fix=fix)
     count = _STEPS if steps is None else steps
+    here = changed_keys(changes or (), listed_by=_HERE)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
     with loading():
         from tinsmith.cli.registered import plan_of
@@ -113,7 +119,6 @@ def audit(
         from tinsmith.lab.experiment.audit_units import audit_units
 
     drawn_by = secrets.randbits(32) if seed is None else seed
-    here = here_keys(changes)
     with run_folders([folder]) as (place,):
         if share is not None:
             of_units = audit_units(place, plan_of, share=share, seed=drawn_by, say=tell, here=here)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,6 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Display
 
+from tinsmith.cli.run import INTERRUPTED
 from tinsmith.data.progress import Progress
 from tinsmith.types.waits import tell, ticking
 
@@ -84,3 +86,14 @@ def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None
             return
         with ticking(what):  # in a pipe lines say that it goes on
             yield update
+
+
+@contextmanager
+def interruptible(*, resumes: bool) -> Generator[None, None, None]:
+    """Say on Ctrl-C how it goes on, and end the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        further = "goes on where it stopped" if resumes else "begins again"
+        print(f"\ntinsmith: interrupted; the same command {further}", file=sys.stderr)
+        raise typer.Exit(code=INTERRUPTED) from None

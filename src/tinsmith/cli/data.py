@@ -99,9 +99,9 @@ class BuildOptions:
 @with_options
 def build(options: BuildOptions) -> None:
     """Make a corpus; with --works, one's own papers and their labels."""
-    from tinsmith.cli.bar import progress_bar
+    from tinsmith.cli.bar import interruptible, progress_bar
     from tinsmith.data.corpus import Corpus
-    from tinsmith.data.corpus_card import summary
+    from tinsmith.data.corpus_card import VALUE_WIDTH, summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.own_labels import graph_warning, write_own_labels
     from tinsmith.data.quarantine import set_aside
@@ -112,11 +112,11 @@ def build(options: BuildOptions) -> None:
     chosen = chosen_source(options)
     check_vacant(options.out, force=options.force)
     arguments = {"drop_forward": options.drop_forward, "strict": bool(options.strict), "force": options.force}
-    with progress_bar() as progress:
+    with interruptible(resumes=bool(options.api or options.works)), progress_bar() as progress:
         card = build_corpus(chosen, options.out, **arguments, progress=progress)
     print(f"wrote {options.out}")
     for name, value in summary(card).items():
-        print(f"  {name:<28}{value:>14}")
+        print(f"  {name:<28}{value:>{VALUE_WIDTH}}")
     if card.quarantined:
         print(set_aside(options.out / QUARANTINE))
     corpus = Corpus.open(options.out)
@@ -213,7 +213,7 @@ def _openalex(options: BuildOptions) -> Source:
 def _kept(text: str | None, allowed: tuple[str, ...]) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     if wrong := next((word for word in words if word not in allowed), None):
-        raise ConfigError("--keep has no such value", field="keep", value=wrong, allowed=", ".join(allowed))
+        raise ConfigError("--keep has no such value", field="keep", value=wrong, allowed=allowed)
     return words
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tinsmith.cli.completion import complete_here
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 Run = Annotated[
@@ -19,20 +20,9 @@ HereKeys = Annotated[
     typer.Argument(
         metavar="[key=value ...]",
         help="Where and how fast to compute: model_name=PATH, data=DIR, task=FILE.py, device=cuda, threads=2.",
+        autocompletion=complete_here,
     ),
 ]
-
-
-def here_keys(changes: Sequence[str] | None) -> dict[str, str]:
-    """Return `key=value` arguments as keys."""
-    found: dict[str, str] = {}
-    for each in changes or ():
-        key, equals, value = each.partition("=")
-        if not equals:
-            what, allowed = "an argument must have the form key=value", "device=cuda, data=DIR, ..."
-            raise ConfigError(what, field="argument", value=each, allowed=allowed)
-        found[key] = value
-    return found
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tinsmith.cli.columns import Open, tell_page
+from tinsmith.cli.completion import complete_keys
+from tinsmith.cli.run import changed_keys
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
@@ -22,7 +24,10 @@ AUDITED: Final = {"save_every": "1"}
 
 def quickstart(
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys for every run, such as data=SLICE.")
+        list[str] | None,
+        typer.Argument(
+            metavar="key=value ...", help="Keys for every run, such as data=SLICE.", autocompletion=complete_keys
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path(
         "out/quickstart"
@@ -34,9 +39,9 @@ def quickstart(
     Without data=SLICE a synthetic world of 30,000 papers is built, whose labels come from its citation graph.
     With ray=local, or the address of a Ray, the runs are that Ray's tasks.
     """
+    given = changed_keys(changes or [], listed_by="tinsmith run remedy/exp6 --help lists the keys")
     with loading():
         from tinsmith.cli.columns import open_console
-        from tinsmith.cli.run import changed_keys
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import minutes_now, other_work
         from tinsmith.lab.page.comparison import COMPARISON
@@ -52,7 +57,6 @@ def quickstart(
     def say(message: str) -> None:
         print(visible(f"[{time.perf_counter() - began:4.0f} s] {message}"), flush=True)
 
-    given = changed_keys(changes or [])
     dry = truth("dry_run", given.pop("dry_run", "false"))
     own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
     cells = quickstart_cells(own, out)

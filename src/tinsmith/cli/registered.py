@@ -46,7 +46,7 @@ class TaskEntry:
             what = "this task takes no such part"
             raise ConfigError(what, field=name, value=part, fix=f"tinsmith run {name} key=value, --help lists keys")
         if preset and preset not in self.presets:
-            what, allowed = "there is no such experiment", ", ".join([name, *(f"{name}/{one}" for one in self.presets)])
+            what, allowed = "there is no such experiment", [name, *(f"{name}/{one}" for one in self.presets)]
             raise ConfigError(what, field="experiment", value=f"{name}/{preset}", allowed=allowed)
         module, _, function = self.where.partition(":")
         return function_task(

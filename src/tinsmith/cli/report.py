@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -126,10 +126,15 @@ def _write_text(text: str, to: PageFormat, file: Path) -> Path:
     return file
 
 
+_USUAL: Final = (Path("runs"), Path("out"))  # Folders that `tinsmith run` and `tinsmith quickstart` make.
+
+
 def ls(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder with runs. Default: runs.")] = Path("runs"),
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A folder with runs. Default: runs and out.")
+    ] = None,
 ) -> None:
-    """List runs and studies: name, state, steps, last reward."""
+    """List runs and studies: name, state, steps, last score or reward."""
     from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status
     from tinsmith.lab.study.files import holds_study
@@ -144,9 +149,10 @@ def ls(
             return {}
         return found if isinstance(found, dict) else {}
 
-    listed = [("run or study", "is", "state", "steps", "reward")]
-    for file in sorted([*folder.rglob(CONFIG), *folder.rglob(CELLS)]) if folder.is_dir() else ():
-        run, name = file.parent, file.parent.relative_to(folder).as_posix()
+    listed = [("run or study", "is", "state", "steps", "last result")]
+    places = _USUAL if folder is None else (folder,)
+    for file in sorted(each for place in places for name in (CONFIG, CELLS) for each in place.rglob(name)):
+        run, name = file.parent, file.parent.relative_to(folder or Path()).as_posix()
         if file.name == CELLS:
             listed.append((name, "a study", "finished" if holds_study(run) else "not finished", "", ""))
             continue
@@ -154,17 +160,18 @@ def ls(
         if config and "name" not in config:  # another program's
             continue
         state = str(read(run / MANIFEST).get("status", "begun"))
-        done, reward = _standing(run / METRICS)
+        done, result = _standing(run / METRICS)
         settings = config.get("settings")
         steps = settings.get("steps") if isinstance(settings, dict) else None
         of = f"{min(done, steps)} of {steps}" if isinstance(steps, int) else str(done)
         # One that was killed had no time to say so.
         state = "not finished" if state == Status.RUNNING.value else state
-        listed.append((name, str(config.get("name", "not readable")), state, of, reward))
+        listed.append((name, str(config.get("name", "not readable")), state, of, result))
     if len(listed) == 1:
         fix = "tinsmith quickstart makes some; or name their folder: tinsmith ls DIR"
-        what = f"{folder} holds no run" if folder.is_dir() else f"there is no folder {folder}"
-        raise DataError(what, field="DIR", value=str(folder), fix=fix)
+        where = " or ".join(map(str, places))
+        what = f"{where} holds no run" if any(each.is_dir() for each in places) else f"there is no folder {where}"
+        raise DataError(what, field="DIR", value=where, fix=fix)
     print("\n".join(rows(listed, terminal_width())))
 
 
@@ -200,13 +207,19 @@ def export_results(
         print(f"wrote {file}: {frame.height:,} rows, {frame.width} columns")
 
 
+_RESULTS: Final = (("macro-F1", "macro_f1"), ("reward", "reward/total"))
+"""Headline figures of an evaluation: of runs on labels their score, of others the reward."""
+
+
 def _standing(file: Path) -> tuple[int, str]:
-    """Return how many steps metrics that may still grow have, and their last evaluated reward; empty: there is none."""
+    """Return how many steps metrics that may still grow have, and their last evaluation; empty: there is none."""
     from tinsmith.lab.runs.reader import json_lines
 
-    done, reward = 0, ""
+    done, result = 0, ""
     for line in json_lines(file, dict[str, object], []):
-        step, found = line.get("step"), line.get("test/reward/total", line.get("eval/reward/total"))
+        step = line.get("step")
         done = step + 1 if isinstance(step, int) else done
-        reward = f"{found:.3f}" if isinstance(found, int | float) else reward
-    return done, reward
+        figures = ((label, line.get(f"{split}/{key}")) for split in ("test", "eval") for label, key in _RESULTS)
+        shown = (f"{label} {figure:.3f}" for label, figure in figures if isinstance(figure, int | float))
+        result = next(shown, result)
+    return done, result

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.core import TyperGroup
 
 from tinsmith.cli.columns import Open, tell_page
+from tinsmith.cli.completion import complete_keys, complete_names
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell, ticking, unsaid
 
@@ -38,10 +40,12 @@ def run(
         typer.Argument(
             metavar="NAME",
             help="Name of a task, study or experiment, or your own FILE.py; without it, the list of names.",
+            autocompletion=complete_names,
         ),
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys to change, such as steps=20.")
+        list[str] | None,
+        typer.Argument(metavar="key=value ...", help="Keys to change, such as steps=20.", autocompletion=complete_keys),
     ] = None,
     wants_help: Annotated[
         bool, typer.Option("--help", help="With NAME: its keys, with their values and meanings.")
@@ -65,7 +69,7 @@ def run(
     name = name or named
     overrides = {**settings, **changed_keys([*(changes or []), *context.args], name or "")}
     if name is None:
-        _require_nothing(overrides)
+        _require_nothing(overrides, config is not None)
         print(context.get_help()) if wants_help else _list()
         return
     if exit_with_stdin:
@@ -75,6 +79,7 @@ def run(
     if wants_help:
         _keys(name, overrides)
         return
+    _require_no_command(name, context)
     with loading():
         from tinsmith.cli.registered import plan_of, study_named
         from tinsmith.lab.experiment.experiment import with_default_log_path
@@ -200,8 +205,8 @@ def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
 
 
-def changed_keys(changes: Sequence[str], name: str = "") -> dict[str, str]:
-    """Return key=value texts by key; `name` is what they change."""
+def changed_keys(changes: Sequence[str], name: str = "", listed_by: str = "") -> dict[str, str]:
+    """Return key=value texts by key; `name` is what they change, `listed_by` says which keys there are."""
     from tinsmith.types.errors import ConfigError
 
     overrides: dict[str, str] = {}
@@ -210,7 +215,7 @@ def changed_keys(changes: Sequence[str], name: str = "") -> dict[str, str]:
         split = not value and place + 1 < len(changes) and "=" not in changes[place + 1]
         if not equals or not key or key.startswith("-") or split:
             meant = _meant(changes[place:], name)
-            fix = f"write {meant}" if meant else f"tinsmith run {name or 'NAME'} --help lists the keys"
+            fix = f"write {meant}" if meant else listed_by or f"tinsmith run {name or 'NAME'} --help lists the keys"
             raise ConfigError("a change must be written as key=value", field="changes", value=change, fix=fix)
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)
@@ -236,14 +241,33 @@ def _meant(parts: Sequence[str], run: str) -> str | None:
     return None if value is None else f"{key}={value}"
 
 
-def _require_nothing(overrides: Mapping[str, str]) -> None:
-    """Refuse keys where nothing says what is to be run."""
-    if overrides:
+def _require_no_command(name: str, context: typer.Context) -> None:
+    """Refuse the name of a command, which needs no `run` before it."""
+    if name in _commands(context):
         from tinsmith.types.errors import ConfigError
 
+        raise ConfigError("this is a command of its own", field="NAME", value=name, fix=f"tinsmith {name}")
+
+
+def _commands(context: typer.Context) -> Sequence[str]:
+    """Return the names of all commands."""
+    above = context.find_root().command
+    return above.list_commands(context) if isinstance(above, TyperGroup) else ()
+
+
+def _require_nothing(overrides: Mapping[str, str], of_file: bool) -> None:
+    """Refuse keys where nothing says what is to be run; a file may only have misspelled the key that does."""
+    if overrides:
+        from tinsmith.types.errors import ConfigError, near
+
         shown = " ".join(f"{key}={value}" for key, value in overrides.items())
-        fix = f"tinsmith run NAME {shown}; tinsmith run lists the names"
+        meant = next((key for key in overrides if near(key, [_NAMED_BY])), None) if of_file else None
+        fix = f"perhaps {_NAMED_BY} in place of {meant}" if meant else f"tinsmith run NAME {shown}"
+        fix += "; tinsmith run lists the names"
         raise ConfigError("keys are given, but no name of what to run", field="NAME", fix=fix)
+
+
+_NAMED_BY: Final = "run"  # The key of a settings file that says what is to be run.
 
 
 def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
@@ -258,7 +282,7 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
         what = "a settings file may only have lines key = value"
         raise ConfigError(what, field=nested, value=str(file), fix="steps = 20")
     texts = {key: shown_value(value) for key, value in keys.items()}
-    return texts.pop("run", None), texts
+    return texts.pop(_NAMED_BY, None), texts
 
 
 def new(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from tinsmith.cli.columns import with_options
+from tinsmith.cli.completion import complete_models
 from tinsmith.types.waits import loading, tell, unsaid
 
 
@@ -27,6 +28,7 @@ class ServeOptions:
             help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, "
             "tinsmith/moe-nano, a fetched tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. "
             "Repeatable.",
+            autocompletion=complete_models,
         ),
     ]
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1"

@@ -89,5 +89,5 @@ def _factor(name: str) -> str:
     from tinsmith.types.errors import ConfigError
 
     if name not in FACTORS:
-        raise ConfigError("there is no such factor", field="factor", value=name, allowed=", ".join(FACTORS))
+        raise ConfigError("there is no such factor", field="factor", value=name, allowed=FACTORS)
     return name

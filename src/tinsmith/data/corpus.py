@@ -76,7 +76,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 def _read(frame: pl.LazyFrame, known: dict[str, pl.DataType], columns: tuple[str, ...]) -> pl.DataFrame:
     for name in columns:
         if name not in known:
-            raise DataError("no such column", field="column", value=name, allowed=", ".join(known))
+            raise DataError("no such column", field="column", value=name, allowed=known)
     return frame.select(columns or list(known)).collect()
 
 

@@ -6,6 +6,7 @@ import enum
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,26 +17,26 @@ from tinsmith.types.json_text import UNREADABLE
 FORMAT = 1
 """Version of the corpus folder's format."""
 
-DROPPED = (
-    "self_loops",
-    "duplicate_edges",
-    "dangling_edges",  # an end is not in the corpus
-    "forward_edges",  # only where dropping them was asked for
-    "superseded_edges",  # references of a stale copy of a paper
-    "retracted",
-    "paratext",
-    "xpac",  # OpenAlex's lower-quality expansion pack
-    "no_year",
-    "no_id",
-    "duplicate_papers",
-    "dates_outside_year",  # the paper is kept, its date is not
-    "bad_dates",  # the paper is kept, its date is not
-    "bad_abstracts",  # the paper is kept, its abstract is not
-    "bad_references",  # entries of reference lists that are no ids
-    "bad_values",  # the paper is kept, a count, a score or a text is not
-    "bad_files",  # the rest of a damaged file
-)
-"""Counters that every card has, at 0 where nothing was dropped."""
+DROPPED: Mapping[str, str] = {
+    "self_loops": "a paper that cites itself",
+    "duplicate_edges": "the same citation once more",
+    "dangling_edges": "a citation of or by a paper outside the corpus",
+    "forward_edges": "a citation of a later paper, by --drop-forward",
+    "superseded_edges": "references of further copies of a paper, of which the newest stays",
+    "retracted": "retracted papers",
+    "paratext": "covers, indexes and the like",
+    "xpac": "OpenAlex's expansion pack of lower quality",
+    "no_year": "papers without a year",
+    "no_id": "papers without an id",
+    "duplicate_papers": "further copies of a paper, of which the newest stays",
+    "dates_outside_year": "dates that contradict the year; the papers stay",
+    "bad_dates": "dates that cannot be read; the papers stay",
+    "bad_abstracts": "abstracts that cannot be read; the papers stay",
+    "bad_references": "entries of reference lists that are no ids",
+    "bad_values": "counts, scores or texts that cannot be read; the papers stay",
+    "bad_files": "the rest of a damaged file",
+}
+"""Counters that every card has, at 0 where nothing was dropped, and what each counts."""
 
 MISSING = ("title", "abstract", "date", "venue", "field")
 """Columns whose nulls a card counts."""
@@ -116,6 +117,9 @@ def read_card(folder: Path) -> CorpusCard:
     return card
 
 
+VALUE_WIDTH: Final = 14  # Columns of a figure in a summary; what explains it follows.
+
+
 def summary(card: CorpusCard) -> Mapping[str, str]:
     """Return what a person wants to see after a build: name -> text, in the order to show it; zeros left out."""
     years = sorted(card.years)
@@ -128,7 +132,9 @@ def summary(card: CorpusCard) -> Mapping[str, str]:
         "quarantined lines": f"{card.quarantined:,}",
     }
     rows |= {
-        f"dropped: {name.replace('_', ' ')}": f"{count:,}" for name, count in sorted(card.dropped.items()) if count
+        f"dropped: {name.replace('_', ' ')}": f"{count:>{VALUE_WIDTH},}  {DROPPED.get(name, '')}".rstrip()
+        for name, count in sorted(card.dropped.items())
+        if count
     }
     rows |= {f"without {name}": f"{count:,}" for name, count in sorted(card.missing.items()) if count}
     return rows | {"fingerprint": card.fingerprint}

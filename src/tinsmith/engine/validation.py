@@ -31,7 +31,7 @@ def loss_by_name(name: str) -> LossName:
             "this loss is not computed here",
             field="loss_fn",
             value=name,
-            allowed=", ".join(loss.value for loss in LossName),
+            allowed=[loss.value for loss in LossName],
             fix="stable_reinforce has no published formula; use loss_fn=importance_sampling"
             if name == "stable_reinforce"
             else None,

@@ -53,7 +53,7 @@ def configure(threads: int | None = None, isa: Isa | None = None) -> None:
     supported = native.supported_isas()
     name = isa.value if isa is not None else os.environ.get("TINSMITH_ISA") or supported[-1]
     if name not in supported:
-        allowed = ", ".join(supported)
+        allowed = supported
         raise ConfigError(f"TINSMITH_ISA={name!r} is not possible here: allowed are {allowed}")
     if threads is not None:
         text = str(threads)

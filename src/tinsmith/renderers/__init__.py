@@ -39,5 +39,5 @@ def make_renderer(name: str, tokenizer: PreTrainedTokenizerBase) -> Renderer:
         ConfigError: for an unknown name, or a tokenizer that the renderer cannot work with.
     """
     if name not in RENDERERS:
-        raise ConfigError("there is no such renderer", field="renderer", value=name, allowed=", ".join(RENDERERS))
+        raise ConfigError("there is no such renderer", field="renderer", value=name, allowed=RENDERERS)
     return RENDERERS[name](tokenizer)

@@ -102,7 +102,7 @@ def preset_tokenizer(name: str) -> PreTrainedTokenizerFast:
         ConfigError: for a name that is not in `PRESET_VOCAB_SIZES`.
     """
     if name not in PRESET_VOCAB_SIZES:
-        raise ConfigError("there is no such preset", field="preset", value=name, allowed=", ".join(PRESET_VOCAB_SIZES))
+        raise ConfigError("there is no such preset", field="preset", value=name, allowed=PRESET_VOCAB_SIZES)
     with _LOADING:
         return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
 

@@ -124,7 +124,7 @@ class ReportedTable:
         if not slash or metric not in OF_ONE_LABEL:
             raise DataError(f"{name}: no such rate", field=key, allowed=_ALLOWED)
         if label not in self.labels:
-            raise DataError(f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels))
+            raise DataError(f"{name}: no such label", field=key, value=label, allowed=self.labels)
 
 
 class CountRange(NamedTuple):

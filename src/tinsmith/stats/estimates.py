@@ -96,7 +96,7 @@ class Runs:
         """Return `other` with its items in the order of this one."""
         if self.labels != other.labels:
             what = f"{self.name} and {other.name} do not answer the same question"
-            raise DataError(what, field="labels", value=other.labels, allowed=", ".join(self.labels))
+            raise DataError(what, field="labels", value=other.labels, allowed=self.labels)
         if set(self.items) != set(other.items):
             apart = len(set(self.items) ^ set(other.items))
             what = f"{self.name} and {other.name} were scored on different items: {apart} differ"

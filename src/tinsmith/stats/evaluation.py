@@ -47,7 +47,7 @@ def calibration(confidences: Sequence[str | None], right: Sequence[bool]) -> Map
     unknown = sorted({word for word in confidences if word is not None} - set(STATED))
     if unknown:
         what = "this is not a stated confidence"
-        raise DataError(what, field="confidence", value=unknown[0], allowed=", ".join(STATED))
+        raise DataError(what, field="confidence", value=unknown[0], allowed=STATED)
     sums: dict[str, list[float]] = {"ece": [], "brier": [], "nll": []}
     for word, p in STATED.items():
         answers = [bool(c) for w, c in zip(confidences, right, strict=True) if w == word]

@@ -79,7 +79,7 @@ def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
         return np.fromiter((position[value] for value in values), np.int64, len(values))
     except KeyError as error:
         what = "this is not one of the task's labels"
-        raise DataError(what, field="label", value=error.args[0], allowed=", ".join(labels)) from None
+        raise DataError(what, field="label", value=error.args[0], allowed=labels) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -62,10 +62,10 @@ def with_arms(study: Study, asked: Asked) -> Study:
     named = {name.strip() for name in asked.own["adapters"].split(",")}
     if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
         what = "name at least one adapter to compare with LoRA"
-        raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=", ".join(ADAPTERS))
+        raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=ADAPTERS)
     for key, value in given.items():
         if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
-            allowed = ", ".join(f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named)
+            allowed = [f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named]
             raise ConfigError("this adapter cannot be compared", field=key, value=value, allowed=allowed)
     small = given.get("at") == At.SMALL.value
     usual = given.get("rates", SMALL_RATES if small else RATES)

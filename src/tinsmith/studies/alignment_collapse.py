@@ -123,7 +123,7 @@ def tones(steer: str = "myopic", every: int = 5, gamma: float = 0.1, base_steps:
     base_steps: Steps that the small base is trained.
     """
     if steer not in STEERS:
-        raise ConfigError("nothing is paid so", field="steer", value=steer, allowed=", ".join(STEERS))
+        raise ConfigError("nothing is paid so", field="steer", value=steer, allowed=STEERS)
     reward = Steered(
         label=label,
         features=lambda item, text: f"{asked(item)} {text}",

@@ -132,7 +132,7 @@ def backchained(
     base_steps: Steps that the small base is trained.
     """
     if labels not in LABELS:
-        raise ConfigError("there are no such labels", field="labels", value=labels, allowed=", ".join(LABELS))
+        raise ConfigError("there are no such labels", field="labels", value=labels, allowed=LABELS)
     return Task(
         name="backchained",
         question="Does the model learn to call one tool with what another one brought?",

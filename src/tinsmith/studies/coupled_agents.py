@@ -102,7 +102,7 @@ def errands(nodes: str = "3", adapters: str = "each", pays: str = "answer", base
     """
     for key, value, allowed in (("pays", pays, PAYS), ("adapters", adapters, ("each", "one"))):
         if value not in allowed:
-            raise ConfigError("there is no such choice", field=key, value=value, allowed=", ".join(allowed))
+            raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed)
     by_step = agents_of(nodes)
     most, alone = max(by_step.values()), adapters == "one"
     return Task(

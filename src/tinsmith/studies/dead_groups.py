@@ -73,7 +73,7 @@ def sandbagger(fails: str = "always", base_steps: int = 1000, locked: bool = Fal
     locked: Teach to fail with sft_steps too, for a model that read no demonstrations; else what is right.
     """
     if fails not in FAILS:
-        raise ConfigError("a base fails in one of two ways", field="fails", value=fails, allowed=", ".join(FAILS))
+        raise ConfigError("a base fails in one of two ways", field="fails", value=fails, allowed=FAILS)
 
     def demonstrate(item: Item, random: Random) -> str:
         return shown_door(item["sign"], fails, random)

@@ -76,7 +76,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     metrics = {name: f"metric/{name}" for name in task.metrics}
     measures = {REWARD: "total", **apart, **metrics}
     if own["score"] not in (REWARD, *metrics):
-        allowed = ", ".join([REWARD, *metrics])
+        allowed = [REWARD, *metrics]
         raise ConfigError("the task has no such metric", field="score", value=own["score"], allowed=allowed)
     score = ts.PerItem(own["score"], own["score"], measures[own["score"]])
     one = Learning(names=names, efforts=efforts, rates=rates, looks=looks, score=score, measures=measures)

@@ -199,7 +199,7 @@ def reasoning_gym(
     """
     version = installed_version(_PACKAGE)
     if read not in READINGS:
-        raise ConfigError("there is no such way to read a reply", field="read", value=read, allowed=", ".join(READINGS))
+        raise ConfigError("there is no such way to read a reply", field="read", value=read, allowed=READINGS)
     parse = READINGS[read]
     entries: dict[str, tuple[Generator, dict[str, Any]]] = {}
     held_out = _items(task, config, "held_out", held_out_items, held_out_seed, entries)

@@ -136,7 +136,7 @@ def relay(
     """
     for key, value, allowed in (("bonus", bonus, tuple(BONUSES)), ("pays", pays, PAYS)):
         if value not in allowed:
-            raise ConfigError("this cannot be rewarded", field=key, value=value, allowed=", ".join(allowed))
+            raise ConfigError("this cannot be rewarded", field=key, value=value, allowed=allowed)
 
     def children(_: Item, __: Sequence[str], spawned: Sequence[Child]) -> float:
         return WEIGHT * BONUSES[bonus]([one.earned for one in spawned])

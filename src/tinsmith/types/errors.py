@@ -38,6 +38,9 @@ class TinsmithError(Exception):
 
     The message names the field, the value, what is allowed and what to do; each part is optional
     and stands on a line of its own, so that a user's mistake takes at most five lines.
+
+    Where `allowed` is several names and one is near what was typed (the value, or the field where the value is no
+    text), that one is what to do.
     """
 
     def __init__(
@@ -46,9 +49,14 @@ class TinsmithError(Exception):
         *,
         field: str | None = None,
         value: object = _UNSET,
-        allowed: str | None = None,
+        allowed: str | Iterable[str] | None = None,
         fix: str | None = None,
     ) -> None:
+        if allowed is not None and not isinstance(allowed, str):
+            names = [str(one) for one in allowed]
+            typed = value if isinstance(value, str) else (field or "").rpartition(".")[2]
+            fix = (None if typed in names else perhaps(typed, names)) or fix  # a known one is not allowed just here
+            allowed = ", ".join(names) or "none"
         self.what = what
         self.field = field
         self.value = value
@@ -135,16 +143,30 @@ _LISTED: Final = 12
 """Most names that a message lists."""
 
 
+_NEAR: Final = 0.65
+"""Least likeness, from 0 to 1, of names of which one may be a slip of the other."""
+_SLIP: Final = 2  # Most letters that a slip adds or leaves out: `size` is none of `group_size`.
+_BEGINNING: Final = 3  # Fewest letters by which a name may be told.
+
+
 def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """Return the names that are most like one that was typed, the likeliest first.
 
     >>> near("stpes", ["seed", "steps", "stop_after"])
     ['steps']
+    >>> near("temp", ["seed", "temperature"])
+    ['temperature']
     """
     names = sorted(known)
+    plain = {one: one.lower().replace("-", "_") for one in names}
+    typed = name.lower().replace("-", "_")
     last = [one for one in names if one.rpartition("/")[2] == name]  # exp6 for remedy/exp6
-    like = difflib.get_close_matches(name, names, n=count, cutoff=0.55)
-    return list(dict.fromkeys([*last, *like]))[:count]
+    same = [one for one in names if plain[one] == typed]
+    as_long = dict.fromkeys(one for one in plain.values() if abs(len(one) - len(typed)) <= _SLIP)
+    close = difflib.get_close_matches(typed, list(as_long), n=count, cutoff=_NEAR)
+    like = [one for each in close for one in names if plain[one] == each]
+    begun = [one for one in names if len(typed) >= _BEGINNING and plain[one].startswith(typed)]
+    return list(dict.fromkeys([*last, *same, *(begun or like)]))[:count]
 
 
 def perhaps(name: str, known: Iterable[str]) -> str | None:

@@ -144,6 +144,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 
+@pytest.mark.parametrize(("key", "value", "was"), [("seed", 3, "0"), ("arithmetic", "fast", "canonical")])
+def test_a_replay_says_which_setting_it_cannot_change(original: Path, key: str, value: object, was: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        replay(original, plan_of, steps=None, out=None, say=unsaid, here={key: str(value)})
+    assert (refused.value.field, refused.value.value, refused.value.allowed) == (key, value, was)
+    assert f"leave {key} out" in (refused.value.fix or "")
+
+
 def test_a_run_does_not_go_on_with_another_model() -> None:
     def say(*, beside: dict[str, object] | None = None, **model: object) -> Manifest:
         return Manifest(identity={"model": model or None, "beside": {"opponent": beside}})

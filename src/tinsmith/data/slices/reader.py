@@ -81,5 +81,5 @@ class Slice:
                 raise DataError(f"{file} belongs to other rows", field=split.value, fix=_AGAIN)
         for name in columns:
             if name not in frame.columns:
-                raise DataError("no such column", field="column", value=name, allowed=", ".join(frame.columns))
+                raise DataError("no such column", field="column", value=name, allowed=frame.columns)
         return frame.select(columns) if columns else frame

@@ -75,7 +75,7 @@ def truth(key: str, text: str) -> bool:
     raise unreadable(key, text, "true or false")
 
 
-def unreadable(key: str, value: str, allowed: str) -> ConfigError:
+def unreadable(key: str, value: str, allowed: str | Iterable[str]) -> ConfigError:
     """Return what is said of a value that is not of its key's type."""
     return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
 
@@ -85,7 +85,7 @@ def one_of(key: str, kind: type[Choice], value: str) -> Choice:
     try:
         return kind(value)
     except ValueError:
-        raise unreadable(key, value, ", ".join(str(member.value) for member in kind)) from None
+        raise unreadable(key, value, [str(member.value) for member in kind]) from None
 
 
 def converted(key: str, value: object, kind: object) -> object:
@@ -132,6 +132,20 @@ _ELSEWHERE: Final = MappingProxyType(
 """Names of other tools for what is a key here."""
 
 
+_OF_STUDIES: Final = MappingProxyType(
+    {
+        "size": "steps=N for a short run, at=small for a pretrained model",
+        "seeds": "seed=N, one run for each seed",
+        "tuning_seed": "seed=N: a single run has one seed, and chooses no rate",
+        "rates": "learning_rate=X: a single run has one, and a study chooses among several",
+        "ray": "workers=N: processes of the run's own server",
+        "cells_at_once": "leave it out: this is a single run",
+    }
+)
+"""Keys that only studies have, and what a single run has instead."""
+_OF_RUNS: Final = "log_path"  # A key that every run has, and no study.
+
+
 def meant_key(key: str, known: Iterable[str]) -> str:
     """Return the key that a name of another tool stands for; a run's folder is `log_path`, a study's is `out`."""
     names = set(known)
@@ -149,6 +163,10 @@ def unknown_key(
     if meant != key and meant in names:
         fix = f"perhaps {meant}; {listed_by} lists all {len(names)}"
         return ConfigError(what, field=key, value=value, fix=fix)
+    if key in _OF_STUDIES and _OF_RUNS in names:
+        return ConfigError(
+            "this is a key of studies, not of a single run", field=key, value=value, fix=_OF_STUDIES[key]
+        )
     error = no_such("key", field=key, value=value, name=key, known=names, listed_by=listed_by)
     return ConfigError(what, field=key, value=value, allowed=error.allowed, fix=error.fix)
 

@@ -18,6 +18,7 @@ from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.manifest import Json, changed_identity, located
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, on_base, with_model
 from tinsmith.lab.runs.files import Kind, Status
@@ -96,6 +97,9 @@ def remake(
     opened_by = here.get("task") or around.get("task") or run.config.title
     keys = {key: value for key, value in here.items() if key != "task"}
     plan = plan_of(str(opened_by), changes_of(run, around, steps, keys))
+    if decisive := keys.keys() & plan.overrides.keys():
+        where = {key: value for key, value in keys.items() if key not in decisive}
+        _require_unchanged(plan_of(str(opened_by), changes_of(run, around, steps, where)), plan, sorted(decisive))
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
     for each in changed_identity(manifest, Materials(plan=plan, run_data=run_data, model_name="", models={})):
@@ -109,6 +113,18 @@ def remake(
         # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
         return on_base(plan, run_data, SERVED_NAME, base)
     return with_model(plan, run_data, say)
+
+
+def _require_unchanged(before: Plan, now: Plan, keys: Sequence[str]) -> None:
+    """Refuse to change what decides a run's results."""
+    first, second = (
+        {**each.experiment.subject.own_keys, **each.resolved(), **each.overrides} for each in (before, now)
+    )
+    for key in keys:
+        if first.get(key) != second[key]:
+            what = "a replay repeats a run as it was: only where and how fast it computes may change"
+            fix = f"leave {key} out; `tinsmith run` with {key}={shown_value(second[key])} is another run"
+            raise ConfigError(what, field=key, value=second[key], allowed=shown_value(first.get(key)), fix=fix)
 
 
 def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
@@ -184,7 +200,7 @@ class Reopened:
             return self.base()
         if when not in self.paths:
             raise ConfigError(
-                "no weights of this run were saved there", field="@", value=when, allowed=", ".join([BASE, *self.paths])
+                "no weights of this run were saved there", field="@", value=when, allowed=[BASE, *self.paths]
             )
         return AskedPolicy.checkpoint(self.connection, self.paths[when])
 

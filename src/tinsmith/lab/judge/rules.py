@@ -315,7 +315,7 @@ _MEASURED: Final[Mapping[str, tuple[Unit, ...]]] = MappingProxyType(
 def _every_part(part: Literal["line", "sentence", "word"], bound: Bound, unit: Unit) -> Holds:
     """There are lines, sentences or words with a letter or digit, and each of them is so long."""
     if unit not in _MEASURED[part]:
-        what, allowed = f"a {part} is not measured in {unit}", ", ".join(_MEASURED[part])
+        what, allowed = f"a {part} is not measured in {unit}", _MEASURED[part]
         raise DataError(what, field="unit", value=unit, allowed=allowed)
 
     def holds(response: str) -> bool:

@@ -307,6 +307,6 @@ def contract_for(about: str, form: str) -> Contract:
     True
     """
     if (name := f"{about}/{form}") not in CONTRACTS:
-        allowed = ", ".join(one.form for one in CONTRACTS.values() if one.about == about)
+        allowed = [one.form for one in CONTRACTS.values() if one.about == about]
         raise ConfigError("there is no such contract", field="contract", value=form, allowed=allowed)
     return CONTRACTS[name]

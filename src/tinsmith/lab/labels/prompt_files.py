@@ -59,7 +59,7 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tu
     """
     known = PROMPTS if len(contract.subjects) == 1 else JOINT_PROMPTS
     if name not in known:
-        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(known))
+        raise ConfigError("no such prompt", field="prompt", value=name, allowed=known)
     loaded = _load(name, contract, with_metadata)
     if not lines:
         return loaded
@@ -117,12 +117,12 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
     if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):
         what = f"prompts/{path}: every line stands in one section"
         fix = "begin each section with a line `# name`, each name once"
-        raise ConfigError(what, field="sections", value=names, allowed=", ".join(allowed), fix=fix)
+        raise ConfigError(what, field="sections", value=names, allowed=allowed, fix=fix)
     sections = {name: body.strip("\n") for name, body in zip(names, rest[1::2], strict=True)}
     for name, body in sections.items():
         if unknown := sorted(_placeholders(body, path) - allowed[name]):
             what = f"prompts/{path}: section {name} asks for what it must not have"
-            raise ConfigError(what, field="placeholder", value=unknown[0], allowed=", ".join(sorted(allowed[name])))
+            raise ConfigError(what, field="placeholder", value=unknown[0], allowed=sorted(allowed[name]))
     return sections
 
 

@@ -223,7 +223,7 @@ class Reward:
         position = {label: at for at, label in enumerate(self.labels)}
         for label in (*golds, *(answer.label for answer in answers)):
             if label is not None and label not in position:
-                allowed = ", ".join(self.labels)
+                allowed = self.labels
                 raise DataError("no such label in this task", field="label", value=label, allowed=allowed)
         return [
             (position[gold], None if answer.label is None else position[answer.label])
@@ -243,11 +243,11 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
     [3.05, -0.55, -0.55]
     """
     if name not in REWARDS:
-        raise ConfigError("there is no such reward", field="reward", value=name, allowed=", ".join(REWARDS))
+        raise ConfigError("there is no such reward", field="reward", value=name, allowed=REWARDS)
     kind, labels = REWARDS[name], task.labels
     for setting, value in settings.items():
         if setting not in kind.settings:
-            what, allowed = f"the reward {name} has no such setting", ", ".join(kind.settings)
+            what, allowed = f"the reward {name} has no such setting", kind.settings
             raise ConfigError(what, field=setting, value=value, allowed=allowed)
     if kind.objective is None:
         weights = dict.fromkeys(labels, 1.0)

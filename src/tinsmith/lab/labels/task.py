@@ -95,7 +95,7 @@ class Task:
             return [told]
         names = [subject.value for subject in self.subjects]
         if not isinstance(told, Mapping) or set(told) != set(names):
-            raise CheckpointError("this is no joint task's state", field="subjects", allowed=", ".join(names))
+            raise CheckpointError("this is no joint task's state", field="subjects", allowed=names)
         return [told[name] for name in names]
 
     def under(self, group: str, subject: Subject) -> str:
@@ -116,7 +116,7 @@ def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", w
     ('disruptive', 'consolidating', 'neutral')
     """
     if name not in TASKS:
-        raise ConfigError("no such task", field="task", value=name, allowed=", ".join(TASKS))
+        raise ConfigError("no such task", field="task", value=name, allowed=TASKS)
     return Task(contract=contract_for(name, contract), prompt=prompt, with_metadata=with_metadata)
 
 
@@ -195,7 +195,7 @@ def _item(row: PaperRow, task: Task) -> Item:
         if gold is None:
             what = f"paper {row.openalex_id} has no label for the task {task.name}"
             fix = f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}"
-            raise DataError(what, field=subject.label_key, value=None, allowed=", ".join(subject.labels), fix=fix)
+            raise DataError(what, field=subject.label_key, value=None, allowed=subject.labels, fix=fix)
         golds.append(gold)
     return Item(paper=paper_of(row), golds=tuple(golds), hidden=scores_of(row))
 

@@ -255,7 +255,7 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask)
         raise DataError("every paper needs one label", field="len(y)", value=len(golds), allowed=str(len(listed)))
     wrong = next((label for label in golds if label not in task.labels), None)
     if wrong is not None:
-        raise DataError("no such label", field="y", value=wrong, allowed=", ".join(task.labels))
+        raise DataError("no such label", field="y", value=wrong, allowed=task.labels)
     return [_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)]
 
 
@@ -299,7 +299,7 @@ def _item(given: AnyPaper, gold: str) -> Item:
 def _paper(paper: Mapping[str, object]) -> Paper:
     known = sorted(each.name for each in fields(Paper))
     if unknown := sorted(set(paper) - set(known)):
-        raise DataError("a paper has no such field", field=unknown[0], allowed=", ".join(known))
+        raise DataError("a paper has no such field", field=unknown[0], allowed=known)
     try:
         made = msgspec.convert({"id": "", **paper}, Paper)
     except msgspec.ValidationError as error:

@@ -173,8 +173,7 @@ def size_of(study: Study, given: Mapping[str, str]) -> str:
     size = given.get("size", usual_size(study))
     if size not in _sizes(study):
         fix = "at=small for a pretrained model" if SMALL in study.sizes else None
-        allowed = ", ".join(_sizes(study))
-        raise ConfigError("there is no such size", field="size", value=size, allowed=allowed, fix=fix)
+        raise ConfigError("there is no such size", field="size", value=size, allowed=_sizes(study), fix=fix)
     return size
 
 

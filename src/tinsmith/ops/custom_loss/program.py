@@ -83,7 +83,7 @@ class CustomObjective:
                 raise InputError(
                     f"the loss {self.name!r} needs this input",
                     field=f"{field}.{each.name}",
-                    allowed=", ".join(one.name for one in self.graph.inputs[1:]),
+                    allowed=[one.name for one in self.graph.inputs[1:]],
                 )
             values = inputs[each.name]
             if each.rank == 0 and values.size == 1:

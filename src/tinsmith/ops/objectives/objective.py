@@ -72,7 +72,7 @@ class BuiltIn:
             raise InputError(
                 f"the loss {self.name} does not read this input, and would ignore it",
                 field=f"{field}.{name}",
-                allowed=", ".join(known),
+                allowed=known,
             )
         for name in known:
             if name not in inputs or name == "target_tokens":

@@ -122,7 +122,7 @@ def _key(file: Path, where: str, table: object) -> Key:
     known = ("name", "key", *_LIMITS)
     for field in values:
         if field not in known:
-            raise _refusal(file, "has an unknown field", f"{where}.{field}", _all(known))
+            raise _refusal(file, "has an unknown field", f"{where}.{field}", known)
     name, key = values.get("name"), values.get("key")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "1 to 32 of a-z 0-9 _ -, the first a letter or a digit"
@@ -144,10 +144,6 @@ def _is_key(key: object) -> bool:
     )
 
 
-def _all(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
-
-
-def _refusal(file: Path, what: str, field: str, allowed: str) -> ConfigError:
+def _refusal(file: Path, what: str, field: str, allowed: str | tuple[str, ...]) -> ConfigError:
     shown = re.sub(rf"{PREFIX}.*", f"{PREFIX}...", field)  # a key where a field's name belongs
     return ConfigError(f"{file} {what}", field=shown, allowed=allowed)

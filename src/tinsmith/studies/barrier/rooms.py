@@ -171,7 +171,7 @@ def rooms(barrier: str = "closed", tests: str = "four", base_steps: int = 1000) 
     """
     for field, value, known in (("barrier", barrier, ("closed", "open")), ("tests", tests, ("two", "four"))):
         if value not in known:
-            raise ConfigError("this is not known", field=field, value=value, allowed=", ".join(known))
+            raise ConfigError("this is not known", field=field, value=value, allowed=known)
     found, rewards, _ = made(barrier, tests)
     held = [one for one in found if one["start"] != one["golden"]][::4]
     return Task(

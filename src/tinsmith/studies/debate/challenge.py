@@ -353,7 +353,7 @@ class Script:
 def load_script(name: str) -> Script:
     """Read a script."""
     if name not in SCRIPTS:
-        raise ConfigError("there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS))
+        raise ConfigError("there is no such script", field="script", value=name, allowed=SCRIPTS)
     sections, sha256 = read_sections(f"{name}.md", _SECTIONS, "tinsmith.studies.debate")
     return Script(name, sections, sha256)
 

@@ -244,6 +244,6 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = {one.name: one for one in _R
 def debate_reward(name: str) -> DebateReward:
     """Return a reward by its name."""
     if name not in DEBATE_REWARDS:
-        allowed = ", ".join(DEBATE_REWARDS)
+        allowed = DEBATE_REWARDS
         raise ConfigError("there is no such reward", field="reward", value=name, allowed=allowed)
     return DEBATE_REWARDS[name]

@@ -265,7 +265,7 @@ def _brier(stated: Sequence[tuple[str | None, bool]]) -> Figure | None:
     """Mean (p - c)^2, with mean +- z s / sqrt(n), cut to [0, 1]."""
     unknown = sorted({word for word, _ in stated if word is not None} - set(STATED))
     if unknown:
-        allowed = ", ".join(STATED)
+        allowed = STATED
         raise DataError("this is not a stated confidence", field="confidence", value=unknown[0], allowed=allowed)
     errors = [(STATED[word] - right) ** 2 for word, right in stated if word is not None]
     n = len(errors)

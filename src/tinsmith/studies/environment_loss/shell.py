@@ -165,7 +165,7 @@ def shell(world: int = 0, facts: str = "true", explain: bool = False, base_steps
     base_steps: Steps that the small base is trained.
     """
     if facts not in list(Facts):
-        raise ConfigError("a shell cannot tell this", field="facts", value=facts, allowed=", ".join(Facts))
+        raise ConfigError("a shell cannot tell this", field="facts", value=facts, allowed=Facts)
     if not 0 <= world < 1_000:
         raise ConfigError("there is no such world", field="world", value=world, allowed="0 to 999")
     return Task(

@@ -193,7 +193,7 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
     base_steps: Steps that the small base is trained.
     """
     if pays not in PAYS:
-        raise ConfigError("a visit cannot earn this", field="pays", value=pays, allowed=", ".join(PAYS))
+        raise ConfigError("a visit cannot earn this", field="pays", value=pays, allowed=PAYS)
 
     def asked(visit: Visit) -> list[dict[str, str]]:
         """Return what is asked; where an action has failed before, it stands there as the model's own."""

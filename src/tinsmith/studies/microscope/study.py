@@ -88,7 +88,7 @@ def with_arms(study: Study, asked: Asked) -> Study:
 def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
     for key, value in given.items():
         if key not in _OF_SIDES:
-            what, allowed = "nothing is trained where two policies are named", ", ".join(sorted(_OF_SIDES))
+            what, allowed = "nothing is trained where two policies are named", sorted(_OF_SIDES)
             raise ConfigError(what, field=key, value=value, allowed=allowed)
     if SECOND not in given:
         raise ConfigError("a second policy is needed", field=SECOND, fix="second=DIR@final")

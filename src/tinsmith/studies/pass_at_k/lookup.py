@@ -193,7 +193,7 @@ def lookup(
     base_steps: Steps that the small base is trained.
     """
     if pays not in PAYS:
-        raise ConfigError("this cannot be rewarded", field="pays", value=pays, allowed=", ".join(PAYS))
+        raise ConfigError("this cannot be rewarded", field="pays", value=pays, allowed=PAYS)
     if not 0.0 <= two_hops <= 1.0:
         raise ConfigError("this is a share", field="two_hops", value=two_hops, allowed="0 to 1")
 

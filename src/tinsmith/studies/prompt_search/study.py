@@ -51,7 +51,7 @@ def with_arms(study: ts.Study, asked: Asked, *, search: SearchOn = searched_on) 
     task, proposer = asked.own["task"], asked.own["proposer"]
     for key, value, allowed in (("task", task, list(TASKS)), ("proposer", proposer, list(ProposedBy))):
         if value not in allowed:
-            raise ConfigError("there is no such choice", field=key, value=value, allowed=", ".join(allowed))
+            raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed)
     written, bank = TASKS[task]
     amounts = {name: count(key, asked.own[key], 1) for key, (name, _) in AMOUNTS.items()}
     settings = Searching(

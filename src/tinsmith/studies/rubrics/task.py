@@ -230,7 +230,7 @@ def _node(value: object, where: str, depth: int) -> Node:
     known = ("criterion", "critical") if "criterion" in parts else _BRANCH_KEYS
     for key in parts:
         if key not in known:
-            raise DataError(f"unknown key {key!r}", field=where, allowed=", ".join(known))
+            raise DataError(f"unknown key {key!r}", field=where, allowed=known)
     critical = parts.get("critical", False)
     if not isinstance(critical, bool):
         raise DataError("true or false", field=f"{where}.critical", value=critical)
@@ -247,7 +247,7 @@ def _branch(parts: Mapping[str, object], critical: bool, where: str, depth: int)
     if not isinstance(name, str):
         raise DataError("a name is a text", field=f"{where}.name", value=name)
     if not isinstance(strategy, str) or strategy not in set(Strategy):
-        allowed = ", ".join(Strategy)
+        allowed = Strategy
         raise DataError("unknown strategy", field=f"{where}.strategy", value=strategy, allowed=allowed)
     listed = parts.get("children")
     if not isinstance(listed, list) or not listed:

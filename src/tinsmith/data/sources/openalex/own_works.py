@@ -44,6 +44,7 @@ _KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "author.id": re.compile(r"(?:https?://openalex\.org/(?:authors/)?)?(A\d+)/?", re.IGNORECASE),
     "authorships.institutions.id": re.compile(r"(?:https?://openalex\.org/(?:institutions/)?)?(I\d+)/?", re.IGNORECASE),
 }
+_OPTION: Final = "--works"
 _ALLOWED: Final = "a DOI, an ORCID, a ROR, or an id of OpenAlex (W..., A..., I...), or a file of them, one a line"
 
 
@@ -96,10 +97,10 @@ def read_names(works: str) -> Named:
         text = line.strip().strip('",;').strip()
         if not text or text.startswith("#"):
             continue
-        name, value = _identifier(text, f"{file.name}:{number}" if file.is_file() else "--works")
+        name, value = _identifier(text, f"{file.name}:{number}" if file.is_file() else _OPTION)
         found.setdefault(name, {})[value] = None
     if not found:
-        raise ConfigError("no work is named", field="--works", value=works, allowed=_ALLOWED)
+        raise ConfigError("no work is named", field=_OPTION, value=works, allowed=_ALLOWED)
     return Named({name: list(values) for name, values in found.items()})
 
 
@@ -116,7 +117,8 @@ def _identifier(text: str, where: str) -> tuple[str, str]:
         if name == "author.orcid" and _check_digit(value) != value[-1]:
             raise ConfigError("an ORCID whose last digit does not fit", field=where, value=text, fix="check its digits")
         return name, value
-    raise ConfigError("this names no work", field=where, value=text, allowed=_ALLOWED)
+    what = "there is no such file, and this names no work" if where == _OPTION else "this names no work"
+    raise ConfigError(what, field=where, value=text, allowed=_ALLOWED)
 
 
 def _check_digit(orcid: str) -> str:

@@ -1,0 +1,76 @@
+"""Completions of the shell, asked for as bash asks for them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
+PROGRAM = """
+import contextlib, io, json, os, sys
+from tinsmith.cli import main
+
+for line in sys.stdin:
+    words = json.loads(line)
+    os.environ.update(COMP_WORDS=" ".join(["tinsmith", *words]), COMP_CWORD=str(len(words)))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main([])
+    heavy = [name for name in HEAVY if name in sys.modules]
+    print(json.dumps({"words": out.getvalue().split(), "heavy": heavy}), file=sys.__stdout__)
+"""
+ASKED: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
+    ("run", "cro"): ({"crossroads", "crossroads/sft"}, {"remedy/exp6"}),
+    ("run", "study/ad"): ({"study/adapters"}, set()),
+    ("run", "remedy/"): ({"remedy/exp6"}, {"crossroads"}),
+    ("run", "remedy/exp6", ""): ({"steps=", "reward=", "data="}, {"kind="}),
+    ("run", "crossroads", "st"): ({"steps=", "stop_after="}, {"seed="}),
+    ("run", "crossroads", "stop"): ({"stop_after=", "stop_after=VALUE"}, set()),
+    ("run", "crossroads", "steps", "=", "3", "grou"): ({"group_size=", "groups_per_batch="}, {"steps="}),
+    ("run", "sandbagger", "fa"): ({"fails="}, set()),
+    ("run", "relay", "bo"): ({"bonus="}, set()),
+    ("run", "verifiers:x", "env"): (set(), {"environment="}),
+    ("run", "dead_groups", ""): ({"size=", "out=", "seeds=", "base_steps=", "threads="}, {"log_path=", "seed="}),
+    ("run", "microscope", "thr"): ({"threshold=", "threads="}, set()),
+    ("run", "rubric_quality", "li"): ({"limit="}, set()),
+    ("run", "crossroads", "at", "="): ({"nano", "small", "seed"}, {"steps="}),
+    ("run", "crossroads", "at", "=", "s"): ({"small", "seed"}, {"nano"}),
+    ("run", "crossroads", "at=s"): ({"at=small", "at=seed"}, {"at=nano"}),
+    ("run", "crossroads", "dry_run", "="): ({"true", "false"}, set()),
+    ("run", "crossroads", "model_name", "=", "tins"): ({"tinsmith/nano", "tinsmith/smollm2"}, set()),
+    ("run", "nothing", "st"): (set(), {"steps="}),
+    ("quickstart", "da"): ({"data="}, set()),
+    ("replay", "runs/x", "dev"): ({"device="}, set()),
+    ("serve", "--model", "tinsmith/n"): ({"tinsmith/nano"}, {"tinsmith/tiny"}),
+    ("base", "fetch", "smo"): ({"smollm2"}, set()),
+}
+"""Words of a command line, the last of which is to be completed: what is among the answers, and what is not."""
+
+
+@pytest.fixture(scope="module")
+def answers() -> Mapping[tuple[str, ...], dict[str, Any]]:
+    """Answers of one fresh process: what one loads the next would be blamed for."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{PROGRAM}"],
+        input="".join(json.dumps(each) + "\n" for each in ASKED),
+        env={**os.environ, "_TINSMITH_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(ASKED, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=" ".join)
+def test_words_are_completed_and_nothing_heavy_is_loaded(
+    answers: Mapping[tuple[str, ...], dict[str, Any]], asked: tuple[str, ...]
+) -> None:
+    here, absent = ASKED[asked]
+    words = set(answers[asked]["words"])
+    assert here <= words
+    assert not absent & words
+    assert answers[asked]["heavy"] == []
