@@ -203,7 +203,7 @@ def outcome(row: Row, results: Path) -> str:
     if not page.exists():
         return f"not run yet: `tinsmith run {row.command}`"
     if values.exists():
-        summary = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:2]
+        _, *summary = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:3]
         quoted = summary if summary[-1].startswith("Met: ") else summary[:1]
     else:
         pages = [results / f"{name}.md" for name in (row.page, row.more) if name]

@@ -26,8 +26,8 @@ from tinsmith.lab.runs.frames import answers_by_item, flat, tables_of
 def write_run(folder: Path, name: str) -> None:
     common = {"step": 2, "split": "eval", "prompt_id": "a"}
     rollouts = [
-        {**common, "sample": 0, "tokens": [1, 2], "terms": {"right": 1.0}, "total": 1.0},
-        {**common, "sample": 1, "tokens": [3], "terms": {"right": 0.0}, "total": 0.0},
+        {**common, "sample": 0, "tokens": [1, 2], "text": "yes", "terms": {"right": 1.0}, "total": 1.0},
+        {**common, "sample": 1, "tokens": [3], "text": "no", "terms": {"right": 0.0}, "total": 0.0},
         {**common, "sample": 2, "failure": {"where": "reward", "what": "ZeroDivisionError"}},
     ]
     metrics = [{"step": 0, "eval/reward/total": 0.25}, {"step": 2, "eval/reward/total": 0.75, "optim/lr": 0.1}]
@@ -42,7 +42,8 @@ def test_results_of_a_study_are_tables_that_name_the_run(tmp_path: Path, capsys:
     write_run(tmp_path / "cells/b", "two")
     assert command(capsys, "export-results", str(tmp_path), "--out", str(tmp_path / "t")).code == 0
     answers = pl.read_csv(tmp_path / "t/answers.csv")
-    assert answers.rows() == [("cells/a", 2, "eval", "a", 3, 1, 0.5, 0.5), ("cells/b", 2, "eval", "a", 3, 1, 0.5, 0.5)]
+    rows = [(f"cells/{name}", 2, "eval", "a", 3, 1, "yes", 0.5, 0.5) for name in "ab"]
+    assert answers.rows() == rows
     assert pl.read_csv(tmp_path / "t/metrics.csv")["optim/lr"].to_list() == [None, 0.1, None, 0.1]
     assert pl.read_csv(tmp_path / "t/rollouts.csv")["tokens"].to_list()[:3] == ["[1,2]", "[3]", None]
 
@@ -59,6 +60,29 @@ def test_a_failed_rollout_is_counted_and_enters_no_mean() -> None:
                           "failure": [{"where": "reward"}, None]})  # fmt: skip
     found = answers_by_item(flat(frame))
     assert found.select("samples", "failed", "total").rows() == [(2, 1, 1.0)]
+
+
+def test_answers_by_item_hold_the_first_answer_its_label_and_the_right_one() -> None:
+    common = {"split": "eval", "prompt_id": "a", "gold": "neutral"}
+    labels = pl.DataFrame([
+        {**common, "step": 0, "text": None, "predicted": None, "failure": {"where": "sample"}, "total": None},
+        {**common, "step": 0, "text": "not JSON", "predicted": None, "failure": None, "total": 0.0},
+        {**common, "step": 0, "text": "{...}", "predicted": "neutral", "failure": None, "total": 1.0},
+        {**common, "step": 4, "text": "{...}", "predicted": "neutral", "failure": None, "total": 1.0},
+    ])  # fmt: skip
+    found = answers_by_item(flat(labels)).select("step", "text", "predicted", "gold")
+    assert found.rows() == [(0, "not JSON", None, "neutral"), (4, "{...}", "neutral", "neutral")]
+    both = pl.DataFrame([{"step": 0, "split": "eval", "prompt_id": "a", "text": "t", "gold": {"novelty": "novel"}}])
+    assert answers_by_item(flat(both))["gold.novelty"].to_list() == ["novel"]
+
+
+def test_answers_to_a_task_stand_beside_those_it_names_right(tmp_path: Path) -> None:
+    write_run(tmp_path, "one")
+    assert "gold" not in tables_of(tmp_path)["answers"].columns
+    write_files(tmp_path, {"task.json": {"items": [{"id": "a", "answer": "yes"}, {"id": "b"}]}})
+    answers = tables_of(tmp_path)["answers"]
+    assert answers.columns[4:8] == ["failed", "text", "gold", "terms.right"]
+    assert answers["gold"].to_list() == ["yes"]
 
 
 def test_labels_of_all_papers_of_a_corpus_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def test_the_table_fits_80_columns_and_has_the_baselines_below(tmp_path: Path) -
     console.print(table_of_labels(compare_labels(folders)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("ladder/exp5@1", "disruptive 9", "Metadata only", "210 papers"):
+    for words in ("RL (weighted)", "disruptive 9", "Metadata only", "210 papers"):
         assert words in text, words
     assert "..." not in text
     assert "\u2026" not in text
@@ -56,7 +56,7 @@ def test_several_runs_are_compared_where_one_stands(
     assert run(*folders) == 0
     assert (tmp_path / "compare.html").exists()
     out = capsys.readouterr().out
-    assert missing(out, "shuffled labels", "exp4") == []
+    assert missing(out, "shuffled labels", "RL (accuracy)") == []
     assert out.endswith(f"page: {(tmp_path / 'compare.html').as_uri()}\n")
 
 

@@ -53,6 +53,12 @@ def test_a_figure_without_a_point_is_none() -> None:
     assert dots_svg("a", "b", ["row"], [Panel(title="t", dots=[nothing])]) is None
 
 
+def test_a_single_place_on_the_axis_has_one_tick() -> None:
+    line = Line(label="a", mark=series_mark(0), steps=[3], values=[0.5])
+    texts = re.findall(r">([^<]+)</text>", str(chart_svg("a", "b", [line], shares=True)))
+    assert [one for one in texts if one == "3" or one.startswith(("2.9", "3.0"))] == ["3"]
+
+
 def test_dots_are_drawn_with_and_without_an_interval() -> None:
     dots = Dots("a", series_mark(1), [Measure(0.5, 0.4, 0.6), Measure(0.2), None])
     svg = dots_svg("a", "b", ["x", "y", "z"], [Panel(title="t", dots=[dots])])

@@ -86,7 +86,10 @@ def chart_svg(
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
         _limits(axes, limits)
         _flags(axes, flags)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if first == last:
+            axes.set_xticks([first])
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_xlabel(axis)
         if unit:
             axes.set_ylabel(unit)

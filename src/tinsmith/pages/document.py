@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tinsmith.pages.measures import listed
 from tinsmith.pages.tables import Table
 from tinsmith.stats.gate import Check, Claim, Finding, Verdict
-from tinsmith.stats.rates import metric_words
+from tinsmith.types.page_names import metric_name
 
 Pairs = Sequence[tuple[str, str]]  # Names with their values.
 
@@ -143,7 +143,7 @@ class ClaimTable:
     @property
     def metric(self) -> str:
         """Their metrics."""
-        return listed(list(dict.fromkeys(metric_words(one.metric) for one in self.claims)))
+        return listed(list(dict.fromkeys(metric_name(one.metric) for one in self.claims)))
 
     @property
     def rows(self) -> list[ClaimRow]:

@@ -21,9 +21,10 @@ from typing import Any, Generic
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.mean_runs import MeanRuns, System, gap_of, shared_items
-from tinsmith.stats.rates import Metric, best_constant, metric_words
+from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.page_names import metric_name
 
 ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those models and not about the method.
 
@@ -349,7 +350,7 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
             check, name, metric, apart = rival
             interval = apart.at(level)
             passed = _holds(interval, p_holm if rival is near else apart.p_value, bootstrap)
-            comparison = f"{name}: {apart.value:+.3f} {interval} on {metric_words(metric)}"
+            comparison = f"{name}: {apart.value:+.3f} {interval} on {metric_name(metric)}"
             checks.append(checked(check, passed, f"{'beats' if passed else 'does not beat'} {comparison}"))
         there = {check.name for check in checks}
         checks += [checked(name, None, words) for name, words in absent.items() if name not in there]

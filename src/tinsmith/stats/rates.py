@@ -45,27 +45,6 @@ CLASS_SCORES: Final[Mapping[ClassMetric, ClassScore]] = MappingProxyType(
 )
 """Functions of the metrics' names."""
 
-_METRICS: Final = {
-    "label_match": "accuracy",
-    "macro_f1": "macro-F1",
-    "balanced_accuracy": "balanced accuracy",
-    "min_class_recall": "smallest recall",
-    "parse_ok": "valid JSON",
-    "format_strict_ok": "exact form",
-    "invalid_rate": "invalid answers",
-    "exact_match": "both labels right",
-}
-
-
-def metric_words(name: str) -> str:
-    """Return what a metric of metrics.jsonl is called on a page; any other name stays as it is.
-
-    >>> metric_words("macro_f1"), metric_words("reward")
-    ('macro-F1', 'reward')
-    """
-    return _METRICS.get(name, name)
-
-
 Codes = NDArray[np.int64]  # Positions in a tuple of labels.
 
 

@@ -48,11 +48,11 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
 
 def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
     found = compared(tmp_path, *seeds_of(LADDER["exp6"], 0, 1), *seeds_of(LADDER["exp6"], 0, 0), LADDER["sft"])
-    arm = label_arms(found.results)["remedy/exp6@1"]
+    arm = label_arms(found.results)["RL (macro-F1)"]
     assert [run.config.seed for run in arm.runs] == [0, 1]
     assert arm.answers_on().num_seeds == 2
     left_out = [note.partition(" is left out")[0] for note in found.record.notes if "seed is there already" in note]
-    assert left_out == ["remedy/exp6@1, seed 0: 2", "remedy/exp6@1, seed 0: 3"]
+    assert left_out == ["RL (macro-F1), seed 0: 2", "RL (macro-F1), seed 0: 3"]
     (table,) = [one for one in found.record.tables if one.title == "Runs"]
     assert [name for name, _ in table.rows] == ["0", "1", "4"]
 
@@ -74,28 +74,28 @@ def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -
 def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path) -> None:
     stories = [LADDER[key] for key in ("exp4", "exp6", "sft", "shuffled")]
     found = compared(tmp_path, *(replace(story, num_test=900) for story in stories))
-    allowed = claim(found, "remedy/exp6@1", "ladder/exp4@1")
+    allowed = claim(found, "RL (macro-F1)", "RL (accuracy)")
     assert allowed.verdict is Verdict.ALLOWED, allowed.reasons
     assert allowed.interval.low > 0
-    assert (len(allowed.checks), len(claim(found, "remedy/exp6@1").checks)) == (5, 6)
-    refused = [one for one in found.results.beats if one.first == "control/shuffled_labels@1"]
-    assert [one.second for one in refused] == ["remedy/exp6@1", "sft/lora@1"]
+    assert (len(allowed.checks), len(claim(found, "RL (macro-F1)").checks)) == (5, 6)
+    refused = [one for one in found.results.beats if one.first == "RL (shuffled)"]
+    assert [one.second for one in refused] == ["RL (macro-F1)", "LoRA SFT"]
     assert all(one.verdict is Verdict.REFUSED for one in refused)
     notes = [note for note in found.record.notes if note.startswith("The control on shuffled labels of")]
-    assert notes == ["The control on shuffled labels of ladder/exp4@1 is that of remedy/exp6."]
+    assert notes == ["The control on shuffled labels of RL (accuracy) is that of RL (macro-F1)."]
 
 
 def test_without_a_control_one_may_beat_another_and_nothing_is_learned(tmp_path: Path) -> None:
     found = compared(tmp_path, *(replace(LADDER[key], num_test=900) for key in ("exp4", "exp6")))
-    assert claim(found, "remedy/exp6@1", "ladder/exp4@1").verdict is Verdict.ALLOWED
-    learned = claim(found, "remedy/exp6@1")
+    assert claim(found, "RL (macro-F1)", "RL (accuracy)").verdict is Verdict.ALLOWED
+    learned = claim(found, "RL (macro-F1)")
     assert learned.verdict is Verdict.REFUSED
     assert [one.name for one in learned.checks if one.finding is Finding.MISSING] == [CheckName.CONTROL]
 
 
 def test_sft_is_also_to_be_beaten_with_its_offsets(tmp_path: Path) -> None:
     found = compared(tmp_path, LADDER["exp6"], replace(LADDER["sft"], name="sft/lora_offset", offset=True))
-    assert [one.second for one in found.results.beats] == ["sft/lora_offset@1", "sft/lora_offset@1 with offsets"]
+    assert [one.second for one in found.results.beats] == ["LoRA SFT", "LoRA SFT with offsets"]
 
 
 def test_arms_that_cannot_be_compared_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_arms_that_cannot_be_compared_are_refused_with_the_reason(tmp_path: Path
     (folders[1] / "rollouts.jsonl").unlink()
     untested = compare_labels(folders, draws=DRAWS)
     assert untested.results.beats == ()
-    assert any("sft/lora@1 has no answers on the test split" in note for note in untested.record.notes)
+    assert any("LoRA SFT has no answers on the test split" in note for note in untested.record.notes)
 
 
 def test_training_for_longer_is_no_fair_way_to_beat_another(tmp_path: Path) -> None:
     longer = replace(LADDER["exp6"], steps=80, num_test=900)
-    one = claim(compared(tmp_path, longer, replace(LADDER["exp4"], num_test=900)), "remedy/exp6@1", "ladder/exp4@1")
+    one = claim(compared(tmp_path, longer, replace(LADDER["exp4"], num_test=900)), "RL (macro-F1)", "RL (accuracy)")
     assert [check.name for check in one.checks if not check.passed] == [CheckName.TRAINING]
 
 
@@ -119,7 +119,7 @@ def test_one_run_alone_is_held_against_the_baselines_of_its_slice(tmp_path: Path
     found = compared(tmp_path, replace(LADDER["exp6"], num_test=900))
     assert [one.second for one in found.results.beats] == ["Metadata only", "TF-IDF"]
     assert all(one.verdict is Verdict.ALLOWED for one in found.results.beats)
-    missing = [one.name for one in claim(found, "remedy/exp6@1").checks if one.finding is Finding.MISSING]
+    missing = [one.name for one in claim(found, "RL (macro-F1)").checks if one.finding is Finding.MISSING]
     assert missing == [CheckName.CONTROL]
 
 
@@ -157,13 +157,13 @@ def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path)
         keep_answers(folder)
     (folders[1] / BASELINE_ANSWERS).unlink()
     kept, alone = (compare_labels([folder], draws=DRAWS) for folder in folders)
-    paired, loose = (claim(one, "remedy/exp6@1", "Metadata only") for one in (kept, alone))
+    paired, loose = (claim(one, "RL (macro-F1)", "Metadata only") for one in (kept, alone))
     assert paired.value == pytest.approx(loose.value)
     # The baseline errs where the run does: what is common to both cancels in a paired difference.
     assert paired.interval.high - paired.interval.low < 0.6 * (loose.interval.high - loose.interval.low)
     assert paired.interval.above(0.0)
     assert not loose.interval.above(0.0)
-    learned = [claim(one, "remedy/exp6@1").checks for one in (kept, alone)]
+    learned = [claim(one, "RL (macro-F1)").checks for one in (kept, alone)]
     findings = [one.finding for checks in learned for one in checks if one.name is CheckName.METADATA]
     assert findings == [Finding.PASSED, Finding.FAILED]
     assert ["compared unpaired" in " ".join(one.record.notes) for one in (kept, alone)] == [False, True]

@@ -150,14 +150,14 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
     assert "script-src &#39;sha256-" in html
     arms = list(label_arms(found.results).values())
     assert [arm.name for arm in arms] == [
-        "ladder/exp4@1",
-        "ladder/exp5@1",
-        "control/exact_gradient@1",
-        "remedy/exp6@1",
-        "control/shuffled_labels@1",
-        "sft/lora@1",
+        "RL (accuracy)",
+        "RL (weighted)",
+        "RL (exact)",
+        "RL (macro-F1)",
+        "RL (shuffled)",
+        "LoRA SFT",
     ]
-    assert {one.label for one in lost_classes(arms) if one.arm == "ladder/exp5@1"} >= {"consolidating"}
+    assert {one.label for one in lost_classes(arms) if one.arm == "RL (weighted)"} >= {"consolidating"}
     assert missing(page.text, "Comparison of 8 runs", "to the estimate from samples", "not above chance") == []
     for arm in arms:
         for one in arm.systems.values():

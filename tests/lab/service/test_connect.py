@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -181,3 +182,14 @@ def test_a_server_that_cannot_be_asked_is_told_at_once(monkeypatch: pytest.Monke
     with pytest.raises(LostError) as lost:
         require_server("http://127.0.0.1:9")
     assert lost.value.value == "http://127.0.0.1:9"
+
+
+def test_at_its_end_a_process_does_not_look_for_garbage() -> None:
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{code}; import tinsmith.lab.service.connect"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["True"]

@@ -56,6 +56,8 @@ def test_a_measurement_in_a_file_is_run_from_python(coins: Path) -> None:
     done = tinsmith.run(coins, seeds="3,4", out=str(coins.parent / "out"))
     assert isinstance(done, tinsmith.StudyRun)
     assert done.values["seeds"] == [3, 4]
+    assert done.to_polars().height == len(done.values["arms"])
+    assert "</svg>" in done.plot().svg
 
 
 def test_a_dry_run_of_a_measurement_leaves_nothing(coins: Path) -> None:

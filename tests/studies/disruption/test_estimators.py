@@ -315,7 +315,7 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
         return opened(*arguments)
 
     monkeypatch.setattr(estimators, "open_connection", counted)
-    model = grpo(made, steps=1, groups_per_batch=1, verbose=True)
+    model = grpo(made, steps=1, groups_per_batch=1)
     rows = papers.train[:36]
     labels = [str(row.disruption_label) for row in rows]
     found = tinsmith.cross_val_score(model, rows, labels, cv=2)
@@ -324,8 +324,10 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
     assert "one fit" not in lines
     assert len(started) == 1
     train, test = next(StratifiedKFold(2, shuffle=True, random_state=model.plan().settings.seed).split(labels, labels))
-    alone = clone(model).fit([rows[i] for i in train], [labels[i] for i in train])
+    quiet = clone(model).set_params(verbose=False)
+    alone = quiet.fit([rows[i] for i in train], [labels[i] for i in train])
     assert alone.score([rows[i] for i in test], [labels[i] for i in test]) == found[0]
+    assert capsys.readouterr().err == ""
     alone.close()
     with pytest.raises(ConfigError) as raised:
         tinsmith.cross_val_score(model, rows, labels, cv=1)

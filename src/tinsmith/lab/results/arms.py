@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -305,13 +306,18 @@ def label_arms(results: Results) -> Mapping[str, LabelArm]:
     return {name: arm for name, arm in every.items() if not arm.arm.is_aside}
 
 
-def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
-    """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
+def arms_of(
+    reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP, titles: Mapping[str, str] = MappingProxyType({})
+) -> tuple[LabelArm, ...]:
+    """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending.
+
+    Arms are called by the `titles` of their experiments, by name; one without a title by name and version.
+    """
     groups = by_seed(reads, identity, _progress)
     firsts = [group[0].run.config for group in groups]
-    titles = [config.title for config in firsts]
-    apart = distinct(titles, [_distinguishing(config) for config in firsts])
-    names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(titles, apart, strict=True)])
+    called = [titles.get(config.name, config.title) for config in firsts]
+    apart = distinct(called, [_distinguishing(config) for config in firsts])
+    names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(called, apart, strict=True)])
     return tuple(
         LabelArm(Arm(name, name), group, bootstrap=bootstrap) for name, group in zip(names, groups, strict=True)
     )

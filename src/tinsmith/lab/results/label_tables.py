@@ -22,6 +22,7 @@ from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, within
 from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations, calibration
 from tinsmith.stats.intervals import wilson
+from tinsmith.types.page_names import reward_name, setting_text
 
 CAPTION: Final = (
     "The test split, or the last validation where it was not reached. Means over seeds with 95 % intervals over seeds "
@@ -302,14 +303,20 @@ def _experiments(arms: Sequence[LabelArm]) -> list[Listing]:
     for depth, arm in by_descent(arms):
         config = arm.config
         changes, by_hand = (
-            "; ".join(f"{key} = {shown(value)}" for key, value in some if key != "seed")
+            "; ".join(f"{key} = {_setting(key, value)}" for key, value in some if key != "seed")
             for some in (config.delta.items(), sorted(config.overrides.items()))
         )
         status = "; ".join(sorted({status_words(member.run) for member in arm.reads}))
-        cells = (config.question or "not stated", config.parent or "none", changes or "nothing: a beginning", by_hand)
-        rows.append([f"{_BELOW * depth}{arm.name}|{arm.config.kind.words}", *cells, arm.seed_words(), status])
+        parent = next((one.name for one in arms if one.config.name == arm.parent), config.parent or "none")
+        cells = (config.question or "not stated", parent, changes or "nothing: a beginning", by_hand)
+        name = f"{_BELOW * depth}{arm.name}|{config.title}, {config.kind.words}"
+        rows.append([name, *cells, arm.seed_words(), status])
     heads = ("Question", "Parent", "Changes", "Set by hand", "Seeds", "Status")
     return listing("Experiments", "Each below its parent.", heads, rows, "Experiment")
+
+
+def _setting(key: str, value: object) -> str:
+    return reward_name(shown(value)) if key == "reward" else setting_text(key, shown(value))
 
 
 def _runs(arms: Sequence[LabelArm]) -> list[Listing]:

@@ -17,6 +17,7 @@ from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_m
 from tinsmith.pages.measures import Measure, told
 from tinsmith.pages.tables import Column, Shown, Table, flattened, shown_table
 from tinsmith.stats.monitors import AlarmKind
+from tinsmith.types.page_names import setting_text
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
 _BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above every baseline"}
@@ -169,7 +170,7 @@ def _details(run: Run) -> list[Fold]:
         ("Median seconds of a step", _timings(run)),
         ("Checkpoints", {f"step {one.step}": one.state_path for one in run.checkpoints}),
     ]
-    flat = [(title, flattened(values)) for title, values in sections]
+    flat = [(title, [(key, setting_text(key, one)) for key, one in flattened(values)]) for title, values in sections]
     folded = [(title, [Values(pairs) if pairs else missing("Missing.")]) for title, pairs in flat]
     return [Fold(title, blocks, opened=place == 0) for place, (title, blocks) in enumerate(folded)]
 

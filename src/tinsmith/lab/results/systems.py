@@ -17,7 +17,8 @@ from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_estimate, from_figure
 from tinsmith.stats.estimates import Bootstrap, Runs, difference
 from tinsmith.stats.evaluation import FIGURES, estimates_of, parsed_of
-from tinsmith.stats.rates import ClassMetric, Metric, encode, metric_words
+from tinsmith.stats.rates import ClassMetric, Metric, encode
+from tinsmith.types.page_names import metric_name
 from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _checkpoint(arm: LabelArm, split: Split) -> str:
     if manifest is None or manifest.selected is None:
         return f"{seeds}; the manifest does not say which step was selected"
     last = "; also the last one" if last_is_selected(arm) else ""
-    rule = metric_words(manifest.selected.by or "an unnamed rule")
+    rule = metric_name(manifest.selected.by or "an unnamed rule")
     return f"{seeds}, step {manifest.selected.step}, selected by {rule}{last}"
 
 

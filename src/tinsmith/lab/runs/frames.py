@@ -1,4 +1,4 @@
-"""Tables of a run for other programs: metrics by step, which draw themselves, rollouts, and what items earned."""
+"""Tables of a run for other programs: metrics by step, which draw themselves, rollouts, and answers by item."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from textwrap import shorten
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 import polars as pl
 
-from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS
-from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS, TASK
+from tinsmith.lab.runs.reader import TaskRecord, json_lines, read_whole
 from tinsmith.pages.curves import Line, chart_svg
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.page import Plot, plot_of
 from tinsmith.types.errors import DataError, perhaps
 
 TABLES = ("metrics", "rollouts", "answers")
+_ANSWER: Final = ("text", "predicted", "gold")
+"""Columns of rollouts, or what their names begin with, that are shown of an item's first answer."""
 
 
 def frame_of(file: Path) -> pl.DataFrame:
@@ -48,19 +51,35 @@ def flat(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def answers_by_item(rollouts: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each step, split and item of flat rollouts: samples, failures, mean reward and means of terms.
+def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
+    """Return a row for each step, split and item of flat rollouts.
 
-    A failed rollout has no reward: it is counted, and enters no mean.
+    Its columns: samples, failures, `text` of the first answer with the label it predicts and the right one (`predicted`
+    and `gold`, where they are known), mean reward and means of terms. A failed rollout is counted, and is no answer.
+    `right` are right answers by item, where rollouts do not name them.
     """
     if rollouts.is_empty():
         return rollouts
     means = [name for name in rollouts.columns if name == "total" or name.startswith(("terms.", "metrics."))]
     numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
     failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
-    return rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
-        pl.len().alias("samples"), failed.sum().alias("failed"), *(pl.col(name).mean() for name in numbers)
+    shown = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]
+    found = rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
+        pl.len().alias("samples"),
+        failed.sum().alias("failed"),
+        *(pl.col(name).filter(~failed).first() for name in shown),
+        *(pl.col(name).mean() for name in numbers),
     )
+    if right and not any(name.startswith("gold") for name in shown):
+        golds = pl.Series("gold", [right.get(item) for item in found["prompt_id"].to_list()], dtype=pl.String())
+        found.insert_column(found.columns.index("failed") + len(shown) + 1, golds)
+    return found
+
+
+def right_answers(run: Path) -> Mapping[str, str]:
+    """Return the right answers that a run's task names, by evaluated item; empty where it names none."""
+    task = read_whole(run / TASK, TaskRecord, []) or TaskRecord()
+    return {one.id: one.answer for one in (*task.items, *task.tested) if one.answer}
 
 
 def runs_below(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -80,7 +99,8 @@ def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
     runs = list(runs_below(folder))
     for where, run in runs:
         rollouts = flat(frame_of(run / ROLLOUTS))
-        for name, one in zip(TABLES, (flat(frame_of(run / METRICS)), rollouts, answers_by_item(rollouts)), strict=True):
+        answers = answers_by_item(rollouts, right_answers(run))
+        for name, one in zip(TABLES, (flat(frame_of(run / METRICS)), rollouts, answers), strict=True):
             if not one.is_empty():
                 found[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
     if not runs:

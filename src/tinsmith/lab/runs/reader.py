@@ -166,6 +166,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     prompt: str = ""
     unit: str = ""  # The unit that it belongs to; items of one unit are no independent evidence.
+    answer: str = ""  # A right one; empty: the task names none.
 
 
 class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving w
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import logging
@@ -40,6 +41,10 @@ STILL_SECONDS: Final = 120.0
 for _module in ("pyqwest._glue", "opentelemetry.metrics", "opentelemetry.propagate"):
     with suppress(ImportError):
         importlib.import_module(_module)
+
+# At its end Python looks through all objects for garbage, several times: seconds after these imports, and many on a
+# machine with other work. The process ends, so that nobody waits for what is found.
+atexit.register(gc.freeze)
 
 _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50

@@ -113,7 +113,7 @@ def run_study(
                 seconds[one.label] = replace(seconds[one.label], training=training)
         more = () if study.sections is None else study.sections(results)
         sentences, page = write_study(record, seconds, cells.out, more)
-    for line in (*sentences[1:], *ending(page)):
+    for line in (*ending(page), *sentences[1:]):
         say(line)
     return cells.out
 

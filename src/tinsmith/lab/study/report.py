@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,17 +18,18 @@ from tinsmith.pages.document import Block, ClaimTable, Document, Example, Facts,
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import counted, listed, p_words, signed
+from tinsmith.pages.measures import counted, listed, p_words, signed, told
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Table, shown, shown_table
 from tinsmith.stats.gate import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
-from tinsmith.stats.rates import metric_words
+from tinsmith.types.page_names import metric_name, setting_text
 
 LIKE_IT: Final = "no significant difference"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
     "holds 0."
 )
+GAINS: Final = "Gains"  # Title of the table of what arms gained.
 _GATE = (
     "Beats: on the same items, trained on no more of them. Learned: above the model before training, the task's "
     "baselines, and the control. Missing evidence refuses as a failed check does."
@@ -36,13 +37,13 @@ _GATE = (
 
 
 def sentences(found: StudyRecord) -> tuple[str, ...]:
-    """Return what may be said: expectations first, then every arm, the claims, and the limits of all of it.
+    """Return what may be said: the headline, expectations, every arm, the claims, and the limits of all of it.
 
     Where nothing was expected and no gain is measured, notes lead: they hold the scores.
     """
     lead = () if found.expectations or found.gains else found.notes
     return (
-        *lead,
+        *(lead or (headline(found),)),
         *_expectations(found),
         *(f"{_capital(one.words)}: {found.score} {one.course}." for one in found.gains),
         *(f"{_capital(one.words)}: {more.score} {one.course}." for more in found.more_gains for one in more.gains),
@@ -51,6 +52,53 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
         *(() if lead else found.notes),
         *_limits(found),
     )
+
+
+def headline(found: StudyRecord) -> str:
+    """Return a study in one sentence: the main arm's score beside what it is compared with, and the verdict.
+
+    The main arm is that of the first allowed claim, else of the first claim, else the second beside the first.
+    """
+    scores, verdict = _scores(found), _verdict(found)
+    claims = sorted(found.beats or found.learned, key=lambda one: one.verdict is not Verdict.ALLOWED)
+    pairs = [(one.first, one.second if one.kind is ClaimKind.BEATS else "") for one in claims]
+    rows = ["", *scores][-2:] if len(scores) < 2 else list(scores)[:2]
+    first, second = next((one for one in pairs if one[0] in scores), (rows[-1], rows[0]))
+    if first not in scores:
+        return f"{_capital(verdict)}."
+    score, before, after = scores[first]
+    beside = [f"before training {before.value:.3f}"] if before is not None else []
+    beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
+    return f"{_capital(first)}: {', '.join([f'{score} {told(after)}', *beside])}; {verdict}."
+
+
+class _Ends(NamedTuple):
+    """An arm's score before and after training."""
+
+    score: str
+    before: Figure | None
+    after: Figure
+
+
+def _scores(found: StudyRecord) -> dict[str, _Ends]:
+    """Return the score of every arm by its label: as it gained, or as the picture has it."""
+    if found.gains:
+        return {one.words: _Ends(found.score, one.before, one.after) for one in found.gains}
+    if not found.panels:
+        return {}
+    panel, rows = found.panels[0], found.panel_rows or found.arms
+    every = zip(rows, panel.before or (None,) * len(rows), panel.after, strict=True)
+    return {row: _Ends(panel.title, before, after) for row, before, after in every if after is not None}
+
+
+def _verdict(found: StudyRecord) -> str:
+    """Return how many expectations were met; where there were none, how many claims are allowed."""
+    if found.expectations:
+        met = sum(one.met for one in found.expectations)
+        return f"{met} of {counted(len(found.expectations), 'expectation')} {'was' if met == 1 else 'were'} met"
+    claims = (*found.beats, *found.learned)
+    allowed = sum(one.verdict is Verdict.ALLOWED for one in claims)
+    return f"{allowed} of {counted(len(claims), 'claim')} allowed" if claims else "no claim was judged"
 
 
 def _expectations(found: StudyRecord) -> list[str]:
@@ -75,7 +123,7 @@ def _claims(what: str, claims: Sequence[Claim]) -> list[str]:
 
 def _ruled(claim: Claim) -> str:
     over = "" if claim.kind is ClaimKind.LEARNED else f" over {claim.second}"
-    beside = f"{over} in {metric_words(claim.metric)}"
+    beside = f"{over} in {metric_name(claim.metric)}"
     if claim.verdict is Verdict.ALLOWED:
         return f"{claim.first}{beside} ({signed(claim.value)})"
     failed = listed(list(dict.fromkeys(one.name.value for one in claim.checks if not one.passed)))
@@ -146,6 +194,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
         ("Seeds", ", ".join(map(str, found.seeds))),
         *([("Settings chosen on seed", str(found.tuning_seed))] if found.rates or found.tuning_seed else []),
     )
+    settings = tuple((key, setting_text(key, shown(value))) for key, value in sorted(found.settings.items()))
     return Document(
         kind="Report of a study",
         title=found.title,
@@ -157,7 +206,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
             *result_sections(found, more=more),
             _seconds(seconds),
             _hashes(found.hashes),
-            Section("settings", "Settings", (Facts(tuple((k, shown(v)) for k, v in sorted(found.settings.items()))),)),
+            Section("settings", "Settings", (Facts(settings),)),
         ),
     )
 
@@ -186,7 +235,7 @@ def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section
     tables = [(one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
     before: list[tuple[str, Sequence[Block]]] = [
         ("Expectations", (_expected(found),) if found.expectations else ()),
-        ("Gains", [_gains(*one) for one in gains] if found.gains else ()),
+        (GAINS, [block for one in gains for block in _table_blocks(gains_record(*one))] if found.gains else ()),
         *tables,
     ]
     after: list[tuple[str, Sequence[Block]]] = [
@@ -212,17 +261,23 @@ def _expected(found: StudyRecord) -> Table:
     return shown_table(caption, "Expected", ("Met", "Figures"), rows)
 
 
-def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
+def gains_record(score: str, gains: Sequence[ArmGain]) -> TableRecord:
+    """Return the table of what arms gained in a score."""
     caption = (
         f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
         "corrected over the arms."
     )
     greedily = [f"{one.greedy_before:.3f} to {one.greedy_after:.3f}" for one in gains]
-    rows = [
-        (one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedy)
-        for one, greedy in zip(gains, greedily, strict=True)
-    ]
-    return shown_table(caption, "Arm", ("before", "after", apart("gain"), "p|Holm", "greedily|before and after"), rows)
+    columns = ("before", "after", apart("gain"), "p|Holm", "greedily|before and after")
+    return TableRecord(
+        title=GAINS,
+        caption=caption,
+        columns=tuple(one if isinstance(one, Column) else Column(head=one) for one in columns),
+        rows=tuple(
+            (one.words, (one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedy))
+            for one, greedy in zip(gains, greedily, strict=True)
+        ),
+    )
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:

@@ -23,6 +23,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.frames import History, frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
+from tinsmith.lab.study.frames import record_of, study_frame, study_plot
 from tinsmith.lab.study.keys import measure_of
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
@@ -71,6 +72,14 @@ class StudyRun:
     """The page."""
     values: Mapping[str, Any] = field(repr=False)
     """`study.json`."""
+
+    def to_polars(self, table: str = "") -> pl.DataFrame:
+        """Return a table of the page by its title, with interval ends; without one the gains, or the first table."""
+        return study_frame(record_of(self.values), table)
+
+    def plot(self) -> Plot:
+        """Draw the picture that the page begins with."""
+        return study_plot(record_of(self.values))
 
     def _repr_html_(self) -> str:
         return _page(self.report)

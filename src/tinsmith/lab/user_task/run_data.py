@@ -225,8 +225,8 @@ class TaskData:
             "metrics": list(task.measured),
             "parsed": task.parse is not None,
             "several_turns": task.talk is not None,
-            "items": _shown(examined),
-            **({"tested": _shown(split.tested)} if split.tested else {}),
+            "items": _shown(task, examined),
+            **({"tested": _shown(task, split.tested)} if split.tested else {}),
             **({"figures": dict(task.figures)} if task.figures else {}),
         }
         if self.examples is not None:
@@ -302,8 +302,21 @@ def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
                 lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
 
 
-def _shown(items: Sequence[UserItem]) -> list[dict[str, str]]:
-    return [{"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit} for one in items]
+def _shown(task: Task, items: Sequence[UserItem]) -> list[dict[str, str]]:
+    found = [{"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit} for one in items]
+    for line, one in zip(found, items, strict=True):
+        if answer := _right_answer(task, one):
+            line["answer"] = answer
+    return found
+
+
+def _right_answer(task: Task, one: UserItem) -> str:
+    """Return the answer that a task names right, of several replies the last; empty where it names none, or fails."""
+    named = task.answer if task.probed is None else task.probed.gold
+    found = None if named is None else attempt(named, one.item)
+    if found is None or isinstance(found, Raised):
+        return ""
+    return str(found[-1]) if isinstance(found, list | tuple) and found else str(found or "")
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:

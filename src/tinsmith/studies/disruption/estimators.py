@@ -29,7 +29,6 @@ from tinsmith.lab.experiment.materials import Materials, named_model, with_model
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers, label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Item, Task
-from tinsmith.lab.live.progress import in_notebook
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.worlds import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
@@ -201,8 +200,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     unit_hashes: bool | None = None
     workers: int | None = None
     shards: int | None = None
-    verbose: bool | None = None
-    """Tell of its progress, and beforehand how long it will take; None: in a notebook."""
+    verbose: bool = True
+    """Print progress to stderr, and beforehand how long a fit will take, as `tinsmith.run` does."""
 
     _experiment: ClassVar[Experiment]
 
@@ -347,7 +346,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         }
         rewards: Mapping[str, float] = getattr(self, "reward_settings", None) or {}
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
-        return make_plan(self._experiment, {**keys, "quiet": str(not self._tells)})
+        return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
     def _materials(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> Materials:
         if isinstance(papers, LoadedSlice):
@@ -372,12 +371,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     def tell(self, message: str) -> None:
         """Print a line where progress is shown."""
-        if self._tells:
+        if self.verbose:
             print(visible(message), file=sys.stderr)
-
-    @property
-    def _tells(self) -> bool:
-        return in_notebook() if self.verbose is None else self.verbose
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -34,8 +34,10 @@ from tinsmith.pages.measures import Measure, counted, listed, percent, told
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
-from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray, metric_words
+from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
+from tinsmith.studies.disruption.titles import TITLES
 from tinsmith.types.errors import TinsmithError
+from tinsmith.types.page_names import metric_name
 
 _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
@@ -88,7 +90,7 @@ def _scores(arm: LabelArm) -> str:
     first, greedy = next(iter(arm.systems.values()), None), _greedy(arm)
     if first is None:
         return f"{arm.name} was not evaluated."
-    figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
+    figures = [f"{metric_name(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
     top, share = commonest_answer(first.measures)
     most = f"; {percent(share)} of the answers are {top}" if top else ""
     macro = greedy.measures.get("macro_f1") if greedy else None
@@ -198,7 +200,8 @@ def claims_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> Claims:
         control = _control_of(arm, arms, systems)
         claims.append(Learned(arm.name, control.name if control else ""))
         if control and control is not arm and control.parent != arm.config.name:
-            borrowed.setdefault(control.parent or control.name, []).append(arm.name)
+            parent = control.parent or ""
+            borrowed.setdefault(TITLES.get(parent, parent) or control.name, []).append(arm.name)
     notes += [f"The control on shuffled labels of {listed(some)} is that of {name}." for name, some in borrowed.items()]
     return claims, notes
 
@@ -308,7 +311,7 @@ def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
     if kept is False:
         return "to the reward: its exact gradient loses it too"
     if isinstance(optimum, str):
-        return f"to a cause not known: neither {EXACT} on the same reward nor an SFT run is here"
+        return f"to a cause not known: neither {TITLES[EXACT]} on the same reward nor an SFT run is here"
     if optimum.policy.class_score(ClassMetric.RECALL)[k] < LOST:
         return "to the reward, as far as the SFT model's answers tell: its optimum does not name it"
     label = optimum.policy.labels[k]
@@ -319,7 +322,7 @@ def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
         )
     return (
         "probably to the estimate from samples: the reward's optimum would keep it "
-        f"({EXACT} on the same reward would tell)"
+        f"({TITLES[EXACT]} on the same reward would tell)"
     )
 
 

@@ -55,7 +55,9 @@ from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_tabl
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption import findings
+from tinsmith.studies.disruption.titles import TITLES
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.page_names import contract_name, outcome_name, reward_name
 
 SCORE: Final = Metric.MACRO_F1  # The score of every claim: named before any run, and the only one.
 GROUPS: Final = "train/groups/informative"
@@ -84,7 +86,7 @@ def _read(folder: Path, task: Subject | None) -> LabelRun:
 
 def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
     """Measure runs on one label as a study of as many arms."""
-    groups, notes = arms_of(reads, draws.tables), list[str]()
+    groups, notes = arms_of(reads, draws.tables, TITLES), list[str]()
     arms = [_agreeing(arm, notes) for _, arm in by_descent(groups)]
     out = left_out(reads, [arm.reads for arm in groups])
     for one in out:
@@ -312,9 +314,9 @@ def label_document(run: Run) -> Document:
         run,
         kind="Report of one run",
         facts=(
-            ("Reward", run.config.reward_name or "none"),
+            ("Reward", reward_name(run.config.reward_name) or "none"),
             ("Model", run.config.model_name or "not stated"),
-            ("Task", f"{task}, prompt {task_config.prompt}, contract {task_config.contract}"),
+            ("Task", f"{task}, prompt {task_config.prompt}, {contract_name(task_config.contract)}"),
             ("Papers", papers_words(run)),
         ),
         story=lines,
@@ -373,7 +375,7 @@ def browser(found: LabelRun) -> Block:
             lambda one: labelled(one.predicted, f"confidence {one.confidence}" if one.confidence else ""),
         ),
         (text("Result"), _result),
-        (text("Outcome"), lambda one: text(one.outcome)),
+        (text("Outcome"), lambda one: text(outcome_name(one.outcome))),
         ("reward", _reward),
         (text("Text"), lambda one: Cell(text=_written(one), verbatim=True)),
     )

@@ -1,0 +1,47 @@
+"""The one sentence that a study's page and console begin with."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kept_pages import read_kept
+
+from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.study.report import headline, page_of_study, sentences
+
+VALUES = sorted((Path(__file__).parents[3] / "docs" / "results" / "values").glob("*.json"))
+LONGEST = 200
+"""Characters of a headline that a narrow screen shows without scrolling."""
+
+
+def record(name: str) -> StudyRecord:
+    return read_kept((VALUES[0].parent / f"{name}.json").read_text(encoding="utf-8")).results
+
+
+@pytest.mark.parametrize("name", [one.stem for one in VALUES])
+def test_a_page_begins_with_one_short_sentence_that_has_figure_interval_and_verdict(name: str) -> None:
+    study = record(name)
+    text = headline(study)
+    assert text == sentences(study)[0] == page_of_study(study, {}).verdict
+    assert len(text) <= LONGEST
+    assert re.search(r"\d\.\d{3} \(-?\d\.\d{3} to ", text)
+    met = sum(one.met for one in study.expectations)
+    assert f"{met} of {len(study.expectations)} expectations" in text
+
+
+def test_the_main_arm_is_that_of_the_first_allowed_claim_beside_what_it_beats() -> None:
+    study = record("dead-groups")
+    chance, always = (
+        next(one for one in study.gains if one.words == name) for name in ("fails by chance", "always fails")
+    )
+    for value in (chance.after, chance.before, always.after):
+        assert f"{value.value:.3f}" in headline(study)
+
+
+def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_lead() -> None:
+    study = replace(record("dead-groups"), expectations=())
+    assert "2 of 9 claims" in headline(study)
+    assert sentences(replace(study, gains=()))[: len(study.notes)] == study.notes
+    bare = replace(record("bridge"), panels=())
+    assert headline(bare) == "5 of 6 expectations were met."
