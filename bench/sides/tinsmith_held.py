@@ -16,7 +16,7 @@ from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.ops.extension import configure
 from tinsmith.ops.native import NativeKernels
-from tinsmith.types.hold import Hold
+from tinsmith.types.arithmetic import Hold
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 

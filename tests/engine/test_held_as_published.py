@@ -30,9 +30,9 @@ from tinsmith.models.slots import values
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.packed import packed_types
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import Hold
 from tinsmith.types.datum import AdamParams, LossName
 from tinsmith.types.errors import CheckpointError
-from tinsmith.types.hold import Hold
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]

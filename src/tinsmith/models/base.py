@@ -21,9 +21,9 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import Kind, Source, find_model
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
+from tinsmith.types.arithmetic import Hold
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.hold import Hold
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,4 +1,4 @@
-"""Arithmetic modes of a process, and the CPUs that support them. Chosen before any model exists."""
+"""Arithmetic modes of a process, the CPUs that support them, and the forms of a base in memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+
+class Hold(StrEnum):
+    """Form of a base's matrices in memory; neither changes a bit of what is computed."""
+
+    PUBLISHED = "published"
+    """As its file has them, widened for each product; as fp32 where that is no type the kernels widen."""
+    FP32 = "fp32"
 
 
 class Arithmetic(StrEnum):

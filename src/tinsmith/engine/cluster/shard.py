@@ -22,9 +22,8 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.stages import cut_layers, standing_alone
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
-from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.arithmetic import Arithmetic, Hold
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.hold import Hold
 from tinsmith.types.source import source_sha256
 
 
