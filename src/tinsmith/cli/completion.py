@@ -45,7 +45,7 @@ def complete_here(context: typer.Context, incomplete: str) -> Completions:
     return _changes(list(context.params.get("changes") or ()), incomplete, lambda: [*field_kinds(Circumstances), _TASK])
 
 
-def complete_models(incomplete: str) -> Completions:
+def complete_models(incomplete: str) -> list[str]:
     """Return models by their names: built in, packaged, and in the local cache of the hub."""
     from tinsmith.models.published.packaged import PACKAGED
     from tinsmith.models.published.sources import own_names
@@ -83,7 +83,7 @@ def _values(key: str, incomplete: str) -> list[str]:
     from tinsmith.cli.registered import SUBJECTS
 
     if key == "model_name":
-        return [str(name) for name in complete_models(incomplete)]
+        return complete_models(incomplete)
     kinds = (entry.kinds.get(key) for subject in SUBJECTS.values() for entry in subject.kinds.values())
     kind = next((one for one in kinds if one is not None), None)
     values = ["true", "false"] if kind is bool else []

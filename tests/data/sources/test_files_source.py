@@ -1,6 +1,7 @@
 import datetime as dt
 import gzip
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -189,7 +190,8 @@ def two_files(tmp_path: Path) -> tuple[object, ...]:
 def test_a_build_tells_what_it_made(built: Run, tmp_path: Path, two_files: tuple[object, ...]) -> None:
     code, out, stages = built(*two_files, "--out", tmp_path / "c")
     assert (code, stages) == (0, STAGES)
-    lines = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in out.splitlines()}
+    # A name, its figure, and of what was dropped an explanation.
+    lines = dict(found[:2] for line in out.splitlines() if len(found := re.split(r" {2,}", line.strip())) > 1)
     assert (lines["papers"], lines["edges"], lines["dropped: self loops"]) == ("3", "2", "1")
     code, _, err = built(*two_files, "--out", tmp_path / "c")
     assert (code, len(err.splitlines())) == (2, 3)
