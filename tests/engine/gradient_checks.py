@@ -34,10 +34,8 @@ LENGTHS = (12, 1, 33, 5, 20, 3, 9, 6)
 LOSS = LossName.CROSS_ENTROPY
 MICRO_BATCHES = (
     MicroBatches(units=1),
-    MicroBatches(units=2),
     MicroBatches(units=3),
     MicroBatches(rows=1, memory=0),
-    MicroBatches(rows=1),
     MicroBatches(rows=46),
     MicroBatches(rows=60, units=2),
     MicroBatches(),
@@ -104,8 +102,7 @@ def check_calls(make: Make) -> None:
     datums = uneven_datums(make)
     seen: set[str] = set()
     whole = MicroBatches()
-    some = [(SOME, cuts) for cuts in ((), (1, 2, 3, 4, 5, 6, 7), (2, 5), (6,), (3,))]
-    for how, cuts in (*some, (whole, ()), (whole, (2, 5)), (whole, (1,))):
+    for how, cuts in ((SOME, ()), (SOME, (1, 2, 3, 4, 5, 6, 7)), (SOME, (2, 5)), (whole, ()), (whole, (1, 5))):
         session = make(how)
         bounds = (0, *cuts, len(datums))
         for begin, end in pairwise(bounds):
@@ -118,23 +115,23 @@ def check_workers(make: Make) -> None:
     """T3: units that several workers computed, added by the tree over their numbers, are one worker's bits."""
     datums = uneven_datums(make)
     alone = sha256(gradient_of(make, datums))
-    for worker_of in ([0, 1] * 4, [0, 0, 0, 1, 1, 1, 1, 1], [2, 0, 1, 1, 0, 2, 0, 2]):
-        by_index: dict[int, Tensors] = {}
-        for worker in sorted(set(worker_of)):
-            session = make(MicroBatches())
-            for i, datum in enumerate(datums):
-                if worker_of[i] == worker:
-                    session.forward_backward([datum], LOSS)
-                    by_index[i] = buffers(session)
-                    session.optimizer.clear()
-        assert sha256(tree_sum([by_index[i] for i in range(len(datums))])) == alone
+    worker_of = [2, 0, 1, 1, 0, 2, 0, 2]
+    by_index: dict[int, Tensors] = {}
+    for worker in sorted(set(worker_of)):
+        session = make(MicroBatches())
+        for i, datum in enumerate(datums):
+            if worker_of[i] == worker:
+                session.forward_backward([datum], LOSS)
+                by_index[i] = buffers(session)
+                session.optimizer.clear()
+    assert sha256(tree_sum([by_index[i] for i in range(len(datums))])) == alone
 
 
 def check_reference(make: Make) -> None:
-    """T4: at steps 1, 2 and 3 every accumulated gradient is autograd's of the whole batch."""
+    """T4: at steps 1 and 2 every accumulated gradient is autograd's of the whole batch."""
     session = make(MicroBatches(units=1))  # of two micro-batches, bug A would lose none
     config = session.adapter.decoder.config
-    for step in range(3):
+    for step in range(2):
         datums = make_datums(config, LENGTHS, 20 + step)
         session.forward_backward(datums[:5], LOSS)
         session.forward_backward(datums[5:], LOSS)
@@ -166,7 +163,7 @@ def check_empty_masks(make: Make) -> None:
     datums = uneven_datums(make)
     parts = [gradient_of(make, [datum]) for datum in datums]
     nothing = _without_weights(datums[2])
-    for how in (MicroBatches(units=1), SOME, MicroBatches()):
+    for how in (SOME, MicroBatches()):
         assert not any(tensor.any() for tensor in gradient_of(make, [nothing], how).values())
         for at in (0, 3, len(datums)):
             found = gradient_of(make, [*datums[:at], nothing, *datums[at:]], how)
