@@ -70,8 +70,14 @@ def trained(folder: Path, where: Path) -> tuple[Path, Adapter]:
     return where, session.adapter
 
 
-def test_a_trained_adapter_on_a_deep_model_is_merged(tmp_path: Path) -> None:
-    checkpoint, adapter = trained(model_folder(tmp_path / "base", DEEP), tmp_path / "a")
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Adapter]:
+    place = tmp_path_factory.mktemp("deep")
+    return trained(model_folder(place / "base", DEEP), place / "a")
+
+
+def test_a_trained_adapter_on_a_deep_model_is_merged(deep: tuple[Path, Adapter], tmp_path: Path) -> None:
+    checkpoint, adapter = deep
     done = export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
     assert 0 < done.difference <= done.limit
     assert done.within_limit
@@ -80,16 +86,16 @@ def test_a_trained_adapter_on_a_deep_model_is_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 29])
-def test_one_weight_that_was_not_merged_is_found(layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = model_folder(tmp_path / "base", DEEP)
-    checkpoint, _ = trained(folder, tmp_path / "a")
+def test_one_weight_that_was_not_merged_is_found(
+    deep: tuple[Path, Adapter], layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = f"model.layers.{layer}.mlp.up_proj.weight"
 
     def wrong(adapter: Adapter) -> dict[str, torch.Tensor]:
         return {**merged_weights(adapter), name: random_weights(DEEP, 1)[name]}
 
     monkeypatch.setattr(exporting, "merged_weights", wrong)
-    done = export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
+    done = export(str(deep[0]), to="merged", out=tmp_path / "out", state=tmp_path)
     assert done.difference > 4 * done.limit
     assert not done.within_limit
 

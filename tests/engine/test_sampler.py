@@ -260,11 +260,14 @@ def test_thousands_of_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
     asked = requests(np.random.default_rng(3))
     seen: set[bytes] = set()
     total = 0
-    for threads, limits, micro_batches in (
+    ways = [
         (1, SamplerLimits(), MicroBatches()),
-        (2, SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=16, prefill_tokens=50), MicroBatches(units=1)),
         (2, SamplerLimits(cache_pages=LEAST_PAGES, max_samples=5, prefill_tokens=7), MicroBatches(rows=300)),
-    ):
+    ]
+    if kind is AdapterKind.LORA:
+        limits = SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=16, prefill_tokens=50)
+        ways.append((2, limits, MicroBatches(units=1)))
+    for threads, limits, micro_batches in ways:
         configure(threads=threads)
         sampler = Sampler(CONFIG, adapter.decoder.kernels, limits=limits)
         results = sampler.sample(asked, [policy(adapter)] * len(asked))
@@ -273,7 +276,7 @@ def test_thousands_of_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
         assert bad == 0
         total += count
     assert len(seen) == 1
-    assert total >= 3_000
+    assert total >= 1_000 * len(ways)
 
 
 def test_a_batch_may_mix_adapters_and_each_gets_what_it_gets_alone() -> None:

@@ -103,7 +103,7 @@ def test_a_sum_waits_for_its_neighbour_only() -> None:
 
 
 def test_kernels_that_are_wrong_on_purpose_are_caught() -> None:
-    """Adam's step has no barrier, so contraction alone shows there; a product is fused anyway: there the barrier does."""
+    """Adam has no barrier: contraction alone shows there. Products are fused anyway: there only the barrier does."""
     contracted = ("-O1", "-fexpensive-optimizations", "-ffp-contract=fast")
     kernels, case = emulated(*contracted, "-DTS_TILE_BARRIER()=", order=1), CASES["odd widths"]
     kernels.set_threads(LARGE)

@@ -50,6 +50,7 @@ _OWN = {
         "mlp_only_layers": [0],
     },
     "qwen3_moe_64": {
+        "num_hidden_layers": 1,
         "head_dim": 16,
         "moe_intermediate_size": 24,
         "num_experts": 64,
@@ -57,7 +58,13 @@ _OWN = {
         "norm_topk_prob": True,
     },
     "olmoe": {"intermediate_size": 40, "num_experts": 8, "num_experts_per_tok": 2, "eos_token_id": 0},
-    "olmoe_64": {"intermediate_size": 24, "num_experts": 64, "num_experts_per_tok": 8, "eos_token_id": 0},
+    "olmoe_64": {
+        "num_hidden_layers": 1,
+        "intermediate_size": 24,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "eos_token_id": 0,
+    },
 }
 
 

@@ -13,7 +13,7 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 
 NANO = "tinsmith/nano"
 BYTES = ("metrics.jsonl", "rollouts.jsonl", "task.json")
-SMALL = {**KEYS, "max_tokens": "5", "items": "12", "held_out_items": "4"}
+SMALL = {**KEYS, "steps": "2", "max_tokens": "5", "items": "12", "held_out_items": "4"}
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import pytest
 from torch import Tensor
 
 from tinsmith.engine import engine as engine_module
-from tinsmith.engine.checks import certificate_store
-from tinsmith.engine.checks.certificate import Certificate, Check, certify
+from tinsmith.engine.checks import certificate, certificate_store
+from tinsmith.engine.checks.certificate import Certificate, Check
 from tinsmith.engine.checks.certificate_store import CertificateStore, Circumstances, circumstances
+from tinsmith.engine.checks.checked_ops import row_steps
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.parts import Parts
 from tinsmith.models.decoder import Decoder
@@ -32,12 +33,13 @@ def kept(tmp_path: Path) -> CertificateStore:
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[Decoder]:
-    """Every decoder that was checked from now on; a sound one is given the certificate of here at once."""
+    """Every decoder that was checked from now on; a sound one has the certificate of here, a deviating one fails."""
     seen, holds = list[Decoder](), sound().certificates["nano"]
+    fails = Certificate(holds.arithmetic, (Check("linear", "[1]", 2, "ab"),))
 
     def noted(decoder: Decoder, *, parts: Parts) -> Certificate:
         seen.append(decoder)
-        return holds if parts.deviation is Deviation.NONE else certify(decoder, parts=parts)
+        return holds if parts.deviation is Deviation.NONE else fails
 
     monkeypatch.setattr(engine_module, "certify", noted)
     return seen
@@ -175,6 +177,7 @@ def test_what_does_not_hold_is_not_kept(kept: CertificateStore, monkeypatch: pyt
             return super().silu_gate(gate_up) * (1.0 + 1e-6 * (len(gate_up) > 1))
 
     where = here()
+    monkeypatch.setattr(certificate, "CHECKS", (row_steps,))
     monkeypatch.setattr(engine_module, "select", lambda arithmetic, device: Wrong())  # pyright: ignore[reportUnknownLambdaType]  # noqa: ARG005
     with pytest.raises(DeterminismError, match="silu_gate"):
         Engine(NANO, kept=kept)
@@ -184,9 +187,10 @@ def test_what_does_not_hold_is_not_kept(kept: CertificateStore, monkeypatch: pyt
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, checked: list[Decoder], caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     engine = Engine(NANO, kept=CertificateStore(tmp_path / "file" / "certificates"))
     assert engine.certificates["nano"].holds
+    assert len(checked) == 1
     assert "could not be kept" in caplog.text

@@ -36,7 +36,8 @@ def test_two_workers_compute_what_one_process_does(
     kind: AdapterKind, expected: Expected, hosts: list[Host], transport: Threads
 ) -> None:
     engine = cluster_of(transport, hosts[:2])
-    assert course(engine, kind) == expected(kind)
+    steps = 2 if kind in (AdapterKind.LORA, AdapterKind.FULL) else 1
+    assert course(engine, kind, steps) == expected(kind, steps)
     assert {worker for worker, _ in transport.sent} == {"worker-0", "worker-1"}
 
 
@@ -54,7 +55,7 @@ def test_a_session_that_is_over_leaves_no_weights_behind(hosts: list[Host], tran
 
 def test_four_workers_compute_what_one_process_does(expected: Expected, hosts: list[Host], transport: Threads) -> None:
     engine = cluster_of(transport, hosts)
-    assert course(engine, AdapterKind.DORA) == expected(AdapterKind.DORA)
+    assert course(engine, AdapterKind.DORA, 1) == expected(AdapterKind.DORA, 1)
 
 
 @pytest.mark.parametrize("kind", [SampleWork, GradientWork])
@@ -70,7 +71,7 @@ def test_a_lost_workers_work_is_done_again(kind: type[Work], expected: Expected,
     transport = Threads(dies)
     try:
         engine = cluster_of(transport, hosts[:2])
-        assert course(engine, AdapterKind.LORA, steps=1) == expected(AdapterKind.LORA, steps=1)
+        assert course(engine, AdapterKind.LORA, 1) == expected(AdapterKind.LORA, 1)
         assert not once
         assert transport.dispatcher.num_retries > 0
     finally:
@@ -79,9 +80,9 @@ def test_a_lost_workers_work_is_done_again(kind: type[Work], expected: Expected,
 
 def test_a_worker_may_join_late(expected: Expected, hosts: list[Host], transport: Threads) -> None:
     engine = cluster_of(transport, hosts[:1])
-    assert course(engine, AdapterKind.LORA, steps=1) == expected(AdapterKind.LORA, steps=1)
+    assert course(engine, AdapterKind.LORA, 1) == expected(AdapterKind.LORA, 1)
     transport.add("late", hosts[1])
-    assert course(engine, AdapterKind.LORA, steps=1) == expected(AdapterKind.LORA, steps=1)
+    assert course(engine, AdapterKind.LORA, 1) == expected(AdapterKind.LORA, 1)
     assert "late" in {worker for worker, _ in transport.sent}
 
 
@@ -227,7 +228,8 @@ def test_workers_of_two_processes_compute_what_one_process_does(
     kind: AdapterKind, expected: Expected, transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(), worker()], shards=2)
-    assert course(engine, kind) == expected(kind)
+    steps = 2 if kind is AdapterKind.LORA else 1
+    assert course(engine, kind, steps) == expected(kind, steps)
     assert {name for name, _ in transport.sent} == {"worker-0", "worker-1"}
 
 
@@ -241,14 +243,14 @@ def test_what_a_lost_stage_was_asked_is_done_by_another_worker(at: str, expected
         return calls > 2
 
     engine = cluster_of(transport, [worker(dies), worker()], shards=2)
-    assert course(engine, AdapterKind.QDORA, steps=1) == expected(AdapterKind.QDORA, steps=1)
+    assert course(engine, AdapterKind.QDORA, 1) == expected(AdapterKind.QDORA, 1)
     assert [each.name for each in transport.dispatcher.workers if each.lost] == ["worker-0"]
 
 
 def test_both_forms_of_a_base_are_sampled_from_at_once(expected: Expected, transport: Threads) -> None:
     engine = cluster_of(transport, [worker()], shards=2)
     for kind in (AdapterKind.QLORA, AdapterKind.LORA, AdapterKind.QLORA):
-        assert course(engine, kind, steps=1) == expected(kind, steps=1)
+        assert course(engine, kind, 1) == expected(kind, 1)
 
 
 def test_a_failed_request_leaves_nothing_in_the_stages(transport: Threads) -> None:

@@ -37,7 +37,7 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 
 pytestmark = pytest.mark.whole
 
-NANO = replace(PRESETS["nano"], max_positions=128)
+NANO = replace(PRESETS["nano"], vocab_size=131, hidden_size=64, intermediate_size=160, head_dim=16, max_positions=128)
 QWEN = replace(NANO, family=Family.QWEN3, qk_norm=True, qkv_bias=True, num_layers=3, tied=False, vocab_size=101)
 MOE = replace(
     NANO,
@@ -52,7 +52,8 @@ TRAINED = {
     **{f"qwen3-{kind}": (QWEN, kind) for kind in (AdapterKind.LORA, AdapterKind.QDORA)},
     **{f"mixture-{kind}": (MOE, kind) for kind in (AdapterKind.DORA, AdapterKind.QLORA)},
 }
-HOW = (MicroBatches(units=1), MicroBatches(units=2), MicroBatches(rows=90), MicroBatches())
+HOW = {1: MicroBatches(), 2: MicroBatches(rows=90), 3: MicroBatches(units=1)}
+"""By number of shards."""
 LIMITS = (SamplerLimits(), SamplerLimits(max_samples=2, prefill_tokens=7, cache_pages=30))
 
 
@@ -175,12 +176,12 @@ def bits(results: list[SampleResult]) -> str:
 @pytest.mark.parametrize(("config", "kind"), TRAINED.values(), ids=TRAINED)
 def test_training_has_the_bits_of_an_unsharded_base(config: DecoderConfig, kind: AdapterKind) -> None:
     expected = two_steps(session(whole(config, kind), kind))
-    for shards, how in zip((1, 2, 3, 3), HOW, strict=True):
+    for shards, how in HOW.items():
         assert two_steps(session(over(config, kind, shards), kind, how)) == expected
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.QLORA])
-@pytest.mark.parametrize(("config", "shards"), [(NANO, 2), (NANO, 3), (MOE, 3)], ids=["2", "3", "mixture"])
+@pytest.mark.parametrize(("config", "shards"), [(NANO, 3), (MOE, 2)], ids=["3", "mixture"])
 def test_sampling_has_the_bits_of_an_unsharded_base(config: DecoderConfig, shards: int, kind: AdapterKind) -> None:
     found: set[str] = set()
     for decoder in (whole(config, kind), over(config, kind, shards)):
@@ -299,9 +300,9 @@ def test_what_is_read_stage_by_stage_has_the_same_bits(
     assert two_steps(session(spread(base.config, base.weights, 3, **how), kind)) == expected
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-def test_every_stage_has_a_certificate(quantised: bool) -> None:
-    small = replace(QWEN, hidden_size=64, intermediate_size=96, tied=True)
-    for layers in cut_layers(small, 3, quantised=quantised):
+@pytest.mark.parametrize(("quantised", "shards"), [(False, 3), (True, 2)])
+def test_every_stage_has_a_certificate(quantised: bool, shards: int) -> None:
+    small = replace(QWEN, intermediate_size=96, tied=True)
+    for layers in cut_layers(small, shards, quantised=quantised):
         stage = build_decoder(small, weights_of(small), NativeKernels(), quantised=quantised, layers=layers)
         assert certify(standing_alone(stage)).holds

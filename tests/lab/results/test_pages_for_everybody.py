@@ -36,7 +36,8 @@ def without_pictures() -> None:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Twelve of them: runs and comparisons of both kinds, one that is under way, cards, and studies."""
     made = tmp_path_factory.mktemp("pages")
-    runs = [write_run(made / key, replace(LADDER[key], nasty=key == "exp4", num_test=60)) for key in ("exp4", "sft")]
+    few = {"steps": 40, "num_eval": 12, "num_test": 24}  # a rollout more is a dozen elements like others
+    runs = [write_run(made / key, replace(LADDER[key], nasty=key == "exp4", **few)) for key in ("exp4", "sft")]
     judged = [write_rubric_run(made / f"judged-{seed}", RubricStory(seed=seed, failed=seed)) for seed in (0, 1)]
     corpus = labelled_corpus(made / "corpus", 800, cut=0.02)
     make_slice(corpus, CUT, made / "slice")

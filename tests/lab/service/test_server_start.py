@@ -31,7 +31,8 @@ while True:
 """Takes the place of a library of the server's."""
 
 CONNECTING = """
-import sys, warnings
+import os, sys, warnings
+os.environ["PYTHONPATH"] = sys.argv[2]
 warnings.simplefilter("ignore")
 from pathlib import Path
 import tinsmith
@@ -98,9 +99,12 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def connecting(stuck: Path, tmp_path: Path) -> Generator[Script]:
+def connecting(stuck: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Script]:
     assert stuck.is_fifo()
-    script = Script(sys.executable, "-c", CONNECTING, str(tmp_path / "state"))
+    fakes = os.environ["PYTHONPATH"]
+    monkeypatch.delenv("PYTHONPATH")  # for the server alone
+    (tmp_path / "connecting.py").write_text(CONNECTING)
+    script = Script(*SCRIPT, str(tmp_path / "connecting.py"), str(tmp_path / "state"), fakes)
     assert script.line() == "on its way"
     yield script
     script.end()

@@ -63,7 +63,7 @@ def test_the_first_steps_are_supervised_and_the_others_rewarded(run: Run, tmp_pa
 def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(run: Run, tmp_path: Path) -> None:
     where = {"kind": "task_sft", "watch_forgetting": "true", "batch_size": "4"}
     assert run(without=GROUPS, **where, steps="0", log_path="fresh").code == 0
-    assert run(without=GROUPS, **where, learning_rate="0.05", log_path="trained").code == 0
+    assert run(without=GROUPS, **where, learning_rate="0.05", steps="1", log_path="trained").code == 0
     texts = whole(tmp_path / "fresh", "general.json")["texts"]
     assert [one["name"] for one in texts] == [one["name"] for one in general_texts()]
     assert all(one["before"] == one["after"] < 0 and one["tokens"] > 0 for one in texts)

@@ -74,9 +74,9 @@ def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(original: Path) ->
 def test_a_replay_is_equal_and_another_argument_is_another_run(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran = run(log_path="a", start="3")
+    ran = run(log_path="a", start="3", steps="1")
     assert (ran.code, "a/report.html" in ran.out) == (0, True)
-    assert run(log_path="c", start="4").code == 0
+    assert run(log_path="c", start="4", steps="1").code == 0
     assert command(capsys, "diff", "a", "c").code == 1
     assert whole(tmp_path / "a", "config.json")["overrides"]["start"] == 3
     assert command(capsys, "replay", "a").code == 0
@@ -124,7 +124,7 @@ def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, original: Path,
 
 def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
     (tmp_path / "brittle").touch()
-    assert run(log_path="run", eval_items="6", group_size="8").code == 0
+    assert run(log_path="run", eval_items="6", group_size="8", steps="1").code == 0
     rollouts = lines(tmp_path / "run", "rollouts.jsonl")
     failed = [one for one in rollouts if "failure" in one]
     assert failed
@@ -158,7 +158,7 @@ def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, 
 
 def test_several_turns_are_sampled_told_and_scored(run: Run, tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "arithmetic_tutor.py", tmp_path)
-    assert run("arithmetic_tutor.py", log_path="run", largest="3").code == 0
+    assert run("arithmetic_tutor.py", log_path="run", largest="3", steps="1").code == 0
     rollouts = lines(tmp_path / "run", "rollouts.jsonl")
     for one in rollouts:
         assert [turn["role"] for turn in one["turns"]] == ["assistant", "user", "assistant"]
@@ -248,7 +248,7 @@ def test_python_runs_a_task(server: Connection, tmp_path: Path) -> None:
 
     task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=vowels, keys={"max_tokens": 4})
     where = {"base_url": server.base_url, "model_name": NANO, "log_path": tmp_path / "a"}
-    done = tinsmith.run(task, **KEYS, **where)
+    done = tinsmith.run(task, **{**KEYS, "steps": "1"}, **where)
     assert done.metrics["eval/reward/total"] == done.metrics["eval/reward/vowels"]
     assert list(whole(tmp_path / "a", "manifest.json")["identity"]["code"]) == ["python"]
 

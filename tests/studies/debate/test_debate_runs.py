@@ -35,9 +35,13 @@ pytestmark = pytest.mark.whole
 
 RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=12, batch_size=6, warm_up=3)
 KEYS = keys_in(
-    "contract=two_key steps=2 group_size=2 groups_per_batch=3 lora_rank=2 max_tokens=14 eval_every=0 save_every=0 "
+    "contract=two_key steps=1 group_size=2 groups_per_batch=3 lora_rank=2 max_tokens=14 eval_every=0 save_every=0 "
     "eval_items=3 test_items=4 learning_rate=2e-3 quiet=true"
 )
+
+
+MORE = {"forked": {"steps": "2"}}
+"""Of the one that is stopped after its first step."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def finished(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
     def by_name(name: str) -> Path:
         if name not in done:
-            done[name] = run(f"adversarial/{name}", place.keys(out / name))
+            done[name] = run(f"adversarial/{name}", place.keys(out / name, **MORE.get(name, {})))
         return done[name]
 
     return by_name
@@ -97,13 +101,13 @@ def test_each_experiment_runs_as_it_is_described(
     first = finished(name)
     hashes = manifest(first)["hashes"]
     if name == "forked":
-        again = place.keys(tmp_path / "again", save_every="1", behavior_if_log_dir_exists="resume")
+        again = place.keys(tmp_path / "again", save_every="1", behavior_if_log_dir_exists="resume", **MORE[name])
         run(f"adversarial/{name}", {**again, "stop_after": "1"})
         assert hashes == manifest(run(f"adversarial/{name}", again))["hashes"]
     assert all(hashes.values())
     assert manifest(first)["status"] == "finished"
     rollouts = lines(first, ROLLOUTS)
-    assert len([line for line in rollouts if line["split"] == "train"]) == (24 if name == "forked" else 12)
+    assert len([line for line in rollouts if line["split"] == "train"]) == (24 if name == "forked" else 6)
     challenged = [line.get("challenge") for line in rollouts if "failure" not in line]
     assert all(challenged) is (name != "alone")
     if name == "evidence_free":
@@ -152,7 +156,7 @@ def test_the_frozen_base_challenges_on_the_runs_own_server(
     monkeypatch.chdir(tmp_path)
     keys = place.keys(tmp_path / "run", opponent="base", script="plain", opponent_max_tokens="6")
     del keys["base_url"]
-    folder = run("adversarial/gated", {**keys, "model_name": str(place.base), "steps": "1"})
+    folder = run("adversarial/gated", {**keys, "model_name": str(place.base)})
     rollouts = lines(folder, ROLLOUTS)
     whole = [line for line in rollouts if "failure" not in line]
     assert whole

@@ -44,7 +44,7 @@ WORLD = WorldRecipe(preset=Preset.TINY, task=Task.JOINT, per_class=20, caps=Caps
 BASE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=80, batch_size=8, warm_up=5, reading_every=0)
 """Of abstracts' beginnings only: it learns the form of the answer in seconds."""
 KEYS = keys_in(
-    "steps=2 groups_per_batch=3 group_size=4 lora_rank=4 eval_every=2 save_every=1 eval_items=6 max_tokens=64 "
+    "steps=2 groups_per_batch=3 group_size=2 lora_rank=4 eval_every=2 save_every=1 eval_items=6 max_tokens=64 "
     "learning_rate=2e-3 quiet=true"
 )
 

@@ -50,8 +50,8 @@ def test_an_answer_to_every_kind_is_accepted_and_about_the_request(kind: str) ->
 
 
 def test_every_prompt_with_up_to_three_instructions_has_an_answer() -> None:
-    items = drawn(kinds_of(Suite.IFEVAL), 520, 4, most=3)
-    assert len(items) >= 500
+    items = drawn(kinds_of(Suite.IFEVAL), 260, 4, most=3)
+    assert len(items) >= 250
     answers = [right_answer(one) for one in items]
     assert all(accepted(one, text) for one, text in zip(items, answers, strict=True))
     assert all(mentions(text, one["request"]) for one, text in zip(items, answers, strict=True))
@@ -71,13 +71,13 @@ import hashlib
 from random import Random
 from tinsmith.studies.instructions.answers import right_answer
 from tinsmith.studies.instructions.task import instructions
-task = instructions(items=30, held_out_items=5)
+task = instructions(items=8, held_out_items=2)
 print(hashlib.sha256("|".join(map(right_answer, task.items)).encode()).hexdigest())
 """
 
 
 def test_answers_repeat_in_another_process() -> None:
-    task = instructions(items=30, held_out_items=5)
+    task = instructions(items=8, held_out_items=2)
     assert task.answer is right_answer
     assert isinstance(task.items, list)
     here = hashlib.sha256("|".join(map(right_answer, task.items)).encode()).hexdigest()

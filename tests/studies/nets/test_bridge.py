@@ -69,7 +69,7 @@ def test_a_smallest_run_and_what_is_made_again_of_it_have_equal_values(tmp_path:
     for _ in range(2):
         frozen.cache_clear()
         learned.cache_clear()
-        folder = STUDIES["bridge"].run({"size": "smallest", "seeds": "1,2", "out": str(tmp_path / "out")}, unsaid)
+        folder = STUDIES["bridge"].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / "out")}, unsaid)
         kept.append(json.loads((folder / "study.json").read_text()))
         for file in sorted((folder / "cells").glob("*"))[::2]:
             file.unlink()
