@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from tinsmith.lab.live import progress
 from tinsmith.types.errors import TinsmithError
-from warm import CERTIFICATES, HUB, cold, warm
+from warm import HUB, cold, share_certificates, warm
 
 if TYPE_CHECKING:
     from small_slice import Made
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.service.connect import Connection
 
 os.environ["HF_HUB_CACHE"] = HUB
+share_certificates()
 
 # Threads of torch's that spin while they wait take the cores from those that compute; it is not loaded yet.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -177,9 +178,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             build([])
 
     home = built(tmp_path_factory, "home", in_home)
-    CERTIFICATES.mkdir(exist_ok=True)
-    shutil.rmtree(home / "certificates", ignore_errors=True)
-    (home / "certificates").symlink_to(CERTIFICATES)
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(home))
     source, base = build([])  # found again

@@ -34,6 +34,15 @@ HUB = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
 
 CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
 """Facts that were found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
+
+
+def share_certificates() -> None:
+    """Let all of tinsmith that this process loads from now on keep certificates there, whatever home a test has."""
+    from tinsmith.types import home
+
+    home.certificates_folder = lambda: CERTIFICATES
+
+
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """No child would have the threads that a library starts when it is loaded."""
 GIVEN = "TESTS_STARTER"

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from warm import GIVEN
+from warm import GIVEN, share_certificates
 
 LIBRARIES = ("tinsmith.cli", "tinsmith.server.serve", "tinsmith.server.openai.routes", "tokenizers")
 MOST = 1 << 17
@@ -67,6 +67,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for who asks, in the same group
     logging.disable()  # what libraries say of themselves while they are loaded
+    share_certificates()
     for library in (*LIBRARIES, *sys.argv[2:]):
         importlib.import_module(library)
     _prepare()
