@@ -68,7 +68,7 @@ def look(small: Path) -> Look:
 
 def observed(folder: Path, deviation: Deviation) -> Seen:
     with Warnings() as said:
-        engine = Engine({"small": str(folder)}, deviation=deviation)
+        engine = Engine({"small": str(folder)}, deviation=deviation, kept=KEPT)
     session = engine.create_session("small", AdapterSpec(kind=AdapterKind.LORA, rank=4, seed=1))
     session.trace = Trace(engine.kernels)
     before = sample(engine, session)

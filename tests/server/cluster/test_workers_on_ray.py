@@ -24,6 +24,7 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 from tinsmith.lab.service.facts import ask
 from tinsmith.server.cluster.launch import ClusterSettings
 from tinsmith.types.errors import ConfigError
+from warm import CERTIFICATES
 
 NAME = "tinsmith/nano"
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
@@ -229,11 +230,13 @@ import json, os, signal, sys
 from hashlib import sha256
 from pathlib import Path
 from course import NAME, course
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.cluster import ray_guardian
 from tinsmith.engine.engine import Engine
 from tinsmith.server.cluster.launch import ClusterSettings, launch
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.home import certificates_folder
 
 def command(pid):
     try:
@@ -242,7 +245,7 @@ def command(pid):
         return b""
 
 
-alone = Engine({NAME: NAME})
+alone = Engine({NAME: NAME}, kept=CertificateStore(certificates_folder()))
 settings = WorkerSettings(models={NAME: NAME}, seed=0, shards=2)
 engine, workers = launch(ClusterSettings(workers=2, shards=2), settings, lambda why: None)
 try:
@@ -271,6 +274,9 @@ def test_shards_that_do_not_share_the_workers_are_refused(workers: int, shards: 
 @pytest.mark.whole
 @needs_ray
 def test_a_worker_of_two_processes_has_the_bits_of_one(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    CERTIFICATES.mkdir(exist_ok=True)
+    (tmp_path / "home" / "certificates").symlink_to(CERTIFICATES)
     environment = {
         **os.environ,
         "HOME": str(tmp_path),
