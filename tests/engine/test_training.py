@@ -444,13 +444,12 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec
-from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.datum import Datum, LossName
 config = PRESETS["nano"]
 decoder = build_decoder(config, initial_weights(config, 0), NativeKernels())
-session = TrainingSession(create_adapter(decoder, AdapterSpec(rank=4)))
 tokens = np.arange(5, dtype=np.int32)
+session = TrainingSession(create_adapter(decoder, AdapterSpec(rank=4)))
 session.forward_backward([Datum(tokens=tokens, inputs={"target_tokens": tokens})], LossName.CROSS_ENTROPY)
-session.optim_step(AdamParams())
 print("sympy" in sys.modules)
 """
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
