@@ -262,6 +262,18 @@ def test_loads_and_entropies_are_those_of_the_routers(config: DecoderConfig) -> 
     assert told == loads.flatten().tolist()
 
 
+@EACH
+def test_figures_do_not_depend_on_micro_batches_or_threads(config: DecoderConfig) -> None:
+    data = forked(config, 4)
+    found: set[str] = set()
+    for threads, size in ((1, 1), (2, 2), (2, 1 << 30)):
+        configure(threads=threads)
+        session = TrainingSession(mixture_adapter(config, AdapterKind.DORA), MicroBatches(units=size))
+        metrics = session.forward(data, LossName.CROSS_ENTROPY).metrics
+        found.add(repr(sorted((n, v) for n, v in metrics.items() if n.startswith("e_"))))
+    assert len(found) == 1
+
+
 def test_a_mixture_of_many_experts_tells_no_single_ones_load() -> None:
     mixture = CONFIGS["olmoe"].mixture
     assert mixture is not None
