@@ -33,6 +33,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
+from tinsmith.studies.disruption.titles import TITLES
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import unsaid
 
@@ -171,9 +172,10 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     last = lines(whole, METRICS)[-1]
     assert answers.confusions()[0].score(Metric.MACRO_F1) == last["test/novelty/macro_f1"]
     # Two labels are held against one, the control against its parent; the control is that of both labels.
-    held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.results.beats}
-    assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
-    assert not any("that of remedy" in note for note in compared.record.notes)
+    held = {(one.first, one.second) for one in compared.results.beats}
+    pairs = {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
+    assert held == {(TITLES[first], TITLES[second]) for first, second in pairs}
+    assert not any(f"that of {TITLES['remedy/exp6']}" in note for note in compared.record.notes)
     html = document_html(page_of_labels(compared))
     assert "joint/disruption_novelty@1" in html
 
