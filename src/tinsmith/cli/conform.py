@@ -35,7 +35,7 @@ def conform(
     import os
     import sys
 
-    from tinsmith.lab.service.reach import KEY, require_server
+    from tinsmith.lab.experiment.materials import KEY, require_server
     from tinsmith.types.errors import ConfigError, LostError
 
     if not key:

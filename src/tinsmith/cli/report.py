@@ -109,7 +109,7 @@ def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
 
 
 def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:
-    from tinsmith.lab.page.markdown import markdown_report
+    from tinsmith.lab.page.run_page import markdown_report
     from tinsmith.pages.page import document_html, ending
 
     for line in ending(page):

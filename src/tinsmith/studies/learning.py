@@ -22,6 +22,7 @@ from tinsmith.lab.study.sizes import Asked, opened_task
 from tinsmith.lab.study.study import Curves, Points
 from tinsmith.studies.effort import (
     CONTROLS,
+    GAIN_HEADS,
     LABELS,
     REWARD,
     RL,
@@ -29,18 +30,15 @@ from tinsmith.studies.effort import (
     THEN,
     ZERO,
     Learning,
-    arms_asked,
-    efforts_of,
-    method_of,
-    sizes_asked,
-)
-from tinsmith.studies.learned import (
-    GAIN_HEADS,
     all_gains,
     answers_side_by_side,
+    arms_asked,
     baselines,
+    efforts_of,
     ends_and_baselines,
     forgotten,
+    method_of,
+    sizes_asked,
 )
 from tinsmith.types.errors import ConfigError
 

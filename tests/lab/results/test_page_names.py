@@ -8,8 +8,7 @@ from tinsmith.lab.labels.contracts import Form, Outcome
 from tinsmith.lab.labels.rewards import REWARDS
 from tinsmith.lab.settings import RlLoss
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.experiments import EXPERIMENTS
-from tinsmith.studies.disruption.titles import TITLES
+from tinsmith.studies.disruption.experiments import EXPERIMENTS, TITLES
 from tinsmith.types.page_names import contract_name, metric_name, outcome_name, reward_name, setting_text
 
 LONGEST_TITLE = 15

@@ -16,8 +16,8 @@ with warnings.catch_warnings():
     import tinker
 
 from running import HANG_S, KEY, NANO, Running, wait_for_end
+from tinsmith.lab.experiment.materials import require_server
 from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, connect
-from tinsmith.lab.service.reach import require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from warm import SCRIPT
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from answering import Quiet, answering
 
-from tinsmith.lab.service.reach import KEY, require_server
+from tinsmith.lab.experiment.materials import KEY, require_server
 from tinsmith.types.errors import ConfigError
 
 RIGHT = "tml-right"

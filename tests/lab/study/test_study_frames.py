@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from kept_pages import read_kept
 
-from tinsmith.lab.study.frames import study_frame, study_plot
 from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.user_task.run import study_frame, study_plot
 from tinsmith.types.errors import DataError
 
 VALUES = Path(__file__).parents[3] / "docs" / "results" / "values"

@@ -32,8 +32,8 @@ from tinsmith.lab.runs.records import Split as Answers
 from tinsmith.lab.service.connect import Connection
 from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
+from tinsmith.studies.disruption.experiments import TITLES
 from tinsmith.studies.disruption.page import compare_labels, page_of_labels
-from tinsmith.studies.disruption.titles import TITLES
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import unsaid
 

@@ -29,7 +29,7 @@ from tinsmith.lab.experiment.manifest import (
     require_same_run,
     seeds,
 )
-from tinsmith.lab.experiment.materials import Materials, gather, require_possible
+from tinsmith.lab.experiment.materials import Materials, gather, require_possible, wrong_key
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import slowdown
 from tinsmith.lab.live.teller import Teller, sinks_for
@@ -43,7 +43,6 @@ from tinsmith.lab.runs.records import Manifest, Selected
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
-from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.service.workers import workers_watched
 from tinsmith.models.base import tokenizer_of
 from tinsmith.ops.extension import physical_cores

@@ -1,7 +1,8 @@
-"""Model and data of a plan, and what of it is refused at once, before anything heavy is imported or built."""
+"""Model and data of a plan, the server that is asked, and what is refused before anything heavy is imported."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,10 @@ from tinsmith.data.slices.card import read_slice_card
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At, Circumstances
 from tinsmith.lab.runs.files import IfExists, Kind, require_room, settle
-from tinsmith.lab.service.reach import require_server
 from tinsmith.models.published.packaged import PREFIX, packaged_model
 from tinsmith.models.published.sources import find_model, is_here
 from tinsmith.ops.cuda.device import require_gpu
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import ConfigError, DataError, LostError
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
@@ -146,3 +146,49 @@ def require_possible(plan: Plan) -> None:
         require_room(where.log_path, settle(where.log_path, chosen))
     if where.base_url is not None:
         require_server(where.base_url)
+
+
+KEY: Final = "TINKER_API_KEY"
+_COMMAND: Final = "TINKER_CREDENTIAL_CMD"
+_KEY_BEGINS: Final = "tml-"  # The SDK takes no other.
+_ANSWER_SECONDS: Final = 10.0
+_REFUSED: Final = (401, 403)
+
+
+def require_server(base_url: str) -> None:
+    """Check that a server answers at an address, and that it takes the key which is set.
+
+    A key that a command hands out (TINKER_CREDENTIAL_CMD) is the SDK's to ask for, and is not tried here.
+    """
+    key = os.environ.get(KEY)
+    if not key and not os.environ.get(_COMMAND):
+        what = "base_url is set, but TINKER_API_KEY is not"
+        raise ConfigError(what, field=KEY, fix="export TINKER_API_KEY=tml-..., the server's key")
+    if not base_url.startswith(("http://", "https://")):
+        what = "this is not the address of a server"
+        raise ConfigError(what, field="base_url", value=base_url, allowed="http://HOST:PORT, or https://...")
+    import httpx  # seldom needed, and a tenth of a second to load
+
+    try:
+        # Without TLS there is nothing to verify, and to load the certificates takes longer than to ask.
+        verify = base_url.startswith("https:")
+        with httpx.Client(base_url=base_url.rstrip("/"), timeout=_ANSWER_SECONDS, verify=verify) as client:
+            with client.stream("GET", "/api/v1/healthz"):
+                pass  # that it answers is all that counts, however much it would say
+            if not key:
+                return
+            with client.stream("GET", "/api/v1/get_server_capabilities", headers={"X-API-Key": key}) as response:
+                status = response.status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        what = f"no server answers ({type(error).__name__})"
+        raise LostError(
+            what, field="base_url", value=base_url, fix="start the server, or give another address"
+        ) from None
+    if status in _REFUSED or not key.startswith(_KEY_BEGINS):
+        raise wrong_key(base_url)
+
+
+def wrong_key(base_url: str) -> ConfigError:
+    """Return what is said where a server refuses the key; the key itself is not repeated."""
+    what, allowed = f"the server at {base_url} refuses this key", "the key that the server was started with, tml-..."
+    return ConfigError(what, field=KEY, allowed=allowed, fix="export TINKER_API_KEY=..., then the same command")

@@ -17,9 +17,18 @@ from tinsmith.lab.page.examples import cost_words, failed_words, with_best_text
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Gap, corrected
 from tinsmith.lab.page.run_page import Subjects
 from tinsmith.lab.results.run_details import status_words, steps_words
-from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
+from tinsmith.lab.runs.reader import (
+    Judging,
+    TaskRunRecords,
+    by_seed,
+    distinct,
+    left_out,
+    numbered,
+    read_run,
+    read_task_run,
+    seedless,
+)
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.lab.runs.seeds import by_seed, distinct, left_out, numbered, seedless
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import DRAWS, Column, Draws, Panel, Seconds, Shown, StudyRecord, apart

@@ -19,9 +19,16 @@ from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.labels.contracts import Outcome, Subject
 from tinsmith.lab.results.systems import System, measures_of, rival_named, systems_of
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.runs.reader import TaskRunRecords, read_baselines, read_rollouts
+from tinsmith.lab.runs.reader import (
+    TaskRunRecords,
+    by_seed,
+    distinct,
+    numbered,
+    read_baselines,
+    read_rollouts,
+    seedless,
+)
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
-from tinsmith.lab.runs.seeds import by_seed, distinct, numbered, seedless
 from tinsmith.lab.strict_json import NotJsonError, read_json
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.study import Arm, Score

@@ -12,9 +12,9 @@ from tinsmith.lab.labels.contracts import Outcome
 from tinsmith.lab.results.arms import OFFSETS, LabelArm, LabelRun, by_descent, label_arms
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.results.systems import BASELINE_WORDS, EVALUATIONS, System, baseline_systems, standing_rows
+from tinsmith.lab.runs.reader import seedless
 from tinsmith.lab.runs.records import SPLIT_WORDS, Split
 from tinsmith.lab.runs.records import Row as Metrics
-from tinsmith.lab.runs.seeds import seedless
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, CurveRecord, Panel, Shown, apart
 from tinsmith.lab.study.study import Curves, Listing, Points

@@ -1,16 +1,17 @@
-"""Tasks and studies of the user's own, run from Python as `tinsmith run FILE.py` does."""
+"""Tasks and studies of the user's own, run from Python as `tinsmith run FILE.py` does, and their tables."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, overload
+from typing import Any, Final, Literal, cast, overload
 
+import msgspec
 import polars as pl
 
 from tinsmith.lab.experiment.estimate import dry_run as dry_run_lines
@@ -23,14 +24,17 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.frames import History, frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
-from tinsmith.lab.study.frames import record_of, study_frame, study_plot
 from tinsmith.lab.study.keys import measure_of
+from tinsmith.lab.study.record import Shown, StudyRecord, TableRecord
+from tinsmith.lab.study.report import GAINS, gains_record, pictures
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
 from tinsmith.lab.user_task.task import Task
-from tinsmith.pages.page import Plot, framed, table
-from tinsmith.types.errors import ConfigError
+from tinsmith.pages.document import Drawing
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.page import Plot, framed, plot_of, table
+from tinsmith.types.errors import ConfigError, DataError, perhaps
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import unsaid
 
@@ -163,3 +167,60 @@ def _tell(message: str) -> None:
 def _page(file: Path | None) -> str:
     """Return a page for a notebook; empty where it is not there."""
     return framed(file.read_text(encoding="utf-8")) if file is not None and file.exists() else ""
+
+
+_ENDS: Final = ("low", "high")
+
+
+def record_of(values: Mapping[str, Any]) -> StudyRecord:
+    """Return the values that `study.json` holds."""
+    return msgspec.convert(dict(values), StudyRecord)
+
+
+def study_frame(study: StudyRecord, table: str = "") -> pl.DataFrame:
+    """Return a table of a study's page by its title; without one the gains of the arms, or the first table there is.
+
+    A figure has three columns: itself, and the ends of its 95 % interval (`NAME low`, `NAME high`) where it has one.
+
+    Raises:
+        DataError: there is no such table.
+    """
+    gains = [gains_record(study.score, study.gains)] if study.gains else []
+    tables = {one.title: one for one in (*gains, *study.tables)}
+    found = tables.get(table) if table else next(iter(tables.values()), None)
+    if found is None:
+        fix = perhaps(table, list(tables))
+        what = f"{study.title} has no such table"
+        raise DataError(what, field="table", value=table or GAINS, allowed=", ".join(tables) or "none", fix=fix)
+    return _frame(found)
+
+
+def _frame(table: TableRecord) -> pl.DataFrame:
+    found: dict[str, Sequence[Any]] = {table.names.lower(): [_joined(name) for name, _ in table.rows]}
+    for place, column in enumerate(table.columns):
+        cells: list[Shown] = [row[place] for _, row in table.rows]
+        name = _joined(column.head)
+        if any(isinstance(one, str) for one in cells):
+            found[name] = [None if one is None else str(one) for one in cells]
+            continue
+        figures = [one if isinstance(one, Measure) else None for one in cells]
+        found[name] = [None if one is None else one.value for one in figures]
+        for end in _ENDS:
+            ends = [None if one is None else getattr(one, end) for one in figures]
+            if any(one is not None for one in ends):
+                found[f"{name} {end}"] = ends
+    return pl.DataFrame(found)
+
+
+def _joined(name: str) -> str:
+    return name.replace("|", ", ")
+
+
+def study_plot(study: StudyRecord) -> Plot:
+    """Draw the picture that a study's page begins with.
+
+    Raises:
+        DataError: it has none.
+    """
+    drawn = next((one for one in pictures(study) if isinstance(one, Drawing)), None)
+    return plot_of(None if drawn is None else drawn.svg, f"{study.title} has no picture")

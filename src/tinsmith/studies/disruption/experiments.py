@@ -1,7 +1,8 @@
-"""The experiments on labels of papers: the source notes' ladder, what goes past it, its controls, SFT."""
+"""The experiments on labels of papers: the source notes' ladder, what goes past it, controls, SFT; their titles."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -101,3 +102,32 @@ CONTROL: Final = EXPERIMENTS["control/shuffled_labels"]  # Without it the claim 
 
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """Experiments for newcomers: supervised training, the source notes' accuracy reward, their class weight, the remedy."""
+
+
+TITLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ladder/baseline": "RL (baseline)",
+        "ladder/exp1": "RL (explained)",
+        "ladder/exp2": "RL (stronger)",
+        "ladder/exp3": "RL (checklist)",
+        "ladder/exp4": "RL (accuracy)",
+        "ladder/exp5": "RL (weighted)",
+        "remedy/exp6": "RL (macro-F1)",
+        "remedy/exp7": "RL (shares)",
+        "remedy/exp8": "RL (floor)",
+        "remedy/exp10": "RL (product)",
+        "remedy/sft_then_rl": "SFT then RL",
+        "control/shuffled_labels": "RL (shuffled)",
+        "control/exact_gradient": "RL (exact)",
+        "control/zero_shot": "Before training",
+        "sft/lora": "LoRA SFT",
+        "sft/dora": "DoRA SFT",
+        "sft/qlora": "QLoRA SFT",
+        "sft/qdora": "QDoRA SFT",
+        # Its decisions with offsets stand beside it, under this name and theirs.
+        "sft/lora_offset": "LoRA SFT",
+        "joint/disruption_novelty": "Both labels",
+        "joint/shuffled_labels": "Both (shuffled)",
+    }
+)
+"""By the experiment's name."""

@@ -35,7 +35,7 @@ from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
-from tinsmith.studies.disruption.titles import TITLES
+from tinsmith.studies.disruption.experiments import TITLES
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.page_names import metric_name
 

@@ -39,9 +39,8 @@ from tinsmith.lab.results.label_tables import (
 from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
 from tinsmith.lab.results.systems import commonest_answer
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import left_out, read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
-from tinsmith.lab.runs.seeds import left_out
 from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord
 from tinsmith.lab.study.report import claims_words, pictures, result_sections, sentences
 from tinsmith.lab.study.study import Arm as StudyArm
@@ -55,7 +54,7 @@ from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_tabl
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption import findings
-from tinsmith.studies.disruption.titles import TITLES
+from tinsmith.studies.disruption.experiments import TITLES
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.page_names import contract_name, outcome_name, reward_name
 
