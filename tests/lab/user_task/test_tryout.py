@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
+from tinsmith.cli.registered import plan_of
+from tinsmith.lab.experiment.estimate import dry_run
 from tinsmith.lab.user_task.items import named_item
 from tinsmith.lab.user_task.learned_reward import LearnedReward
 from tinsmith.lab.user_task.reward_check import tried
@@ -72,3 +76,10 @@ def test_what_is_spawned_is_answered_as_the_task_shows_it() -> None:
     lines = tried(replace(TASK, turns=Turns(reply=reply, most=2, deepest=1)), ONE)
     assert '  then the model reads: "heard 7 and 8"' in lines
     assert lines[-1] == "  reward 1 (right 1)"
+
+
+@pytest.mark.parametrize(("judge", "asked"), [("rules", True), ("smollm2", False)])
+def test_a_judge_is_asked_where_it_is_no_model(judge: str, asked: bool) -> None:
+    lines = dry_run(plan_of("rlvr", {"judge_model": judge, "dry_run": "true"}))
+    assert any(line.startswith("  reward ") for line in lines) == asked
+    assert any("which a dry run does not call" in line for line in lines) != asked

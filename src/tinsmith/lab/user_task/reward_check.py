@@ -311,8 +311,11 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
     return ""
 
 
-def tried(task: Task, one: UserItem) -> list[str]:
-    """Return lines on what `parse`, `reply` and the rewards make of one made-up answer to an item."""
+def tried(task: Task, one: UserItem, *, asks_judge: bool = True) -> list[str]:
+    """Return lines on what `parse`, `reply` and the rewards make of one made-up answer to an item.
+
+    A judge that is a model is not to be asked.
+    """
     origin, replies = _made_up(task, one)
     learned, task = isinstance(task.reward, LearnedReward), _apart(task)
     talk, lines = Dialogue(task=task, item=one), [f"tried on item {one.prompt_id}, {origin}: {_quoted(replies[0])}"]
@@ -330,7 +333,7 @@ def tried(task: Task, one: UserItem) -> list[str]:
     if task.parse is not None and talk.failed is None:
         read = attempt(task.parse, replies[0])
         lines.append(f"  parse gave {read if isinstance(read, Raised) else _quoted(repr(read))}")
-    if isinstance(task.reward, JudgedReward):
+    if isinstance(task.reward, JudgedReward) and not asks_judge:
         return [*lines, "  the reward is a judge's, which a dry run does not call"]
     (found,) = _paid(task, [talk])
     if isinstance(found, Failed):

@@ -180,9 +180,9 @@ class TaskData:
         if where.model_name is None and where.base_url is None and self.task.base is None:
             base = time_and_disk(base_minutes(self.task, self._read_by_base()), _BASE_MEGABYTES)
             lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
-        lines += tried(self.task, (*self.split.train, *self.split.held_out)[0])
+        by_rules = self.judged is None or judge_choice.parts_of(self.plan)[0].judge_model == RULES
+        lines += tried(self.task, (*self.split.train, *self.split.held_out)[0], asks_judge=by_rules)
         if where.check_reward:
-            by_rules = self.judged is None or judge_choice.parts_of(self.plan)[0].judge_model == RULES
             found = check_lines(self.task, self.every.train, self.plan.settings.seed) if by_rules else ()
             lines += found or ["a reward is checked without a model: judge_model=rules"]
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
