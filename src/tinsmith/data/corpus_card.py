@@ -17,7 +17,7 @@ from tinsmith.types.json_text import UNREADABLE
 FORMAT = 1
 """Version of the corpus folder's format."""
 
-DROPPED: Mapping[str, str] = {
+DROPPED: Final[Mapping[str, str]] = {
     "self_loops": "a paper that cites itself",
     "duplicate_edges": "the same citation once more",
     "dangling_edges": "a citation of or by a paper outside the corpus",

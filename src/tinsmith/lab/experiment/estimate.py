@@ -159,8 +159,9 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     if taken is None:
         return "unknown, as it depends on the server and its model"
     times = other_work()
-    long = f"{taken * times / 60.0:.0f} hours on two cores"
-    return f"about {minutes_now(taken, times) if taken * times < 180.0 else long}; about {megabytes} MB of disk"
+    hours = taken * times / 60.0
+    time_now = minutes_now(taken, times) if hours < 3.0 else f"{hours:.0f} hours on two cores"
+    return f"about {time_now}; about {megabytes} MB of disk"
 
 
 def pace_of(plan: Plan) -> Pace | None:

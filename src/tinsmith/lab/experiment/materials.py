@@ -189,6 +189,6 @@ def require_server(base_url: str) -> None:
 
 
 def wrong_key(base_url: str) -> ConfigError:
-    """Return what is said where a server refuses the key; the key itself is not repeated."""
+    """Return the error of a key that a server refuses; the key itself is not repeated."""
     what, allowed = f"the server at {base_url} refuses this key", "the key that the server was started with, tml-..."
     return ConfigError(what, field=KEY, allowed=allowed, fix="export TINKER_API_KEY=..., then the same command")

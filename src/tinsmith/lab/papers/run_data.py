@@ -330,7 +330,7 @@ def forecast_lines(plan: Plan) -> list[str]:
     return [
         f"{settings.steps} steps; {tokens}",
         *_tried(plan),
-        *built_before(plan),
+        *_built_before(plan),
         f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}",
     ]
 
@@ -353,7 +353,7 @@ def _tried(plan: Plan) -> list[str]:
     return lines
 
 
-def built_before(plan: Plan) -> list[str]:
+def _built_before(plan: Plan) -> list[str]:
     """Say what is built before a run that is given no model; the papers, too, where it is given none."""
     where = plan.circumstances
     if where.model_name is not None or where.base_url is not None:

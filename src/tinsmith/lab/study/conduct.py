@@ -88,13 +88,12 @@ def run_study(
 
     `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
-    given = sizes.at_small(study, given)
     study, request = sizes.planned(study, given, open_source)
     cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
     lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace)
-    for line in (*study.warnings, *_unsized(study, given), *(lines if cells.dry_run else lines[-1:])):
+    for line in (*study.warnings, *_unsized(study, request.given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
         return cells.out

@@ -159,7 +159,7 @@ def opened_task(plan: Plan) -> Task:
     return entry.task_of(plan)
 
 
-def at_small(study: Study, given: Mapping[str, str]) -> dict[str, str]:
+def _at_small(study: Study, given: Mapping[str, str]) -> dict[str, str]:
     """Return what is given, with `size=small` spelled as runs know it: `at=small`."""
     if given.get("size") != SMALL or SMALL not in study.sizes or given.get("at", SMALL) != SMALL:
         return dict(given)
@@ -268,7 +268,7 @@ def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
 
 def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Asked]:
     """Return what is asked of a study, and the study with what hangs on that, such as its arms."""
-    given = at_small(study, given)
+    given = _at_small(study, given)
     every, sized = _sized(study, given)
     source = _source(study, every, open_source)
     keys = keys_of(study, source)

@@ -112,7 +112,7 @@ class LearnedReward(StepReward):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelReward(StepReward):
+class LabelsAlone(StepReward):
     """Pays labels themselves, in place of the reward that a run learns of them: a dry run learns none."""
 
     learned: LearnedReward

@@ -15,7 +15,7 @@ from tinsmith.lab.user_task.calls import Raised, attempt, required
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, demonstrated, earned
 from tinsmith.lab.user_task.items import UserItem, named_item
 from tinsmith.lab.user_task.judged import JudgedReward
-from tinsmith.lab.user_task.learned_reward import LabelReward, LearnedReward
+from tinsmith.lab.user_task.learned_reward import LabelsAlone, LearnedReward
 from tinsmith.lab.user_task.step_reward import Failed
 from tinsmith.lab.user_task.task import Ask, Examples, Spawn, Task
 from tinsmith.lab.user_task.tools import Call
@@ -152,7 +152,7 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
 def _apart(task: Task) -> Task:
     """Return a task whose reward remembers for itself alone; of one that is learned within a run, its labels."""
     reward = task.reward
-    return replace(task, reward=LabelReward(learned=reward) if isinstance(reward, LearnedReward) else deepcopy(reward))
+    return replace(task, reward=LabelsAlone(learned=reward) if isinstance(reward, LearnedReward) else deepcopy(reward))
 
 
 def _tried(
