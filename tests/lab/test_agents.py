@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tinsmith.lab.environment import Move
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.policy import Agents, joined, update_agents
-from tinsmith.lab.rollouts import Rollout, Sampling, Trajectory, Turn, sample_groups
+from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Trajectory, Turn, sample_groups
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.task import Turns
 from tinsmith.types.errors import ConfigError
@@ -108,6 +108,33 @@ def test_every_agent_writes_one_reply_in_order_and_the_last_one_ends_the_convers
     for one in group:
         assert one.tokens == (11, 12, 13)
     assert [one.asked for one in clients] == [[[1]], [[1, 11, 7]], [[1, 11, 7, 12, 7]]]
+
+
+class Short(Client):
+    """One that is answered with a sample too few where the last token is 2."""
+
+    def sample(self, prompt: Any, count: int, params: Any) -> Any:
+        return Client.sample(self, prompt, count - (prompt.to_ints()[-1] == 2), params)
+
+
+class Words(Talks):
+    """Conversations of one reply, each after its item's own token."""
+
+    def environments(self, item: Any, count: int, seed: int) -> list[Any]:
+        del seed
+        over = SimpleNamespace(observation=lambda: None, own_words=tuple, children=tuple)
+        one = SimpleNamespace(first=lambda: (item.token,), step=lambda _: over)
+        return [one] * count
+
+
+def test_a_sample_too_few_fails_what_was_requested_together_and_not_the_run() -> None:
+    items = [SimpleNamespace(prompt_id=str(token), token=token) for token in (1, 2)]
+    sampling = Sampling(samples=2, max_tokens=1, temperature=1.0, seed=0)
+    whole, short = sample_groups(cast("Any", Short(11)), cast("Any", Words()), items, sampling)
+    assert [isinstance(one, Rollout) for one in whole] == [True, True]
+    for one in short:
+        assert isinstance(one, Failure)
+        assert (one.where, "2 samples" in one.what) == ("sample", True)
 
 
 class Trainer:

@@ -310,6 +310,8 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
             with _recorded(ones, "sample"):
                 answered = future.result(WAIT_SECONDS)
                 sequences = answered.sequences
+                if len(sequences) != len(ones):
+                    raise BackendError(f"{len(ones)} samples were requested, and {len(sequences)} came")
                 if _observed(sampling, ones):
                     read = text_logprobs(answered.prompt_logprobs or (), len(ones[0].waits_at()))
             if place >= ahead:  # those that go ahead are computed together, and tell nothing one by one

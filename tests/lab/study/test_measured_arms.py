@@ -1,5 +1,6 @@
 """Measurements of arms: their files, what is resumed, intervals over seeds, and checks with margins."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tinsmith import measured
 from tinsmith.cli.registered import study_named
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Column
+from tinsmith.lab.user_task.functions import code_sha256
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import unsaid
 
@@ -32,6 +34,11 @@ def _run(file: Path, **keys: str) -> Path:
     return entry.run({"out": str(file.parent / "out"), **keys}, unsaid)
 
 
+def _heads(folder: Path) -> list[float]:
+    figures = json.loads((folder / STUDY_JSON).read_text())["figures"]
+    return [figures[arm]["heads"]["value"] for arm in ("fair", "bent")]
+
+
 def test_the_example_of_the_page_is_run_as_a_study_is(coins: Path) -> None:
     folder = _run(coins)
     kept = json.loads((folder / STUDY_JSON).read_text())
@@ -50,6 +57,25 @@ def test_what_was_measured_is_not_measured_again_and_the_values_are_the_same(coi
     _run(coins)
     assert (folder / STUDY_JSON).read_bytes() == before
     assert {name: (folder / "cells" / name).stat().st_ino for name in times} == times
+
+
+def test_what_other_code_measured_is_measured_again(coins: Path) -> None:
+    source = coins.read_text(encoding="utf-8")
+    heads = _heads(_run(coins))
+    coins.write_text(source.replace("heads / 100", "heads / 200"), encoding="utf-8")
+    assert _heads(_run(coins)) == pytest.approx([one / 2 for one in heads])
+    files = {file.name: file.stat().st_ino for file in (coins.parent / "out" / "cells").iterdir()}
+    caption = source.replace("heads / 100", "heads / 200").replace("Shares of heads", "The share of heads")
+    coins.write_text(caption, encoding="utf-8")
+    assert {file.name: file.stat().st_ino for file in (_run(coins) / "cells").iterdir()} == files
+
+
+def test_code_that_has_no_name_in_its_file_is_known_by_the_file() -> None:
+    def inner() -> None: ...
+
+    whole = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert code_sha256(inner) == code_sha256(lambda: None) == whole
+    assert code_sha256(_run) != whole
 
 
 def test_a_measurement_in_a_file_is_run_from_python(coins: Path) -> None:

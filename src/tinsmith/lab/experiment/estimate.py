@@ -27,6 +27,7 @@ from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
 from tinsmith.models.base import read_shape
 from tinsmith.models.published.sources import is_here
+from tinsmith.models.staging import one_writer
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import module, native
 from tinsmith.types.home import home
@@ -251,9 +252,10 @@ def remember(plan: Plan, forecast: float | None, took: float) -> None:
     """Keep how long a whole run took, in seconds, beside its forecast; a short run is no measure."""
     if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
         return
-    factor = correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS)
-    known = {**_known(), _key(plan): min(_MOST, max(1 / _MOST, factor))}
-    with suppress(OSError), replacing(home() / _FILE) as part:  # a forecast ends no run
+    file = home() / _FILE
+    with suppress(OSError), one_writer(file), replacing(file) as part:  # a forecast ends no run
+        factor = correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS)
+        known = {**_known(), _key(plan): min(_MOST, max(1 / _MOST, factor))}
         part.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -16,6 +16,7 @@ from tinsmith.lab.study.keys import Measurement
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.functions import load_module
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.version import VERSION
 
 T = TypeVar("T")
 _DEFINED: Final = re.compile(r"^(?:study\b[^=\n]*=|def study\()", re.MULTILINE)
@@ -31,8 +32,8 @@ def holds_study(folder: Path) -> bool:
 
 
 def made_once(file: Path, asked: object, kind: type[T], make: Callable[[], T]) -> T:
-    """Return what a file holds, if that was asked for in the same way; else make it, and write it."""
-    key = msgspec.json.decode(msgspec.json.encode(asked))
+    """Return what a file holds, if it is of this version and was asked for in the same way; else make and write it."""
+    key = [VERSION, msgspec.json.decode(msgspec.json.encode(asked))]
     try:
         before = msgspec.json.decode(file.read_bytes())
         if before["asked"] == key:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -22,11 +23,11 @@ from tinsmith.lab.study.record import Column, CurveRecord, Panel, Seconds, Study
 from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Finding
+from tinsmith.lab.user_task.functions import code_sha256
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import over_seeds
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say, ticking
 
 SEEDS: Final = (1, 2, 3, 4, 5)
@@ -128,10 +129,15 @@ def measurement_of(
             dry_run: Only say how many arms it is.
         """
         amounts = sizes[size]
+
+        @wraps(trained)
+        def measure(arm: str, seed: int) -> Outcome:
+            return trained(arm, seed, amounts)
+
         deciding = {key: value for key, value in asdict(cast("Any", amounts)).items() if key != "minutes"}
         return compare_arms(
             study,
-            lambda arm, seed: trained(arm, seed, amounts),
+            measure,
             out=out,
             seeds=seeds,
             settings={"size": size.value, **deciding},
@@ -159,7 +165,7 @@ def compare_arms(
     Args:
         study: the question, the arms, and what is expected.
         measure: returns the outcome of an arm with a seed; the same two give the same figures.
-        out: the folder; what came to its end in it is not measured again with the same settings.
+        out: the folder; what came to its end in it is not measured again with the same settings and the same code.
         seeds: of the reported outcomes.
         settings: all that decides an outcome, beside arm and seed.
         num_items: held-out items of each outcome.
@@ -178,9 +184,10 @@ def compare_arms(
         if dry_run:
             return out
         made: dict[str, list[Outcome]] = {arm: [] for arm in study.arms}
+        code = code_sha256(measure)
         with sole_process(out):
             for number, (arm, seed) in enumerate(cells, start=1):
-                identity = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
+                identity = {"settings": settings, "arm": arm, "seed": seed, "code": code}
                 file = out / CELLS / f"{arm}-seed={seed}.json"
                 with ticking(f"{number}/{len(cells)} {arm} seed {seed}", say):
                     one = made_once(file, identity, Outcome, lambda arm=arm, seed=seed: _timed(measure, arm, seed))

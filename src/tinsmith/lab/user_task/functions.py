@@ -231,6 +231,15 @@ def reached_sha256(function: Callable[..., Any]) -> str:
     return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
 
 
+def code_sha256(function: Callable[..., Any]) -> str:
+    """Return the SHA-256 of a function and what it reaches in its file; of the whole file if it has no name there."""
+    function = cast("Callable[..., Any]", inspect.unwrap(function))
+    file = Path(inspect.getfile(function))
+    source = file.read_text(encoding="utf-8") if file.is_file() else inspect.getsource(function)  # of a notebook's cell
+    is_found = file.is_file() and function.__name__ in _defined(source)
+    return reached_sha256(function) if is_found else hashlib.sha256(source.encode()).hexdigest()
+
+
 @lru_cache(maxsize=128)  # a study opens its tasks once for each of its runs
 def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
     """Return what a file defines by name: each with its text, and the names that stand in it."""
