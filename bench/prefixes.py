@@ -77,7 +77,7 @@ LOADS: tuple[Load, ...] = (agents, instructed, questions, twice)
 
 def run(decoder: Decoder, load: Load, kept: int | None, seed: int) -> tuple[float, int, int, bytes]:
     """(CPU-seconds, prompt tokens, of which not computed, every bit of the answers)."""
-    sampler = Sampler(decoder.config, decoder.kernels, limits=SamplerLimits(kept_pages=kept))
+    sampler = Sampler(decoder.config, decoder.kernels, limits=SamplerLimits(prefix_pages=kept))
     tokens, shown = 0, bytearray()
 
     def ask(requests: Sequence[SampleRequest]) -> list[SampleResult]:

@@ -49,7 +49,7 @@ def start(state: Path, models: Mapping[str, str] = MappingProxyType({MODEL: MODE
     ready: Future[tuple[Service, uvicorn.Server]] = Future()
 
     async def main() -> None:
-        service = Service(Engine(models, kept=KEPT), state, seed=0, max_queue=4096)
+        service = Service(Engine(models, certificate_store=KEPT), state, seed=0, max_queue=4096)
         app = build_app(service, key=KEY, max_body=1 << 24)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         ready.set_result((service, server))

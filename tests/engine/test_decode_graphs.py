@@ -237,7 +237,7 @@ def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, law: dict[str,
     rng = np.random.default_rng(drafted)
     least = -(-CONFIG.max_positions // 16) + 1
     law = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **law}
-    limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, kept_pages=None)]
+    limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, prefix_pages=None)]
     plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=spelled) for one in limits)
     asked = [(1, 40), (2, 25), (3, 9), (1, 1), (1, 2)]
     for samples, most in [*asked, *([(1, None)] if "temperature" in law else [])]:

@@ -68,7 +68,7 @@ def look(small: Path) -> Look:
 
 def observed(folder: Path, deviation: Deviation) -> Seen:
     with Warnings() as said:
-        engine = Engine({"small": str(folder)}, deviation=deviation, kept=KEPT)
+        engine = Engine({"small": str(folder)}, deviation=deviation, certificate_store=KEPT)
     session = engine.create_session("small", AdapterSpec(kind=AdapterKind.LORA, rank=4, seed=1))
     session.trace = Trace(engine.kernels)
     before = sample(engine, session)
@@ -175,7 +175,7 @@ def test_a_shared_generator_makes_draws_depend_on_what_was_drawn_before(look: Lo
         drawn: list[list[list[int]]] = []
         for order in (1, -1):
             with Warnings():
-                engine = Engine({"small": str(small)}, deviation=deviation, kept=KEPT)
+                engine = Engine({"small": str(small)}, deviation=deviation, certificate_store=KEPT)
             session = engine.create_session("small", AdapterSpec(rank=4, seed=1))
             drawn.append(sample(engine, session, order=order).tokens)
         assert (drawn[0] == drawn[1]) == same

@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 import loopback
 from running import HANG_S
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.grammars import KEPT, MAX_GRAMMAR_CHARS, CompiledGrammar, Grammars
+from tinsmith.engine.grammars import MAX_CACHED, MAX_GRAMMAR_CHARS, CompiledGrammar, Grammars
 from tinsmith.models.base import open_base
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.model_text import ModelText
@@ -49,7 +49,7 @@ JSON_SCHEMA = Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(SCHEMA))
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine({NANO: NANO}, kept=loopback.KEPT)
+    return Engine({NANO: NANO}, certificate_store=loopback.KEPT)
 
 
 def sample(
@@ -253,6 +253,6 @@ def test_nobody_waits_for_a_grammar_that_is_not_theirs_and_each_is_compiled_once
 def test_a_grammar_that_is_held_is_not_compiled_again_whatever_others_compile() -> None:
     grammars = Grammars(PRESETS["nano"], lambda: ModelText(preset_tokenizer("nano"), num_rows=512))
     held = grammars.compile(Grammar(kind=GrammarKind.REGEX, text="a"))
-    for i in range(KEPT + 1):
+    for i in range(MAX_CACHED + 1):
         grammars.compile(Grammar(kind=GrammarKind.REGEX, text=f"b{i}"))
     assert grammars.compile(Grammar(kind=GrammarKind.REGEX, text="a")) is held

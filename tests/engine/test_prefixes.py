@@ -27,7 +27,7 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams,
 pytestmark = pytest.mark.whole
 
 NANO = "tinsmith/nano"
-KEEPING = SamplerLimits(kept_pages=None)
+KEEPING = SamplerLimits(prefix_pages=None)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_weights_that_change_are_others(decoder: Decoder) -> None:
 
 def test_what_is_begun_on_other_weights_is_not_kept(decoder: Decoder) -> None:
     adapter = trained(decoder, AdapterKind.LORA, seed=6)
-    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(kept_pages=None, prefill_tokens=16))
+    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(prefix_pages=None, prefill_tokens=16))
     asked = request(tokens(np.random.default_rng(4), 60))
     group = sampler.submit(asked, own(adapter))
     sampler.step()
@@ -160,7 +160,7 @@ def test_requests_of_one_step_share_what_the_first_computes(decoder: Decoder, ro
     rng = np.random.default_rng(6)
     stem = tokens(rng, 70)
     asked = [request(np.concatenate([stem, tokens(rng, 5 + i)]), i, num_samples=1 + i % 3) for i in range(8)]
-    limits = SamplerLimits(kept_pages=None, prefill_tokens=room)
+    limits = SamplerLimits(prefix_pages=None, prefill_tokens=room)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     results = sampler.sample(asked, [own(decoder)] * 8)
     assert sampler.pool.num_reused == 7 * 64
@@ -184,7 +184,7 @@ def test_what_is_given_up_is_waited_for_by_nobody(decoder: Decoder) -> None:
     rng = np.random.default_rng(8)
     stem = tokens(rng, 100)
     asked = [request(np.concatenate([stem, tokens(rng, 4)]), i) for i in range(3)]
-    limits = SamplerLimits(kept_pages=None, prefill_tokens=16)
+    limits = SamplerLimits(prefix_pages=None, prefill_tokens=16)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     groups = [sampler.submit(one, own(decoder)) for one in asked]
     sampler.step()
@@ -233,7 +233,7 @@ def test_a_request_that_fails_leaves_nothing_and_harms_nobody() -> None:
     embedding = broken.embedding
     assert isinstance(embedding, Weight)
     embedding.value[bad] = float("inf")
-    sampler = Sampler(CONFIG, broken.kernels, limits=SamplerLimits(kept_pages=None, cache_pages=17))
+    sampler = Sampler(CONFIG, broken.kernels, limits=SamplerLimits(prefix_pages=None, cache_pages=17))
     sound = request(stem, max_tokens=1)
     head = broken.head.base[0]  # a copy of its own, which the next lines leave finite
     assert isinstance(head, Weight)
@@ -295,7 +295,7 @@ def _check(pool: PagePool, prefixes: Prefixes) -> None:
     idle = sum(pool.is_idle(page) for page in range(pool.capacity))
     assert pool.idle == idle
     assert pool.available >= 0
-    assert pool.idle == 0 or len(prefixes._kept) <= prefixes.most
+    assert pool.idle == 0 or len(prefixes._cached) <= prefixes.most
 
 
 @pytest.mark.parametrize(("seed", "kept"), [(0, None), (2, 3), (4, 12)])
@@ -304,7 +304,7 @@ def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
 ) -> None:
     """48 requests in a cache that holds two contexts, on three weights; a fifth is given up on the way."""
     rng = np.random.default_rng(100 + seed)
-    limits = SamplerLimits(cache_pages=34, max_samples=16, prefill_tokens=int(rng.integers(5, 200)), kept_pages=kept)
+    limits = SamplerLimits(cache_pages=34, max_samples=16, prefill_tokens=int(rng.integers(5, 200)), prefix_pages=kept)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     holders = [decoder, *adapters]
     asked = [
@@ -336,7 +336,7 @@ def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
 
 
 def test_the_longest_unused_goes_first_and_a_conversation_keeps_its_beginning(decoder: Decoder) -> None:
-    limits = SamplerLimits(kept_pages=6, cache_pages=34)
+    limits = SamplerLimits(prefix_pages=6, cache_pages=34)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     rng = np.random.default_rng(13)
     old, new = tokens(rng, 49), tokens(rng, 49)
@@ -352,7 +352,7 @@ def test_the_longest_unused_goes_first_and_a_conversation_keeps_its_beginning(de
 
 
 def test_pages_beyond_the_limit_are_given_up_when_their_request_ends(decoder: Decoder) -> None:
-    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(kept_pages=1))
+    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(prefix_pages=1))
     prompt = tokens(np.random.default_rng(14), 49)
     sampler.sample([request(prompt, max_tokens=1)], [own(decoder)])
     assert sampler.pool.idle == 1
@@ -403,7 +403,7 @@ def test_an_interrupted_call_leaves_nobody_waiting(decoder: Decoder, monkeypatch
 
 def test_nobody_waits_for_who_came_later(decoder: Decoder) -> None:
     """The second waits for the first; that the third begins meanwhile with what both share is nothing to it."""
-    limits = SamplerLimits(kept_pages=None, prefill_tokens=80)
+    limits = SamplerLimits(prefix_pages=None, prefill_tokens=80)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     stem = tokens(np.random.default_rng(17), 200)
     first, second, third = stem[:17], stem[:40].copy(), stem
@@ -418,7 +418,7 @@ def test_nobody_waits_for_who_came_later(decoder: Decoder) -> None:
 
 
 def test_an_engine_knows_whose_its_weights_are() -> None:
-    engine = Engine({NANO: NANO}, kept=KEPT)
+    engine = Engine({NANO: NANO}, certificate_store=KEPT)
     session = engine.create_session(NANO, AdapterSpec(rank=2, seed=1))
     asked = request(tokens(np.random.default_rng(18), 50))
     for policy in (engine.base_policy(NANO), freeze(session)):
@@ -429,7 +429,7 @@ def test_an_engine_knows_whose_its_weights_are() -> None:
 
 
 def test_an_engine_keeps_beginnings_where_bits_are_promised() -> None:
-    assert usual_limits(Arithmetic.CANONICAL).kept_pages is None
-    assert usual_limits(Arithmetic.INVARIANT).kept_pages is None
-    assert usual_limits(Arithmetic.FAST).kept_pages == 0
-    assert SamplerLimits().kept_pages == 0
+    assert usual_limits(Arithmetic.CANONICAL).prefix_pages is None
+    assert usual_limits(Arithmetic.INVARIANT).prefix_pages is None
+    assert usual_limits(Arithmetic.FAST).prefix_pages == 0
+    assert SamplerLimits().prefix_pages == 0

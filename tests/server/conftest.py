@@ -29,7 +29,7 @@ def store(state: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    return Engine({MODEL: MODEL}, kept=KEPT)
+    return Engine({MODEL: MODEL}, certificate_store=KEPT)
 
 
 @pytest.fixture(scope="session")

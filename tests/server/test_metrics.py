@@ -11,7 +11,7 @@ from training_requests import forward_backward
 import loopback
 from running import HANG_S, Running
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.trace import KEPT, StepTrace, Trace
+from tinsmith.engine.trace import MAX_STEPS, StepTrace, Trace
 from tinsmith.server.access.guard import Answered
 from tinsmith.server.database.records import Finished
 from tinsmith.server.metrics import Answers
@@ -117,7 +117,9 @@ def step(model_id: str, seq_id: int) -> OptimStep:
 @pytest.mark.whole
 def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path) -> None:
     async def live() -> None:
-        service = Service(Engine({NANO: NANO}, kept=loopback.KEPT), tmp_path / "state", seed=0, max_queue=16)
+        service = Service(
+            Engine({NANO: NANO}, certificate_store=loopback.KEPT), tmp_path / "state", seed=0, max_queue=16
+        )
         runs, session = (
             service.runs,
             service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id,
@@ -156,9 +158,9 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
 @pytest.mark.whole
 def test_a_trace_forgets_its_oldest_steps() -> None:
     trace = Trace(Engine({}).kernels)
-    for number in range(1, KEPT + 3):
+    for number in range(1, MAX_STEPS + 3):
         trace.add(StepTrace(step=number, gradient={}, weights={}))
-    assert [one.step for one in trace.after(0)] == list(range(3, KEPT + 3))
+    assert [one.step for one in trace.after(0)] == list(range(3, MAX_STEPS + 3))
 
 
 @pytest.mark.whole

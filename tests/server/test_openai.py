@@ -391,7 +391,7 @@ NANO, MIXTURE = "tinsmith/nano", "tinsmith/moe-nano"
 
 def test_only_a_mixture_tells_how_it_routes(tmp_path: Path) -> None:
     async def told() -> dict[str, dict[str, Any]]:
-        engine = Engine({NANO: NANO, MIXTURE: MIXTURE}, kept=KEPT)
+        engine = Engine({NANO: NANO, MIXTURE: MIXTURE}, certificate_store=KEPT)
         service = Service(engine, tmp_path / "state", seed=0, max_queue=16)
         listing = Listing(service.store, service.engine, service.state, service.runs.external)
         models = cast(list[dict[str, Any]], listing.capabilities()["supported_models"])

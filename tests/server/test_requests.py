@@ -393,7 +393,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int,
             answer = await tenants["alice"].http.request(verb, path, content=b"{}")
             said[endpoint] = answer.status_code, answer.text.replace(path, "PATH")
 
-    let(Engine({NANO: NANO}, kept=KEPT), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
+    let(Engine({NANO: NANO}, certificate_store=KEPT), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
     return said
 
 

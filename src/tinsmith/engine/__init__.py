@@ -1,1 +1,1 @@
-"""F3: sessions, training, sampling, checkpoints."""
+"""Base models, training sessions, sampling, checkpoints, and engines spread over workers (floor F3)."""

@@ -1,4 +1,4 @@
-"""Interface of every engine, wherever it computes: the bases that it serves, and what is made on them."""
+"""Interface of every engine, whether local or distributed: the base models it serves, their sessions and samplers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tinsmith.types.sampling import SampleRequest
 
 
 class ServesRequests(Protocol):
-    """A sampler of one base model, as a server drives it."""
+    """Sampler of one base model, as driven by a server."""
 
     def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
         """Queue a request behind others of its `owner`; its `result` is set by a later `step`.
@@ -42,16 +42,16 @@ class ServesRequests(Protocol):
         ...
 
     def cancel(self, group: Group) -> None:
-        """Drop a request, and free what it holds; its result stays None."""
+        """Drop a request and free its resources; its result stays None."""
         ...
 
     def step(self) -> list[Group]:
-        """Go on with what is under way; return the requests that ended."""
+        """Advance all active requests by one step; return those that ended."""
         ...
 
     @property
     def busy(self) -> bool:
-        """True if a step has anything to do."""
+        """True if there are unfinished requests."""
         ...
 
     @property
@@ -61,12 +61,12 @@ class ServesRequests(Protocol):
 
     @property
     def cache(self) -> PagePool | None:
-        """Its KV cache; None where it has none of its own."""
+        """KV cache of the sampler; None if it has no single one."""
         ...
 
 
 class Bases(ABC):
-    """The base models that are served. Its methods may be called by any thread, but for those that make something."""
+    """Served base models. Any thread may call its methods, except those that create something."""
 
     kernels: Kernels
     parts: Parts
@@ -75,7 +75,7 @@ class Bases(ABC):
 
     @cached_property
     def _texts(self) -> Mapping[str, Callable[[], ModelText] | None]:
-        """Of every base, what loads its tokenizer when first called; None where it has none."""
+        """Loader of each base's tokenizer, run on first use; None if the base has none."""
         return {name: _text_loader(base) for name, base in self._opened.items()}
 
     @cached_property
@@ -86,7 +86,7 @@ class Bases(ABC):
 
     @cached_property
     def sampled_routes(self) -> SampledRoutes:
-        """Experts that sampled sequences took, where a base is a mixture."""
+        """Experts chosen for sampled sequences, for bases that are mixtures."""
         return SampledRoutes()
 
     @property
@@ -116,7 +116,7 @@ class Bases(ABC):
         return folder if folder is not None and has_tokenizer(folder) else None
 
     def text(self, name: str) -> ModelText:
-        """Return the text of a served base model; its tokenizer is loaded the first time.
+        """Return the text side of a served base model; its tokenizer is loaded on first use.
 
         Raises:
             InputError: it has no tokenizer.
@@ -134,7 +134,7 @@ class Bases(ABC):
         return load()
 
     def give_back(self) -> None:
-        """Give memory that is free back to the system, here and wherever it computes."""
+        """Return free memory to the operating system, here and on workers."""
         give_back_freed_memory()
 
     def _token_bytes(self, name: str) -> TokenBytes | None:
@@ -144,11 +144,11 @@ class Bases(ABC):
 
     @abstractmethod
     def certificate_sha256(self, name: str) -> str | None:
-        """Identity of what was checked of a base's arithmetic; None where it promises nothing."""
+        """Identity of the certificate of a base's arithmetic; None if the arithmetic promises nothing."""
 
     @abstractmethod
     def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
-        """The base that sessions and policies are made on."""
+        """Decoder on which sessions and policies are created."""
 
     @abstractmethod
     def create_session(self, name: str, spec: AdapterSpec) -> TrainingSession:
@@ -160,14 +160,14 @@ class Bases(ABC):
 
     @abstractmethod
     def prepare(self, session: TrainingSession) -> TrainingSession:
-        """Let a session compute as this engine does."""
+        """Configure a session to compute as this engine does."""
 
     @abstractmethod
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
-        """Be driven: `wake` when a sampler has something to hand over, `tend` while a job waits for something long."""
+        """Register callbacks: `wake` when a sampler has results to deliver, `tend` while a job waits for long."""
 
     def check_kind(self, kind: AdapterKind) -> None:
-        """Refuse a kind of training that is not computed here. Any thread may call this.
+        """Reject a kind of training that this engine cannot compute. Any thread may call this.
 
         Raises:
             ConfigError: naming those that are.
@@ -176,16 +176,16 @@ class Bases(ABC):
 
     @abstractmethod
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
-        """Sampling from the base alone."""
+        """Policy that samples from the base alone."""
 
     @abstractmethod
     def sampler(self, name: str) -> ServesRequests:
-        """The sampler that serves this base model, whatever is trained on it."""
+        """Sampler that serves this base model and everything trained on it."""
 
     @property
     @abstractmethod
     def samplers_by_name(self) -> dict[str, ServesRequests]:
-        """Every sampler made so far, by the base model's name."""
+        """Samplers created so far, by the base model's name."""
 
     def check(self, name: str, request: SampleRequest) -> int:
         """Refuse a request that cannot be served on this base model; return the most tokens one sample may have.
@@ -201,7 +201,7 @@ class Bases(ABC):
         return max_tokens
 
     def compiled(self, name: str, request: SampleRequest) -> CompiledGrammar | None:
-        """The grammar that a request asks for: as long as this is held, it is not compiled again. On any thread.
+        """Return a request's compiled grammar; it is not recompiled while a reference exists. Any thread may call this.
 
         Raises:
             InputError: it does not compile.
@@ -209,7 +209,7 @@ class Bases(ABC):
         return compile_grammar(request, self._grammars[name])
 
     def grammar_marks(self, name: str, spellings: Collection[str]) -> frozenset[str]:
-        """Those of these texts that a grammar on this base model has to name as one token. Any thread may call this.
+        """Return the texts that a grammar on this base model must name as one token. Any thread may call this.
 
         Raises:
             InputError: its tokenizer cannot follow a grammar.
@@ -232,7 +232,7 @@ class Bases(ABC):
 
 
 def _text_loader(base: OpenedBase) -> Callable[[], ModelText] | None:
-    """The base's text, loaded when first called; None where it has no tokenizer."""
+    """Loader of the base's text, run on first use; None if it has no tokenizer."""
     folder, name, config = base.folder, base.identity.name, base.config
     if folder is not None and not has_tokenizer(folder):
         return None

@@ -1,8 +1,8 @@
-"""The KV cache: pages of 16 keys shared by reference, reserved before they are needed.
+"""KV cache: pages of 16 keys, shared by reference and reserved before they are needed.
 
-A page may be kept when nobody uses it any more: it is idle then, and as good as free, as whoever keeps it gives it up.
-Where a key lies never changes a bit, so pages are handed out in any order; that a recycled page holds old finite
-values is harmless, since a masked key weighs exactly zero.
+A cached page stays after its last user has released it. It is idle then and counts as available, since its cache evicts
+it on demand. The position of a key in memory never changes a bit, so pages are handed out in any order. A recycled page
+holds old finite values, which is harmless, since a masked key weighs exactly zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinsmith.types.errors import ConfigError
 
 
 def pages_for(tokens: int) -> int:
-    """Pages that hold this many tokens."""
+    """Number of pages that hold this many tokens."""
     return (tokens + PAGE - 1) // PAGE
 
 
@@ -40,30 +40,30 @@ class PagePool:
         )
         self.capacity = capacity
         self.spare = capacity
-        """A page beyond those that are handed out, for rows that are nobody's."""
+        """Extra page beyond the capacity, for padding rows."""
         self._free = list(range(capacity - 1, -1, -1))
         self._references = [0] * capacity
         self._reserved = 0
-        self._kept = bytearray(capacity)
+        self._cached = bytearray(capacity)
         self.idle = 0
-        """Pages that are kept, and otherwise free."""
+        """Number of cached pages without a user."""
         self.reclaim: Callable[[], None] = _nothing
-        """Gives up at least one idle page."""
+        """Callback that evicts at least one idle page."""
         self.num_reused = 0
-        """Tokens of prompts whose keys and values were there already, so far."""
+        """Prompt tokens so far whose keys and values were reused from the cache."""
 
     @property
     def available(self) -> int:
-        """Pages that are free, or can be, and that nobody has reserved."""
+        """Number of pages that are free or idle, and not reserved."""
         return len(self._free) + self.idle - self._reserved
 
     def reserve(self, count: int) -> None:
-        """Set pages aside; the caller has checked `available`."""
+        """Reserve pages; the caller has checked `available`."""
         assert count <= self.available
         self._reserved += count
 
     def unreserve(self, count: int) -> None:
-        """Give a reservation back."""
+        """Return a reservation."""
         self._reserved -= count
 
     def take(self) -> int:
@@ -81,7 +81,7 @@ class PagePool:
         self._references[page] += 1
 
     def release(self, page: int) -> bool:
-        """Drop a reference; the last one frees the page. Return whether it did."""
+        """Drop a reference; the last one frees the page. Return True if it was freed."""
         self._references[page] -= 1
         self.idle += self.is_idle(page)
         if self._references[page] == 0:
@@ -90,21 +90,21 @@ class PagePool:
         return False
 
     def keep(self, page: int) -> None:
-        """Keep a page that somebody uses, also when nobody does any more; once."""
+        """Cache a page that is in use, so that it outlives its last user. Call this once per page."""
         assert self._references[page] > 0
-        assert not self._kept[page]
-        self._kept[page] = True
+        assert not self._cached[page]
+        self._cached[page] = True
         self._references[page] += 1
 
     def let_go(self, page: int) -> None:
-        """Keep a page no longer."""
+        """Stop caching a page."""
         self.idle -= self.is_idle(page)
-        self._kept[page] = False
+        self._cached[page] = False
         self.release(page)
 
     def is_idle(self, page: int) -> bool:
-        """True if a page is kept and nobody uses it."""
-        return bool(self._kept[page]) and self._references[page] == 1
+        """True if a page is cached and has no user."""
+        return bool(self._cached[page]) and self._references[page] == 1
 
     def duplicate(self, page: int, copies: list[int]) -> None:
         """Copy one page's keys and values into others, in every layer."""
@@ -113,11 +113,11 @@ class PagePool:
             layer.values[copies] = layer.values[page].clone()
 
     def scrub(self, pages: list[int]) -> None:
-        """Zero pages that may hold values that are not finite, before anyone else gets them."""
+        """Zero pages that may hold non-finite values before they are reused."""
         for layer in self.layers:
             layer.keys[pages] = 0.0
             layer.values[pages] = 0.0
 
 
 def _nothing() -> None:
-    """Nobody keeps pages."""
+    """Default of `reclaim`: nothing is cached."""

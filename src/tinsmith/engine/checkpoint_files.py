@@ -1,7 +1,7 @@
-"""Files of a checkpoint's folder: the marker `checkpoint.json`, and tensors it vouches for.
+"""Files of a checkpoint's folder: the marker `checkpoint.json`, and the tensors whose digests it lists.
 
-Nothing is believed before its SHA-256 was compared: a damaged, cut-short or foreign file is refused
-by name, with what was found and what was expected.
+No tensor is read before its SHA-256 is verified: a damaged, truncated or foreign file is rejected by name, with the
+found and the expected value.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _FIX = "restore the folder from a copy, or use another checkpoint"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Checkpoint:
-    """One checkpoint on disk, all its files whole when it was read."""
+    """Checkpoint on disk whose files were complete when it was read."""
 
     folder: Path
     spec: AdapterSpec
     base: BaseModel
     step_count: int
-    """Optimizer steps that led to these weights."""
+    """Number of optimizer steps behind these weights."""
     user_metadata: Mapping[str, str]
     created_by: str
-    """Package and version that wrote it."""
+    """Package and version that wrote the checkpoint."""
     files: Mapping[str, str]
     """SHA-256 (hex) by file name."""
 
     @property
     def has_optimizer(self) -> bool:
-        """True if the optimizer's state was saved too."""
+        """True if the optimizer's state is part of the checkpoint."""
         return OPTIMIZER in self.files
 
     def tensors(self, file: str) -> dict[str, Tensor]:
-        """Return the tensors of one of `files` by name, verifying it again: it may be overwritten.
+        """Return the tensors of one of `files` by name, verifying it again, since it may have been overwritten.
 
         Raises:
-            CheckpointError: the file is missing or another by now, or holds something else than fp32.
+            CheckpointError: the file is missing, has changed, or holds another type than fp32.
         """
         _verify(self.folder / file, self.files[file])
         return read_fp32(self.folder / file)
@@ -106,7 +106,7 @@ def marker_without_place(folder: Path) -> str:
 
 
 def _adapter_fields(spec: AdapterSpec) -> dict[str, object]:
-    """An adapter as checkpoints tell it: a trained router is told where there is one, as older files know of none."""
+    """Adapter fields of the marker; a trained router is written only if there is one, as in older files."""
     fields = asdict(spec)
     if not spec.train_router:
         del fields["train_router"]
@@ -114,7 +114,7 @@ def _adapter_fields(spec: AdapterSpec) -> dict[str, object]:
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """True if `folder` has a complete checkpoint; a half-written one is none. Verifies nothing."""
+    """True if `folder` holds a complete checkpoint; nothing is verified."""
     return (present(folder) / MARKER).is_file()
 
 

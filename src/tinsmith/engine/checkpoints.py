@@ -1,8 +1,8 @@
-"""Checkpoints of training sessions: saved, listed, loaded; the same bits before and after.
+"""Checkpoints of training sessions: save, list and load them without changing a bit.
 
-A checkpoint is a folder: `adapter.safetensors` under published names (for `full` the whole model),
-`optimizer.safetensors` with Adam's moments if wanted, and the marker `checkpoint.json`. There is no
-clock in it: equal sessions give equal bytes.
+A checkpoint is a folder: `adapter.safetensors` under published names (for `full` the whole model), optionally
+`optimizer.safetensors` with Adam's moments, and the marker `checkpoint.json`. It contains no timestamp: equal sessions
+give equal bytes.
 
 A gradient that was accumulated and not yet applied is not saved, and loading clears it: a
 checkpoint stands between two optimizer steps, as in the Tinker service.
@@ -53,7 +53,7 @@ def save(
     overwrite: bool = False,
     user_metadata: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a session's weights, and its optimizer's state if asked; return `folder`.
+    """Write a session's weights, and its optimizer's state if requested; return `folder`.
 
     The folder appears whole or not at all; an overwritten one is there until the new one is. A
     gradient that waits for its step stays in the session and is not saved.
@@ -91,7 +91,7 @@ def save(
 
 
 def restore(session: TrainingSession, checkpoint: Checkpoint, *, base: BaseModel, with_optimizer: bool) -> None:
-    """Put a checkpoint's weights into a session on `base`, and clear its gradient.
+    """Load a checkpoint's weights into a session on `base`, and clear its gradient.
 
     With the optimizer's state the session goes on as if it had never stopped; without, the
     optimizer starts afresh. Either all of it is loaded or nothing is changed. The adapter's seed
@@ -136,8 +136,8 @@ def load_session(
     """Make a session on `decoder`, which holds `base`, from a checkpoint; see `restore`.
 
     Raises:
-        CheckpointError: as `restore`.
-        ConfigError: `decoder` is quantised and the adapter needs it not to be, or the other way.
+        CheckpointError: see `restore`.
+        ConfigError: `decoder` is quantised and the adapter requires an unquantised base, or the reverse.
     """
     check_same(base, checkpoint.base, source=str(checkpoint.folder))
     session = TrainingSession(
@@ -148,14 +148,14 @@ def load_session(
 
 
 def load_adapter(decoder: Decoder, checkpoint: Checkpoint, *, base: BaseModel) -> Adapter:
-    """Make a frozen adapter from a checkpoint, to sample from or to export; see `load_session`."""
+    """Create a frozen adapter from a checkpoint, for sampling or export; see `load_session`."""
     check_same(base, checkpoint.base, source=str(checkpoint.folder))
     tensors = checkpoint.tensors(ADAPTER)
     return frozen_adapter(decoder, checkpoint.spec, tensors, source=str(checkpoint.folder))
 
 
 def list_checkpoints(state: Path) -> tuple[TinkerPath, ...]:
-    """Return the checkpoints below a state folder, sorted; half-written ones are not among them."""
+    """Return the complete checkpoints below a state folder, sorted."""
     found: list[TinkerPath] = []
     for session in sorted(state.iterdir()) if state.is_dir() else ():
         for kind in CheckpointKind:
@@ -167,7 +167,7 @@ def list_checkpoints(state: Path) -> tuple[TinkerPath, ...]:
 
 
 def delete(folder: Path) -> None:
-    """Remove a checkpoint; it is gone from one moment to the next.
+    """Remove a checkpoint atomically.
 
     Raises:
         CheckpointError: there is none.
@@ -178,7 +178,7 @@ def delete(folder: Path) -> None:
 
 
 def remove_empty(model_id: str, state: Path) -> None:
-    """Remove the folders of a model whose checkpoints were all deleted; called where nothing is saved meanwhile."""
+    """Remove the folders of a model whose checkpoints were all deleted; nothing may be saved meanwhile."""
     for folder in own_folders(model_id, state):
         with suppress(OSError):  # what is not there, or not empty, stays as it is
             folder.rmdir()
@@ -198,7 +198,7 @@ def _tensors(slots: tuple[Slot, ...]) -> dict[str, Tensor]:
 
 
 def _moment_slots(session: TrainingSession) -> tuple[Slot, ...]:
-    """Adam's moments under the names of the weights they belong to."""
+    """Adam's moments, keyed by the names of their weights."""
     slots: list[Slot] = []
     for slot in session.adapter.slots:
         moments = session.optimizer.moments_of(slot.weight)
@@ -213,7 +213,7 @@ def _targets(checkpoint: Checkpoint) -> list[str] | None:
 
 
 def _check_spec(spec: AdapterSpec, checkpoint: Checkpoint) -> None:
-    """Refuse an adapter of another shape; seeds may differ, and `full` has only a kind."""
+    """Reject an adapter of another shape; seeds may differ, and `full` has only a kind."""
     found, wanted = _shape(checkpoint.spec), _shape(spec)
     for field, value in found.items():
         if value != wanted.get(field):

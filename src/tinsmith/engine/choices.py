@@ -1,9 +1,9 @@
-"""The law of a token that is not drawn from the distribution alone.
+"""Choice of tokens under adjustments: grammars, logit bias and penalties.
 
 The order is vLLM's (`vllm/v1/sample/sampler.py`, steps 3 to 7): grammar mask, logit bias, repetition, frequency and
-presence penalty, temperature, min_p, top-k, top-p. Rows that are adjusted are copied, and changed by elementwise fp32
-steps in a fixed order, so that the same token comes on every machine; all other rows are drawn as ever. The
-log-probability is always that of the row as the model gave it, at the request's temperature.
+presence penalty, temperature, min_p, top-k, top-p. Adjusted rows are copied and changed by elementwise fp32 steps in a
+fixed order, so that every machine draws the same token; all other rows are drawn as usual. The log-probability is
+always that of the unadjusted row at the request's temperature.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tinsmith.types.sampling import Adjustments
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Adjustments of one draw, with the tokens and the grammar they read."""
+    """Adjustments of one draw, with the tokens and the grammar that they depend on."""
 
     adjustments: Adjustments
     prompt: IntArray
     output: Sequence[int]
     """The sample's tokens so far."""
     allowed: NDArray[np.bool_] | None
-    """Tokens that its grammar allows next, (vocabulary,)."""
+    """Mask of the tokens that the grammar allows next, (vocabulary,)."""
 
 
 def choose(
@@ -73,7 +73,7 @@ def _choose_adjusted(
 
 
 def adjust(row: NDArray[np.float32], choice: Choice, temperature: float) -> None:
-    """Change the logits of one draw (vocabulary,) in place; a token that cannot come gets minus infinity."""
+    """Adjust the logits of one draw (vocabulary,) in place; an excluded token gets minus infinity."""
     rules = choice.adjustments
     if choice.allowed is not None:
         row[~choice.allowed] = -np.inf
@@ -93,14 +93,14 @@ def adjust(row: NDArray[np.float32], choice: Choice, temperature: float) -> None
 
 
 def ln(x: float) -> float:
-    """The natural logarithm, rounded from 28 digits: a system's own may differ in the last bit."""
+    """Natural logarithm, rounded from 28 digits: a system library's may differ in the last bit."""
     return float(Decimal(x).ln())
 
 
 def _logprobs(
     kernels: Kernels, rows: Tensor, temperatures: NDArray[np.float32], tokens: NDArray[np.int32]
 ) -> NDArray[np.float32]:
-    """Log-probabilities of `tokens` in the rows as they are, as `Kernels.choose` gives them."""
+    """Log-probabilities of `tokens` in the unadjusted rows, as `Kernels.choose` computes them."""
     scale = np.where(temperatures == 0, np.float32(1), temperatures)
     scaled = rows
     if (scale != 1).any():

@@ -1,7 +1,7 @@
-"""Decoding steps that are recorded once and launched again: one graph for each model, adapter and number of rows.
+"""Recorded decoding steps that are replayed: one graph per model, adapter and number of rows.
 
-A step of decoding is hundreds of small launches, which take longer one by one than what they compute. Rows come in
-powers of two: those beyond the real ones read and write a page that nobody else has, and change no other row.
+A decoding step is hundreds of small launches, which take longer than the computation itself. Row counts are powers of
+two: padding rows read and write a page of their own, and change no other row.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from tinsmith.ops.kernels import Kernels, Recorded
 from tinsmith.ops.paging import Rows
 
 MOST_ROWS: Final = 256
-"""Rows of the widest graph; a step of more has work enough to hide its launches."""
+"""Rows of the widest graph; a wider step has enough work to hide its launches."""
 MOST_BYTES: Final = 16 << 20
-"""Activations of the widest graph where each number of rows has one of its own."""
+"""Bytes of activations of the widest graph if each number of rows has a graph of its own."""
 _POLICIES: Final = 4
-"""Models with adapters whose graphs are kept, each with its weights; and graphs, where each number of rows has one."""
+"""Limits of the cache: models with adapters, each with its weights; and graphs, if each number of rows has one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graph:
-    """A recorded step, and the one buffer that it reads what changes from: ids, positions, page table."""
+    """Recorded step, and the one buffer with its varying inputs: ids, positions, page table."""
 
     decoder: Decoder
     inputs: Tensor
     steps: SampleSteps
     recorded: Recorded | None
-    """None: its step cannot be recorded."""
+    """Recording; None if the step cannot be recorded."""
     gains: tuple[Tensor | None, ...]
-    """DoRA's, in the adapter's order: they are made anew when its weights change, and all else changes in place."""
+    """DoRA's gains in the adapter's order. They are reallocated when its weights change; all else changes in place."""
 
     def still(self, low: LowRanks) -> bool:
-        """True if the adapter has the tensors that were recorded."""
+        """True if the adapter still has the recorded tensors."""
         return all(map(is_, self.gains, (part.gain for part in low.values())))
 
 
 @dataclass(slots=True)
 class DecodeGraphs:
-    """The graphs of one sampler. A step is recorded once its shape has come twice running."""
+    """Graphs of one sampler. A step is recorded once its shape has occurred twice in a row."""
 
     kernels: Kernels
     pool: PagePool
     _graphs: dict[tuple[int, ...], _Graph] = field(default_factory=dict[tuple[int, ...], _Graph])
-    """By model, adapter, rows and columns of the page table; the one that was used last comes last."""
+    """Graphs by model, adapter, rows and columns of the page table; the most recently used comes last."""
     _latest: tuple[int, ...] = ()
 
     def hidden(self, decoder: Decoder, low: LowRanks, rows: Rows, ids: Tensor) -> Tensor | None:
-        """Return the last hidden rows of one token a sequence, until the next step; None where none is recorded."""
+        """Return the last hidden rows of one token per sequence, valid until the next step; None if unrecorded."""
         count, width = rows.table.shape
         if len(ids) != count or count > self._most_rows(decoder.config):
             return None
@@ -88,12 +88,12 @@ class DecodeGraphs:
         return min(MOST_ROWS, MOST_BYTES // (4 * floats * config.num_layers))
 
     def _forget(self, policy: tuple[int, ...]) -> None:
-        """Make room for a graph of this model and adapter."""
+        """Evict graphs to make room for one of this model and adapter."""
         if self.kernels.pads_steps:
             retained = [*list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1], policy]
             self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in retained}
             return
-        # A host's memory is dear: only the weights that are sampled from now are held by a graph.
+        # Host memory is scarce: a graph holds only the weights that are sampled from now.
         own = {key: graph for key, graph in self._graphs.items() if key[:2] == policy}
         self._graphs = dict(list(own.items())[1 - _POLICIES :])
 

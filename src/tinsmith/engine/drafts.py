@@ -1,10 +1,10 @@
-"""Drafts of a sample's next tokens, looked up in what it has read and written: code, JSON and quotations repeat.
+"""Drafts of a sample's next tokens, found in its prompt and output: code, JSON and quotations repeat.
 
-What is drawn at a position depends on the logits there and on the position, so that a draft can change no token: its
-rows are computed beside that of the latest token, and count as long as what is drawn is what was drafted. Rows beyond
-leave keys behind that are written anew before anybody reads them. Source: "Prompt Lookup Decoding" (A. Saxena, 2023),
-with the test of "Fast Inference from Transformers via Speculative Decoding" (Leviathan et al., 2023) replaced by
-equality, as the noise of a draw is a function of its position.
+A drawn token depends only on the logits and the position, so a draft cannot change it: the draft's rows are computed
+beside that of the latest token, and are used as long as the drawn tokens equal the drafted ones. Rejected rows leave
+keys behind that are overwritten before they are read. Source: "Prompt Lookup Decoding" (A. Saxena, 2023), with the test
+of "Fast Inference from Transformers via Speculative Decoding" (Leviathan et al., 2023) replaced by equality, as the
+noise of a draw is a function of its position.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy as np
 from tinsmith.types.datum import IntArray
 
 MOST_SAMPLES: Final = 2
-"""Samples in a step that are drafted for: with more of them, a row that is thrown away costs what it could save."""
+"""Most samples in a step with drafts: beyond that, a rejected row costs more than it could save."""
 _MATCH: Final = 3
-"""Latest tokens that stood there before."""
+"""Number of latest tokens that must match earlier ones."""
 _WIDTHS: Final = (1, 3, 7)
-"""Tokens of a draft. They are few, as steps are recorded by their number of rows."""
+"""Lengths of a draft. They are few, since steps are recorded by their number of rows."""
 _BYTES: Final = 4
 
 
 @dataclass(slots=True)
 class Drafts:
-    """A sample's tokens, and how wide a draft pays: wider after one that came true, narrower after one that did not."""
+    """Tokens of a sample, and the length of its drafts: longer after an accepted one, shorter after a rejected one."""
 
     prompt: IntArray
     _read: bytearray = field(default_factory=bytearray)
-    """The prompt and the sample's tokens so far."""
+    """Prompt and output tokens so far."""
     _width: int = 0
-    """Of `_WIDTHS`, the one that is tried next."""
+    """Index of the next length in `_WIDTHS`."""
     _drafted: int = 0
-    """Tokens of the latest draft; 0: there was none."""
+    """Tokens of the latest draft; 0 if there was none."""
 
     def next(self, tokens: Sequence[int], most: int) -> list[int]:
-        """Return what followed the latest tokens when they last stood there, `most` at the most; none: they are new."""
+        """Return up to `most` tokens that followed the latest ones earlier; none if these are new."""
         if not self._read:
             self._read += np.ascontiguousarray(self.prompt, np.int32).tobytes()
         new = tokens[len(self._read) // _BYTES - len(self.prompt) :]

@@ -1,7 +1,6 @@
-"""The engine: base models in memory, training sessions on them, and one sampler per model shape.
+"""Engine: base models in memory, training sessions on them, and one sampler per base model.
 
-What a server or a script drives. The arithmetic is chosen here, once, and certified on every base before anything is
-computed with it.
+Servers and scripts drive it. The arithmetic is chosen here, once, and certified on every base before its first use.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Bases):
-    """Samples from and trains on one or several base models. One caller at a time."""
+    """Engine that samples from and trains on one or several base models. One caller at a time."""
 
     def __init__(
         self,
@@ -54,19 +53,19 @@ class Engine(Bases):
         deviation: Deviation = Deviation.NONE,
         gradient_unit: GradientUnit = GradientUnit.TREE,
         hold: Hold = Hold.PUBLISHED,
-        kept: CertificateStore | None = None,
+        certificate_store: CertificateStore | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
 
-        torch is left one thread on CPU where the native kernels compute: they have threads of their own. A `deviation`
-        makes a negative control of the engine: its certificate does not refuse, it warns. A certificate is taken from
-        `kept` where it is there, and put there where it is not; without, and for a deviation, each model is checked
-        now. `hold` is how their matrices lie in memory: it changes no bit. What is being done is `told`, a line each.
+        On CPU torch gets one thread, since the native kernels have threads of their own. A `deviation` makes the engine
+        a negative control, whose certificate warns instead of failing. Certificates are read from and saved to
+        `certificate_store`; without one, or with a deviation, each model is checked now. `hold` sets the storage format
+        of the matrices in memory and changes no bit. Progress goes to `say`, line by line.
 
         Raises:
             ConfigError, CheckpointError: a model cannot be loaded, or there is nothing to deviate from.
-            BackendError: the arithmetic or device is not to be had here.
+            BackendError: the arithmetic or device is not available here.
             DeterminismError: the certificate of a model does not hold.
         """
         if deviation is not Deviation.NONE and (arithmetic is not Arithmetic.CANONICAL or device != "cpu"):
@@ -98,16 +97,16 @@ class Engine(Bases):
             for name in self._opened:
                 say(f"preparing the weights of {name}")
                 decoder = self.decoder(name)
-                self.certificates[name] = self._certificate(name, decoder, kept, say)
+                self.certificates[name] = self._certificate(name, decoder, certificate_store, say)
 
     def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
-        """The base's weights, shared by all sessions on it; its NF4 form is made when first asked for."""
+        """Decoder with the base's weights, shared by all its sessions; the NF4 form is created on first use."""
         base = self._base(name)
         key = (name, quantised)
         if key not in self._decoders:
             decoder = build_decoder(base.config, base.weights, self.kernels, quantised=quantised)
             self._decoders[key] = decoder
-            if not quantised:  # what was read lies in the decoder now, and is held once
+            if not quantised:  # the decoder now owns the weights that were read, so that they are in memory once
                 self._opened[name] = replace(base, weights=decoder.published())
         return self._decoders[key]
 
@@ -125,25 +124,25 @@ class Engine(Bases):
         return session
 
     def prepare(self, session: TrainingSession) -> TrainingSession:
-        """Let a session compute as this engine does."""
+        """Configure a session to compute as this engine does."""
         session.micro_batches = self.micro_batches
         session.order, session.gradient_unit = self.parts.order, self.gradient_unit
         session.sampled = self.sampled_routes
         return session
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
-        """Nothing: its samplers go on in their steps, and nothing is waited for."""
+        """Do nothing: the samplers advance in their steps, and nothing blocks for long."""
 
     def tidy(self) -> None:
-        """Nothing: what a request leaves is gone with it."""
+        """Do nothing: a request leaves nothing behind."""
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
-        """Sampling from the base alone."""
+        """Policy that samples from the base alone."""
         decoder = self.decoder(name, quantised=quantised)
         return Policy(decoder, {}, decoder)
 
     def sampler(self, name: str) -> Sampler:
-        """The sampler that serves this base model, whatever is trained on it."""
+        """Sampler that serves this base model and everything trained on it."""
         if name not in self._samplers:
             base = self._base(name)
             self._samplers[name] = Sampler(
@@ -157,12 +156,12 @@ class Engine(Bases):
 
     @property
     def samplers(self) -> tuple[Sampler, ...]:
-        """Every sampler made so far."""
+        """Samplers created so far."""
         return tuple(self._samplers.values())
 
     @property
     def samplers_by_name(self) -> dict[str, ServesRequests]:
-        """The same by the base model's name."""
+        """Samplers created so far, by the base model's name."""
         return dict(self._samplers)
 
     def certificate_sha256(self, name: str) -> str | None:
@@ -171,7 +170,7 @@ class Engine(Bases):
         return None if certificate is None else certificate.sha256
 
     def sample(self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
-        """Serve requests to the end; each has a policy on this base.
+        """Run requests to completion; each has a policy on this base.
 
         Raises:
             InputError: for a request that cannot be served.
@@ -183,7 +182,7 @@ class Engine(Bases):
         return results
 
     def _require_room(self) -> None:
-        """Refuse models that cannot fit the device, before one is built; in bf16 a base takes half of fp32.
+        """Reject models that cannot fit the device before any is built; in bf16 a base takes half the memory of fp32.
 
         Raises:
             BackendError: one line.
@@ -196,24 +195,24 @@ class Engine(Bases):
             raise BackendError(f"{what}, and {free / 2**30:.1f} GiB are free on device={self.kernels.device}")
 
     def _certificate(
-        self, name: str, decoder: Decoder, kept: CertificateStore | None, say: Callable[[str], None]
+        self, name: str, decoder: Decoder, certificate_store: CertificateStore | None, say: Callable[[str], None]
     ) -> Certificate:
-        """The certificate of a model: the kept one if its circumstances are those of now, or else a new one."""
+        """Return a model's certificate: the saved one if its circumstances still hold, or else a new one."""
         sound = self.parts.deviation is Deviation.NONE
-        where = circumstances(self.base(name), self.kernels) if kept and sound else None
-        found = kept.find(where) if kept and where else None
+        where = circumstances(self.base(name), self.kernels) if certificate_store and sound else None
+        found = certificate_store.find(where) if certificate_store and where else None
         if found is not None:
             say(f"the certificate of {name} is kept from an earlier start")
             return found
         say(f"checking that {name} computes the same bits in any batch")
         certificate = certify(decoder, parts=self.parts)
-        if kept and where:
-            kept.keep(where, certificate)
+        if certificate_store and where:
+            certificate_store.keep(where, certificate)
         return certificate
 
 
 def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:
-    """A policy of the session's weights as they are now; later training does not change it."""
+    """Return a policy with the session's current weights; later training does not change it."""
     return policy_of(session.adapter.snapshot())
 
 

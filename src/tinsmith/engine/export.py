@@ -1,8 +1,8 @@
-"""Export of a checkpoint for other programs: as PEFT's adapter, or merged into a whole model, a folder or a GGUF file.
+"""Export of a checkpoint for other programs: as PEFT's adapter, or merged into a model folder or GGUF file.
 
-What was written is read back and compared with the model that was trained, on every token's log-probability at probe
-positions. Adapter and merged weights compute the same sums in two ways, which fp32 rounds differently, the more the
-deeper a model is; so the difference is held against what another order of the sums makes on this very model.
+The written files are read back and compared with the trained model, on every token's log-probability at probe
+positions. Adapter and merged weights compute the same sums in two ways, which fp32 rounds differently, more so in
+deeper models. So the difference is compared with that of another order of the sums on the same model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ and a weight that was merged wrongly differs by thousands of times."""
 RUN_CHECKPOINTS = "checkpoints.jsonl"
 RUN_MANIFEST = "manifest.json"
 RUN_STATE = "checkpoints"
-"""In a run's folder: the state of the server that was started for it."""
+"""Folder, inside a run's folder, with the state of the server that was started for it."""
 
 _NOT_COMPOSED: Final = (
     "llama.cpp does not compose letters (NFC) before it makes tokens: text with accents apart gets others there"
@@ -65,12 +65,12 @@ _TOKENIZER_FILES = (
     *("chat_template.json", "generation_config.json"),
 )
 _MORE_TEMPLATES: Final = "additional_chat_templates"
-"""The folder of chat templates with a name."""
+"""Folder of named chat templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Files that were written, and their difference from the model that was trained."""
+    """Written files, and their difference from the trained model."""
 
     out: Path
     files: tuple[str, ...]
@@ -78,17 +78,17 @@ class Exported:
     difference: float
     """Largest difference of a log-probability in nats; NaN where one is not finite."""
     limit: float
-    """Up to which it is the same model: 0 for an adapter, whose arithmetic does not change."""
+    """Largest difference that counts as the same model: 0 for an adapter, whose arithmetic does not change."""
     moved: float | None
-    """The same difference for what was stored, where that was rounded further: a GGUF file of fp16; None elsewhere."""
+    """Same difference for stored weights that were rounded further, as in a GGUF file of fp16; None elsewhere."""
     num_positions: int
     vocab_size: int
     note: str | None = None
-    """Known deviation of other programs that read the file; None: none is known."""
+    """Known deviation of other programs that read the file; None if none is known."""
 
     @property
     def within_limit(self) -> bool:
-        """True if the difference is at most the limit; a NaN is not."""
+        """True if the difference is at most the limit; False for NaN."""
         return self.difference <= self.limit
 
 
@@ -103,9 +103,9 @@ def export(
 ) -> Exported:
     """Write a checkpoint for other programs into the new folder `out`, or as the new file `out` for `gguf`.
 
-    `checkpoint` is a checkpoint's folder, a run's folder (its last checkpoint), or a `tinker://`
-    path below `state`. `base` names the base model, if it is not what the checkpoint says.
-    `stored_as` is how a GGUF file holds its matrices; fp32 if nothing is said.
+    `checkpoint` is a checkpoint's folder, a run's folder (its last checkpoint), or a `tinker://` path below `state`.
+    `base` names the base model, if it is not the one named in the checkpoint. `stored_as` is the type of the matrices
+    in a GGUF file, fp32 by default.
 
     Raises:
         ConfigError: something is at `out`, there is no such checkpoint or base, or all weights were
@@ -130,7 +130,7 @@ def export(
     adapter = load_adapter(decoder, found, base=opened.identity)
     note: str | None = None
     if to == "peft":
-        # The name by which PEFT can find the base: where it was found now, else as it was called.
+        # Name by which PEFT can find the base: its current path, else its original name.
         named = str(Path(base).resolve()) if base and Path(base).exists() else base
         export_peft(adapter, out, base_name=named or found.base.name)
         difference, limit = max_logprob_difference(adapter, import_peft(out, decoder)), 0.0
@@ -157,7 +157,7 @@ def export(
 
 
 def find_checkpoint(text: str, state: Path) -> Path:
-    """Return the folder that a `tinker://` path, a run's folder or a checkpoint's folder means.
+    """Return the checkpoint folder for a `tinker://` path, a run's folder or a checkpoint's folder.
 
     Raises:
         InputError: a `tinker://` path of another form.
@@ -193,7 +193,7 @@ def _below_state(text: str, state: Path) -> Path:
 
 
 def _last_of_run(file: Path, state: Path) -> Path:
-    """The checkpoint of the last row, or without rows the one that the run chose; of two paths the first there is."""
+    """Checkpoint of the last row, or without rows the one chosen by the run; the first existing one of two paths."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     manifest = file.with_name(RUN_MANIFEST)
     try:
@@ -240,7 +240,7 @@ def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple
 
 
 def _gguf_vocabulary(opened: OpenedBase, config: DecoderConfig, out: Path) -> Mapping[str, Value]:
-    """Return the keys of the tokenizer, of which it is certain that they are read as the same tokenizer."""
+    """Return the keys of the tokenizer, provided that they read back as the same tokenizer."""
     keys = vocabulary(find_model(opened.identity.name), config.vocab_size, config.end_tokens)
     preset = opened.identity.name.removeprefix(PREFIX)
     wanted = preset_tokenizer(preset) if opened.folder is None else load_tokenizer(opened.folder)
@@ -252,7 +252,7 @@ def _gguf_vocabulary(opened: OpenedBase, config: DecoderConfig, out: Path) -> Ma
 def _export_gguf(
     adapter: Adapter, tokenizer: Mapping[str, Value], out: Path, stored_as: StoredAs
 ) -> tuple[float, float, float | None]:
-    """Write the file; what is read back has to be what was merged, bit for bit, but for the rounding asked for."""
+    """Write the file, and check that it reads back as the merged weights, bit for bit up to the requested rounding."""
     config, weights = merged_config(adapter), merged_weights(adapter)
     difference, limit = _merged_difference(adapter, weights)
     write_gguf(out, config, weights, tokenizer, stored_as=stored_as, name=out.stem)

@@ -1,7 +1,6 @@
-"""Grammars a completion must match: compiled once per base model, followed token by token, by llguidance.
+"""Grammars that a completion must match: compiled once per base model, followed token by token, by llguidance.
 
-llguidance says which tokens may come next; which of them comes is drawn here. It is imported when a grammar is first
-asked for.
+llguidance determines the allowed tokens, and the sampler draws from them. It is imported on first use.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 MAX_GRAMMAR_CHARS = 1 << 15
-"""Longest schema, pattern or grammar."""
+"""Most characters of a schema, pattern or grammar."""
 ASCII_CLASSES = "dws"
-r"""\d, \w and \s of a pattern are ASCII's, so that what they match does not depend on anyone's edition of Unicode."""
+r"""Flag that makes \d, \w and \s of a pattern ASCII, so that matches do not depend on the edition of Unicode."""
 _TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\b[^\]\n]*\]")
-KEPT = 32
-"""Grammars kept per base model, the latest used: compiled, or why not."""
+MAX_CACHED = 32
+"""Size of the cache per base model, least recently used evicted first: compiled grammars and failures."""
 WHITESPACE = r"[ \n]?"
-"""Between the parts of a JSON text: at most one space or line break, so that a bounded schema has a longest text."""
+"""Whitespace between the parts of a JSON text: at most one character, so that a bounded schema has a longest text."""
 
 
 @dataclass(slots=True)
 class Matcher:
-    """Progress of one sample in its grammar."""
+    """Progress of one sample through its grammar."""
 
     matcher: LLMatcher
     ends: NDArray[np.int64]
-    """Tokens that end a completion where the grammar accepts it."""
+    """Tokens that end a completion where the grammar accepts."""
     vocab_size: int
 
     def allowed(self) -> NDArray[np.bool_]:
         """Return the mask of the tokens that may come next, (vocab_size,).
 
         Raises:
-            InputError: the grammar is too complex to be followed here.
+            InputError: the grammar is too complex at this point.
         """
         bits = np.unpackbits(np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little")
         self._refuse_failed()
@@ -68,10 +67,10 @@ class Matcher:
         return allowed
 
     def take(self, token: int) -> bool:
-        """Go on by one allowed token; return whether nothing can follow it.
+        """Advance by one allowed token; return True if nothing can follow it.
 
         Raises:
-            InputError: the grammar is too complex to be followed here.
+            InputError: the grammar is too complex at this point.
         """
         if token in self.ends:
             return True
@@ -97,7 +96,7 @@ class CompiledGrammar:
     config: DecoderConfig
 
     def matcher(self, stops: Collection[int]) -> Matcher:
-        """A new sample's; of `stops`, those that are no text end a completion too."""
+        """Return a new sample's matcher; those of `stops` that are not text end a completion too."""
         known = (token for token in stops if 0 <= token < self.config.vocab_size)
         marks = (token for token in known if self.tokenizer.is_special_token(token))
         ends = sorted({*self.config.end_tokens, *marks})
@@ -106,41 +105,41 @@ class CompiledGrammar:
 
 @dataclass(slots=True)
 class Grammars:
-    """Compiles the grammars of one base model. Any thread may call it, and waits for nobody else's grammar."""
+    """Compiler for the grammars of one base model. Thread-safe; a caller waits only for its own grammar."""
 
     config: DecoderConfig
     load: Callable[[], ModelText]
-    _kept: OrderedDict[Grammar, Future[CompiledGrammar]] = field(
+    _cached: OrderedDict[Grammar, Future[CompiledGrammar]] = field(
         default_factory=OrderedDict[Grammar, "Future[CompiledGrammar]"]
     )
-    """The latest used: compiled, being compiled, or why not."""
+    """Recently used grammars: compiled, in progress, or failed."""
     _alive: WeakValueDictionary[Grammar, CompiledGrammar] = field(
         default_factory=WeakValueDictionary[Grammar, CompiledGrammar]
     )
-    """Others that somebody holds."""
+    """Evicted grammars that are still referenced."""
     _lock: Lock = field(default_factory=Lock)
-    """Of these two."""
+    """Lock for these two."""
     _making: Lock = field(default_factory=Lock)
-    """Of the tokenizer."""
+    """Lock for the tokenizer."""
     _made: LLTokenizer | None = None
 
     def compile(self, grammar: Grammar) -> CompiledGrammar:
-        """Return a grammar ready to be followed; the first time may take a second.
+        """Return a compiled grammar; the first time may take a second.
 
         Raises:
-            InputError: naming the field, with what llguidance says of it.
+            InputError: naming the field, with llguidance's message.
         """
         with self._lock:
             alive = self._alive.get(grammar)
             if alive is not None:
                 return alive
-            future = self._kept.get(grammar)
+            future = self._cached.get(grammar)
             mine = future is None
             if future is None:
-                future = self._kept[grammar] = Future()
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(grammar)
+                future = self._cached[grammar] = Future()
+                if len(self._cached) > MAX_CACHED:
+                    self._cached.popitem(last=False)
+            self._cached.move_to_end(grammar)
         if mine:
             self._settle(grammar, future)
         try:
@@ -148,24 +147,24 @@ class Grammars:
         except InputError as error:
             raise error.with_traceback(None) from None
 
-    def _settle(self, grammar: Grammar, kept: Future[CompiledGrammar]) -> None:
-        """Compile what others may wait for by now. What is no fault of the grammar is tried again the next time."""
+    def _settle(self, grammar: Grammar, future: Future[CompiledGrammar]) -> None:
+        """Compile a grammar that others may be waiting for. Failures that the grammar did not cause are not cached."""
         try:
             compiled = self._compile(grammar)
         except BaseException as error:
             if not isinstance(error, InputError):
                 with self._lock:
-                    self._kept.pop(grammar, None)
-            kept.set_exception(error)
+                    self._cached.pop(grammar, None)
+            future.set_exception(error)
             return
         with self._lock:
             self._alive[grammar] = compiled
-        kept.set_result(compiled)
+        future.set_result(compiled)
 
     def marks(self, spellings: Collection[str]) -> frozenset[str]:
-        """Those of these texts that are one token which a grammar names, `<so>`, and never matches as text.
+        """Return the texts that are a single token named by a grammar, `<so>`, and never matched as text.
 
-        That is llguidance's word, not the tokenizer's: it names added tokens that look like `<so>`, special or not.
+        llguidance decides that, not the tokenizer: it names added tokens of the form `<so>`, special or not.
 
         Raises:
             InputError: this tokenizer cannot follow a grammar.
@@ -242,16 +241,16 @@ def compile_grammar(request: SampleRequest, grammars: Grammars | None) -> Compil
 
 
 def field_of(grammar: Grammar) -> str:
-    """The field of a request that a grammar of this kind comes in."""
+    """Field of a request for a grammar of this kind."""
     json_kinds = (GrammarKind.JSON_OBJECT, GrammarKind.JSON_SCHEMA)
     return "response_format" if grammar.kind in json_kinds else "grammar"
 
 
 def _source(grammar: Grammar) -> str:
-    """The grammar as llguidance takes it.
+    """Return the grammar in llguidance's form.
 
     Raises:
-        InputError: for a text that is too long, no JSON, or asks for what a grammar cannot do here.
+        InputError: for a text that is too long, not JSON, or uses an unsupported feature.
     """
     from llguidance import LLMatcher, regex_to_lark
 
@@ -278,15 +277,15 @@ def _source(grammar: Grammar) -> str:
         raise _refusal(grammar, str(error)) from error
 
 
-def _refusal(grammar: Grammar, said: str) -> InputError:
+def _refusal(grammar: Grammar, message: str) -> InputError:
     return InputError(
-        f"this {grammar.kind.value.replace('_', ' ')} cannot be compiled: {_line(said)}",
+        f"this {grammar.kind.value.replace('_', ' ')} cannot be compiled: {_line(message)}",
         field=field_of(grammar),
         value=grammar.text[:80],
         allowed="what llguidance implements",
     )
 
 
-def _line(said: str) -> str:
-    """Return a text in one line, of at most 300 characters."""
-    return " ".join(said.split())[:300]
+def _line(message: str) -> str:
+    """Collapse a text to one line of at most 300 characters."""
+    return " ".join(message.split())[:300]

@@ -1,4 +1,4 @@
-"""AdamW over a session's weights, from the exact gradient sum: moments, clipping, one step.
+"""AdamW over a session's weights, from the exact gradient sum: moments, clipping and step.
 
 The gradient's global norm is a sum of squares in fp64 over slots in name order. Source: Adam arXiv:1412.6980 alg. 1,
 decoupled decay arXiv:1711.05101 alg. 2; bias corrections by repeated multiplication, since a library's pow may differ
@@ -22,11 +22,11 @@ from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
 
 _LARGEST_NORM = 1e18
-"""Gradients up to this norm have squares that fp32 holds with room for their sum."""
+"""Largest gradient norm whose squares fp32 can sum without overflow."""
 
 
 def check(params: AdamParams) -> None:
-    """Refuse settings that cannot be stepped with.
+    """Reject settings out of range.
 
     Raises:
         InputError: naming the setting, its value and its range.
@@ -59,14 +59,14 @@ def _power(base: float, exponent: int) -> float:
 
 @dataclass(slots=True)
 class Optimizer:
-    """Moments per trained weight, shaped like it, and the number of steps taken."""
+    """Moments per trained weight, of the same shape, and the number of steps taken."""
 
     adapter: Adapter
     step_count: int = 0
     moments: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict[int, tuple[Tensor, Tensor]])
 
     sums: UnitSums = field(init=False)
-    """The gradient since the last step."""
+    """Gradient since the last step."""
 
     def __post_init__(self) -> None:
         self.sums = UnitSums(self.adapter.buffers())
@@ -84,13 +84,13 @@ class Optimizer:
         return math.sqrt(math.fsum(kernels.sum_squares(gradient[name]) for name in sorted(gradient)))
 
     def gradient(self) -> dict[str, Tensor]:
-        """The summed gradient under published names."""
+        """Summed gradient under published names."""
         sums = self.summed()
         slots = self.adapter.slots
         return {slot.name: slot.view(sums[id(slot.weight)]).contiguous() for slot in slots}
 
     def summed(self) -> dict[int, Tensor]:
-        """The gradient of each trained weight, all its uses added in a fixed order."""
+        """Gradient of each trained weight, summed over all its uses in a fixed order."""
         of_buffer = dict(zip(map(id, self.sums.weights), self.sums.total(), strict=True))
         sums: dict[int, Tensor] = {}
         for weight, sources in self.adapter.gradient_sources():
@@ -142,5 +142,5 @@ class Optimizer:
         return norm
 
     def clear(self) -> None:
-        """Forget the accumulated gradient."""
+        """Clear the accumulated gradient."""
         self.sums.clear()

@@ -1,6 +1,6 @@
-"""The parts of an engine that can be exchanged: how a policy is made, what samples, in which order datums are taken.
+"""Exchangeable parts of an engine: the policy, the sampler's kernels and the order of datums.
 
-The defaults are the engine. Others are put in their place only to show that the checks find what they break.
+The defaults make the engine as promised. Others replace them only to show that the checks detect the difference.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ PolicyOf = Callable[[Adapter], Policy]
 """Function from an adapter to the policy that is sampled."""
 
 DatumOrder = Callable[[int], Sequence[int]]
-"""From a count of datums, their indices in the order in which they are taken: that of the units, and so of the sums."""
+"""Function from a number of datums to the order of their indices, which is that of the units and so of the sums."""
 
 
 def unmerged(adapter: Adapter) -> Policy:
-    """Sampling through the trainer's own weights."""
+    """Sample through the trainer's own weights."""
     return Policy(adapter.decoder, adapter.low, adapter)
 
 
 def the_trainers(kernels: Kernels) -> Kernels:
-    """Sampling with the trainer's own kernels."""
+    """Sample with the trainer's own kernels."""
     return kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts of an engine."""
+    """Exchangeable parts of an engine."""
 
     deviation: Deviation = Deviation.NONE
     """Deviation that the other parts amount to."""
     policy_of: PolicyOf = unmerged
     sampling: Callable[[Kernels], Kernels] = the_trainers
-    """The sampler's kernels, from the trainer's."""
+    """Function from the trainer's kernels to the sampler's."""
     order: DatumOrder = range
 
 
 SOUND = Parts()
-"""The engine as promised."""
+"""Parts of an engine without a deviation."""

@@ -1,9 +1,9 @@
-"""Prefix cache: beginnings of sequences in the KV cache, computed once and read by every request that begins so.
+"""Prefix cache: keys and values of prompt prefixes, computed once and shared by later requests.
 
 A row's keys and values are a function of the weights and of the tokens up to it, to the bit, so it does not matter
-which request computed them. Whole pages are kept, in a tree over their tokens for each weights; the ones that nobody
-uses are given up, the longest unused first, where the cache needs room. What is begun in the same step waits for a
-beginning that another request is just computing, if that saves enough.
+which request computed them. Full pages are cached in a tree over their tokens, one for each set of weights. Unused
+pages are evicted when the KV cache needs room, least recently used first. A request waits for a prefix that another
+request of the same step is computing, if that saves enough.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from tinsmith.ops.paging import PAGE
 from tinsmith.types.datum import IntArray
 
 LEAST_SAVED: Final = 8
-"""A request waits for a beginning that is being computed where that saves one row of so many."""
+"""A request waits for a prefix in progress if that saves at least one of this many rows."""
 
 Weights = Adapter | Decoder
-"""Weights that keys and values depend on, beside tokens: an adapter with its base, or a base alone."""
+"""Weights on which keys and values depend, besides tokens: an adapter with its base, or a base alone."""
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A page of tokens, after those of the nodes above it."""
+    """Page of tokens that follow those of the nodes above it."""
 
     key: bytes
     above: _Node | None
     page: int | None = None
-    """Page of its keys and values; None: they are not cached."""
+    """Page of its keys and values; None if they are not cached."""
     makers: list[int] = field(default_factory=list[int])
     """Numbers of the requests that are computing it."""
     below: dict[bytes, _Node] = field(default_factory=dict[bytes, "_Node"])
     routes: NDArray[np.int64] | None = None
-    """Of a mixture: a digest of each token's experts."""
+    """Digest of each token's experts, for a mixture."""
 
 
 @dataclass(slots=True, eq=False)
 class _Tree:
-    """Cached pages of some weights, as long as these are the same and anybody has them."""
+    """Cached pages of one set of weights, valid while these are alive and unchanged."""
 
     weights: weakref.ref[Weights]
     version: int
@@ -62,42 +62,42 @@ class _Tree:
 
 @dataclass(slots=True, eq=False)
 class Beginning:
-    """Cached tokens of a request, and the tokens that it computes for others."""
+    """Cached prefix of a request, and the pages that it computes for others."""
 
     pages: list[int] = field(default_factory=list[int])
-    """Of its first tokens; the request has a reference to each."""
+    """Pages of its first tokens; the request holds a reference to each."""
     routes: list[NDArray[np.int64]] = field(default_factory=list[NDArray[np.int64]])
-    """Of a mixture: digests of these tokens' experts, page by page."""
+    """Digests of these tokens' experts, page by page, for a mixture."""
     tree: _Tree | None = None
-    """Tree that caches it; None: not cached."""
+    """Tree that caches it; None if it is not cached."""
     number: int = 0
-    """The request's."""
+    """Number of the request."""
     made: Sequence[_Node] = ()
-    """Pages that it computes."""
+    """Nodes of the pages that it computes."""
 
 
 @dataclass(slots=True, eq=False)
 class Prefixes:
-    """All beginnings in one pool."""
+    """Prefix cache of one page pool."""
 
     pool: PagePool
     most: int
-    """Pages kept at most when nobody uses them; 0: none are."""
+    """Most unused pages to cache; 0 disables the cache."""
     _trees: dict[int, _Tree] = field(default_factory=dict[int, _Tree])
-    """By the id of the weights."""
+    """Trees by the id of the weights."""
     _gone: deque[int] = field(default_factory=deque[int])
-    """Ids of weights that nobody has any more: noted at any time, looked at by the next call here."""
-    _kept: OrderedDict[int, _Node] = field(default_factory=OrderedDict[int, _Node])
-    """By page, the longest unused first; a node comes before those above it."""
+    """Ids of weights that were garbage-collected: appended at any time, processed by the next call here."""
+    _cached: OrderedDict[int, _Node] = field(default_factory=OrderedDict[int, _Node])
+    """Nodes by page, least recently used first; a node comes before those above it."""
 
     def __post_init__(self) -> None:
         self.pool.reclaim = self._give_up_one
 
     def begin(self, weights: Weights | None, prompt: IntArray, needed: int, number: int) -> Beginning | None:
-        """Find what is there of a prompt, of which the rows from row `needed` on are needed.
+        """Look up the cached prefix of a prompt, of which the rows from row `needed` on must be computed.
 
-        None: a request of a smaller `number`, which came earlier, computes enough of it just now; it is to be asked
-        again after the next step.
+        Returns None if an earlier request (a smaller `number`) is computing enough of it now; retry after the next
+        step.
         """
         if weights is None or self.most == 0:
             return Beginning()
@@ -127,9 +127,9 @@ class Prefixes:
     def keep(
         self, begun: Beginning, tokens: IntArray, pages: Sequence[int], routes: Sequence[NDArray[np.int64]] = ()
     ) -> None:
-        """Keep the full pages of a sequence, all rows of which have been computed and are sound.
+        """Cache the full pages of a sequence whose rows have all been computed and are finite.
 
-        `tokens` are those of these rows, from the prompt's first on; `routes`, of a mixture, their digests in pieces.
+        `tokens` are those of these rows, starting with the prompt's first; `routes` are a mixture's digests in chunks.
         """
         tree = begun.tree
         if tree is None or not tree.current or self._trees.get(id(tree.weights())) is not tree:
@@ -142,16 +142,16 @@ class Prefixes:
                 node.page = pages[i]
                 node.routes = None if digests is None else digests[i * PAGE : (i + 1) * PAGE].copy()
                 self.pool.keep(pages[i])
-                self._kept[pages[i]] = node
+                self._cached[pages[i]] = node
         self._touch(path)
 
     def trim(self) -> None:
-        """Give up what is kept beyond the limit, as far as nobody uses it."""
-        while len(self._kept) > self.most and self.pool.idle:
+        """Evict unused pages beyond the limit."""
+        while len(self._cached) > self.most and self.pool.idle:
             self._give_up_one()
 
     def settle(self, begun: Beginning) -> None:
-        """Let nobody wait for what a request was going to compute: it is kept by now, or will not be."""
+        """Mark a request's pages as no longer in progress: they are cached by now, or will not be."""
         for node in reversed(begun.made):
             node.makers.remove(begun.number)
             _prune(node)
@@ -176,21 +176,21 @@ class Prefixes:
             self._remove(tree.top)
 
     def _touch(self, path: Sequence[_Node]) -> None:
-        """These were used last, the ones above later than those below."""
+        """Mark nodes as most recently used, ancestors after descendants."""
         for node in reversed(path):
             assert node.page is not None
-            self._kept.move_to_end(node.page)
+            self._cached.move_to_end(node.page)
 
     def _give_up_one(self) -> None:
-        """Free at least one page that nobody uses."""
+        """Evict at least one unused page."""
         while self._gone:
             self._drop_tree(self._gone.popleft())
-        unused = next((p for p in self._kept if self.pool.is_idle(p)), None)
+        unused = next((p for p in self._cached if self.pool.is_idle(p)), None)
         if unused is not None:
-            self._remove(self._kept[unused])
+            self._remove(self._cached[unused])
 
     def _remove(self, top: _Node) -> None:
-        """Keep a node and what is below it no longer."""
+        """Remove a node and its descendants from the cache."""
         if top.above is not None and top.above.below.get(top.key) is top:
             del top.above.below[top.key]
         nodes = [top]
@@ -199,7 +199,7 @@ class Prefixes:
             nodes += node.below.values()
             node.below = {}
             if node.page is not None:
-                del self._kept[node.page]
+                del self._cached[node.page]
                 self.pool.let_go(node.page)
                 node.page = node.routes = None
 
@@ -209,14 +209,14 @@ def _version(weights: Weights) -> int:
 
 
 def _keys(tokens: IntArray, count: int) -> Iterator[bytes]:
-    """The full pages among the first `count` tokens."""
+    """Keys of the full pages among the first `count` tokens."""
     data = np.ascontiguousarray(tokens, np.int32)
     for i in range(count // PAGE):
         yield data[i * PAGE : (i + 1) * PAGE].tobytes()
 
 
 def _path(top: _Node, keys: Sequence[bytes]) -> list[_Node]:
-    """The nodes that are there, as far as they go."""
+    """Existing nodes along the keys, as far as they go."""
     path: list[_Node] = []
     for key in keys:
         found = (path[-1] if path else top).below.get(key)
@@ -227,7 +227,7 @@ def _path(top: _Node, keys: Sequence[bytes]) -> list[_Node]:
 
 
 def _grown(top: _Node, keys: Sequence[bytes]) -> list[_Node]:
-    """The nodes of all these pages; those that are missing are made."""
+    """Nodes along all keys; missing ones are created."""
     path: list[_Node] = []
     for key in keys:
         above = path[-1] if path else top
@@ -238,7 +238,7 @@ def _grown(top: _Node, keys: Sequence[bytes]) -> list[_Node]:
 
 
 def _prune(node: _Node) -> None:
-    """Remove a node that stands for nothing."""
+    """Remove a node without page, makers or descendants."""
     above = node.above
     if above is None or above.below.get(node.key) is not node:
         return

@@ -1,7 +1,7 @@
-"""Scores of a prompt's tokens, read from the same rows of logits that serve its samples.
+"""Scores of a prompt's tokens, read from the same rows of logits as its samples.
 
-Every figure is at temperature 1, but for one: alternatives are drawn at the request's temperature. They have a noise of
-their own, a function of (seed, which alternative, position), whatever else is sampled.
+Every figure is at temperature 1, except that alternatives are drawn at the request's temperature. Their noise is a
+function of (seed, index of the alternative, position), independent of all other samples.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tinsmith.ops.spreads import entropy_of, no_spread, rank_of
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, TopLogprobs
 
 FIRST_ALTERNATIVE = 1 << 32
-"""The sample index of a position's first alternative: beyond every sample's own."""
+"""Sample index of a position's first alternative: beyond every sample's own."""
 
 
 class PromptScores:
-    """The figures of one prompt, filled in as its rows are computed."""
+    """Scores of one prompt, filled in as its rows are computed."""
 
     def __init__(self, request: SampleRequest) -> None:
         length = len(request.prompt)
@@ -36,7 +36,7 @@ class PromptScores:
         self.spread = None if request.spread_targets is None else no_spread(length - 1)
 
     def asks(self, at: int) -> bool:
-        """True if anything is asked about the prompt's token at a position, which is read from the row before it."""
+        """True if a score is requested for the prompt's token at a position, which is read from the row before it."""
         request = self.request
         if at == 0 or at == len(request.prompt):
             return False
@@ -45,7 +45,7 @@ class PromptScores:
 
     @property
     def first_row(self) -> int:
-        """The first row whose logits are needed: that of the first token that is asked about, or the last one."""
+        """First row whose logits are needed: that of the first requested token, or the last one."""
         request, last = self.request, len(self.request.prompt) - 1
         if _beside_spread(request):
             return 0
@@ -55,12 +55,12 @@ class PromptScores:
 
     @property
     def unknown(self) -> bool:
-        """True if a row that was asked for had no distribution."""
+        """True if a requested row had no distribution."""
         missing = np.flatnonzero(np.isnan(self.logprobs))
         return any(self.asks(at) for at in missing.tolist())
 
     def result(self, sequences: tuple[SampledSequence, ...]) -> SampleResult:
-        """The figures that were asked for, beside the samples."""
+        """Requested scores, besides the samples."""
         request = self.request
         return SampleResult(
             sequences=sequences,
@@ -74,21 +74,21 @@ class PromptScores:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A row of logits, and the prompt token after it."""
+    """Row of logits, and the prompt token after it."""
 
     row: int
     scores: PromptScores
     at: int
-    """Position of the token in its prompt, >= 1."""
+    """Position of the token in its prompt, at least 1."""
 
 
 def scores_prompt(request: SampleRequest) -> bool:
-    """True if a request asks anything about its prompt."""
+    """True if a request asks for any prompt score."""
     return _beside_spread(request) or request.spread_targets is not None
 
 
 def _beside_spread(request: SampleRequest) -> bool:
-    """True if something is asked about every token but the first."""
+    """True if a score is requested for every token but the first."""
     return (
         request.prompt_logprobs
         or request.topk_prompt_logprobs > 0
@@ -98,7 +98,7 @@ def _beside_spread(request: SampleRequest) -> bool:
 
 
 def read_prompts(kernels: Kernels, logits: Tensor, reads: Sequence[Read]) -> None:
-    """Fill in what these rows say of the tokens after them; a row that has no distribution says NaN."""
+    """Fill in the scores of the tokens after these rows; NaN for a row that has no distribution."""
     some = logits[torch.tensor([read.row for read in reads], device=logits.device)]
     stats = kernels.row_stats(some, 1.0)
     _own_tokens(kernels, some, stats, reads)

@@ -1,8 +1,8 @@
-"""Continuous batching: every step feeds one token of each running sample and a chunk of waiting prompts.
+"""Sampler with continuous batching: each step feeds one token per running sample and a chunk of waiting prompts.
 
-What is batched with what is a matter of speed only. A prompt is prefilled once for all its samples; several weights
-(adapters on one base, whole models of one shape) are served in one step; a sample's randomness is a function of
-(seed, sample index, position, token id), so that nothing else that runs can change it.
+Batching affects speed only. A prompt is prefilled once for all its samples; several weights (adapters on one base,
+whole models of one shape) are served in one step; a sample's randomness is a function of (seed, sample index, position,
+token id), so that no other request can change it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerLimits:
-    """Limits on the work of one step. None of them can change a result."""
+    """Limits on the work of one step. None of them changes a result."""
 
     cache_pages: int | None = None
     """KV pages per layer; None: 32 whole contexts, or 1 GiB if that is less (taken from the system as it fills)."""
@@ -48,12 +48,12 @@ class SamplerLimits:
     prefill_tokens: int = 2048
     """Prompt tokens computed in one step."""
     logits: int = 1 << 26
-    """Logits held at once."""
+    """Most logits held at once."""
     drafted: int = 0
-    """Tokens drafted for a sample in one step, at the most; 0: none are, and each step is of one token a sample."""
-    kept_pages: int | None = 0
-    """Pages kept of beginnings that nobody uses; None: half of them. What is kept is not computed again, so that 0 is
-    for whoever compares what is computed twice."""
+    """Most tokens drafted for a sample in one step; 0 disables drafts."""
+    prefix_pages: int | None = 0
+    """Unused pages that the prefix cache retains; None: half of all. With 0 every prompt is computed anew, which is for
+    comparisons of repeated computations."""
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class _Feed:
     first_pos: int
     pages: list[int]
     draft: bool = False
-    """True: the token is not the sample's yet, and may not become one."""
+    """True if the token is drafted and may be rejected."""
 
 
 class Sampler:
-    """Serves requests on models of one shape. Not thread-safe: one caller drives `step`."""
+    """Sampler of requests on models of one shape. Not thread-safe: one caller drives `step`."""
 
     def __init__(
         self,
@@ -82,20 +82,20 @@ class Sampler:
         grammars: Grammars | None = None,
         pool: PagePool | None = None,
     ) -> None:
-        """Serve models of this shape; `pool` is one that is not, as usual, made by the limits here."""
+        """Serve models of this shape; `pool` replaces the default pool made from the limits."""
         self.config = config
         self.kernels = kernels
         self.limits = limits or SamplerLimits()
         self._text = text
         self._grammars = grammars
         self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
-        prefix_pages = self.limits.kept_pages
+        prefix_pages = self.limits.prefix_pages
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if prefix_pages is None else prefix_pages)
         self._graphs = DecodeGraphs(kernels, self.pool)
         self.num_drafted = 0
         """Tokens drafted so far."""
         self.num_confirmed = 0
-        """Of these, tokens that were drawn."""
+        """Drafted tokens that were accepted."""
         self._submitted = 0
         self._waiting = Waiting()
         self._prefilling: list[Group] = []
@@ -117,7 +117,7 @@ class Sampler:
         return group
 
     def sample(self, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
-        """Serve requests to the end, in the order given.
+        """Run requests to completion, in the order given.
 
         Raises:
             InputError: for a request that cannot be served; none of them is.
@@ -130,7 +130,7 @@ class Sampler:
         try:
             while self.busy:
                 self.step()
-        except BaseException:  # an interrupt, say: whoever comes next must not wait for these
+        except BaseException:  # after an interrupt, say, later requests must not wait for these
             for group in groups:
                 self.cancel(group)
             raise
@@ -146,7 +146,7 @@ class Sampler:
 
     @property
     def num_running(self) -> int:
-        """Samples that are being decoded."""
+        """Number of samples being decoded."""
         return len(self._running)
 
     @property
@@ -155,14 +155,14 @@ class Sampler:
         return bool(self._waiting or self._prefilling or self._forking or self._running)
 
     def cancel(self, group: Group) -> None:
-        """Drop a request and free what it holds; its result stays None."""
+        """Drop a request and free its resources; its result stays None."""
         if self._waiting.remove(group):
             return
         if group.result is None and group.failure is None:
             self._drop(group)
 
     def _drop(self, group: Group) -> None:
-        """Take a request out of every list, and clean its pages: what is dropped may have failed unseen."""
+        """Remove a request from every list, and scrub its pages, which may hold non-finite values."""
         if group.begun is not None:
             self.prefixes.settle(group.begun)
         own = [sample for other, sample in self._running if other is group]
@@ -170,12 +170,12 @@ class Sampler:
         self._running = [pair for pair in self._running if pair[0] is not group]
         self._prefilling = [other for other in self._prefilling if other is not group]
         self._forking = deque(other for other in self._forking if other is not group)
-        # What is kept, or read by others, was computed by a request that went well.
+        # Cached or shared pages were computed by a request that succeeded.
         self.pool.scrub(sorted([*freed, *group.release(self.pool)]))
         self.prefixes.trim()
 
     def step(self) -> list[Group]:
-        """Compute one step for everything that is under way; return the requests it completed."""
+        """Compute one step for all requests in progress; return those it completed."""
         self._admit()
         feeds = self._decode_feeds() + self._prefill_feeds()
         by_decoder: dict[int, list[_Feed]] = {}
@@ -189,7 +189,7 @@ class Sampler:
         return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
 
     def _admit(self) -> None:
-        """Fork prefilled prompts, as far as the cache allows."""
+        """Fork prefilled prompts, as far as the cache has room."""
         while self._forking:
             group = self._forking[0]
             if not group.ended:
@@ -201,7 +201,7 @@ class Sampler:
             self._forking.popleft()
 
     def _to_prefill(self) -> Iterator[Group]:
-        """Those that are begun, then those that wait, as far as the cache allows: each is begun when there is room.
+        """Return the groups to prefill: those begun, then waiting ones while the cache has room.
 
         So who comes next waits for what a step computes, and not for all that somebody else asks for.
         """
@@ -226,7 +226,7 @@ class Sampler:
         return feeds
 
     def _draft_feeds(self, group: Group, sample: Sample, position: int) -> Iterator[_Feed]:
-        """Rows of tokens that may come next, from `position` on, each a sequence of one row as the latest token is."""
+        """Feeds of drafted tokens from `position` on, each a sequence of one row, as is that of the latest token."""
         if group.policy.decoder.config.mixture is not None:
             return  # more rows read more experts
         sample.drafts = sample.drafts or Drafts(group.request.prompt)
@@ -254,7 +254,7 @@ class Sampler:
         return feeds
 
     def _begin(self, group: Group) -> bool:
-        """Look for what is there of a prompt; False where it is to wait for what is computed of it just now."""
+        """Look up the cached prefix of a prompt; False if the request must wait for one in progress."""
         prompt = group.request.prompt
         first = group.scores.first_row
         begun = self.prefixes.begin(group.policy.owner, prompt, first, group.number)
@@ -263,7 +263,7 @@ class Sampler:
         return begun is not None
 
     def _keep(self, group: Group, sample: Sample | None) -> None:
-        """Keep the prompt, or a sample with it, all of whose rows led to a distribution."""
+        """Cache the prompt, or a sample with it, all of whose rows gave a distribution."""
         prompt, begun = group.request.prompt, group.begun
         assert begun is not None, "it was begun"
         if sample is None:
@@ -275,7 +275,7 @@ class Sampler:
             self.prefixes.keep(begun, np.concatenate([prompt, fed]), sample.pages, routes)
 
     def _compute(self, decoder: Decoder, feeds: list[_Feed]) -> None:
-        """One forward pass of rows that share base weights, then whatever their logits are needed for."""
+        """Run one forward pass of rows that share base weights, then use their logits."""
         rows = _rows(feeds)
         begin = rows.row_begin.tolist()
         runs: list[tuple[int, int, Policy]] = []
@@ -307,7 +307,7 @@ class Sampler:
             self._draw(chunk, logits)
 
     def _logit_chunks(self, feeds: list[_Feed], begin: list[int]) -> list[list[tuple[_Feed, int, int]]]:
-        """(feed, row, position) of every row whose logits are needed, in lists small enough to hold."""
+        """(feed, row, position) of every row whose logits are needed, in chunks small enough to hold."""
         wanted: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
             request = feed.group.request
@@ -324,7 +324,7 @@ class Sampler:
     def _logits(
         self, decoder: Decoder, hidden: Tensor, wanted: list[int], runs: list[tuple[int, int, Policy]]
     ) -> Tensor:
-        """Head logits of some rows, each through its own adapter."""
+        """Logits of some rows, each through its own adapter."""
         x = hidden if len(wanted) == hidden.shape[0] else hidden[torch.tensor(wanted, device=hidden.device)]
         ends = np.searchsorted(np.array(wanted), [end for _, end, _ in runs]).tolist()
         starts = [0, *ends[:-1]]
@@ -344,7 +344,7 @@ class Sampler:
             read_prompts(self.kernels, logits, reads)
 
     def _draw(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
-        """The next token of every sample whose row is here; a prompt's last row serves all its samples."""
+        """Draw the next token of every sample whose row is here; a prompt's last row serves all its samples."""
         drawn: list[tuple[int, Group, Sample, int]] = []
         for i, (feed, _, position) in enumerate(chunk):
             if feed.sample is not None:
@@ -365,7 +365,7 @@ class Sampler:
             self.num_confirmed += len(came)
 
     def _take(self, drawn: list[tuple[int, Group, Sample, int]], logits: Tensor) -> None:
-        """Draw a token of each sample from its row, and end those that it ends."""
+        """Draw a token of each sample from its row, and end the samples that are complete."""
         params = [group.request.params for _, group, _, _ in drawn]
         draws = Draws(
             rows=np.array([i for i, _, _, _ in drawn], np.int64),
@@ -400,7 +400,7 @@ class Sampler:
                 group.end(self.pool, sample, reason)
 
     def _choice(self, group: Group, sample: Sample) -> Choice | None:
-        """Return the adjustments of a sample's next draw; None if it is drawn from the distribution alone."""
+        """Return the adjustments of a sample's next draw; None if there are none."""
         if group.failure is not None:
             return None
         try:
@@ -410,10 +410,10 @@ class Sampler:
             return None
 
     def _end_scored(self, group: Group, last: Tensor) -> None:
-        """End a request that asks about its prompt only.
+        """End a request for prompt scores only.
 
-        The last row attends to all others, so that it tells whether any of them is not finite. Where it is so, the
-        request fails as it would if it drew a token, and no page of it is kept.
+        The last row attends to all others, so it is not finite if any of them is not. In that case the request fails as
+        it would when drawing a token, and none of its pages is cached.
         """
         if group.scores.unknown or not bool(last.isfinite().all()):
             self._fail(group, _not_finite("the prompt"))
@@ -423,7 +423,7 @@ class Sampler:
             group.end(self.pool, sample, StopReason.LENGTH)
 
     def _fail(self, group: Group, failure: BackendError | InputError) -> None:
-        """End a request with a cause; its neighbours go on."""
+        """Fail a request with a cause; its neighbours continue."""
         group.failure = failure
         self._drop(group)
 
@@ -438,7 +438,7 @@ class Sampler:
 
 
 def _is_next(feed: _Feed, position: int) -> bool:
-    """True of a drafted token that was drawn just now, so that its row is the sample's latest."""
+    """True for a drafted token that was just accepted, so that its row is the sample's latest."""
     sample, at = feed.sample, position - len(feed.group.request.prompt)
     assert sample is not None
     goes_on = feed.group.failure is None and sample.stop_reason is None
@@ -455,7 +455,7 @@ def _keep_routes(feeds: list[_Feed], begin: list[int], digests: NDArray[np.int64
 
 
 def _not_finite(where: str) -> BackendError:
-    """Logits that are not finite have no distribution."""
+    """Error for logits that are not finite."""
     return BackendError(
         "the model's logits are not finite: nothing can be sampled from these weights",
         field=where,
@@ -480,12 +480,12 @@ def _rows(feeds: list[_Feed]) -> Rows:
 
 
 def cache_pages(config: DecoderConfig, limits: SamplerLimits) -> int:
-    """Pages of each layer's cache: those of the limits, or their default for this shape."""
+    """Number of pages in each layer's cache: the configured one, or the default for this shape."""
     page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
     least = pages_for(config.max_positions) + 1
     return limits.cache_pages or max(least, min(32 * least, (1 << 30) // page_bytes))
 
 
 def usual_limits(arithmetic: Arithmetic) -> SamplerLimits:
-    """The defaults of an engine: beginnings are kept, and tokens drafted, where other batches give the same bits."""
-    return SamplerLimits() if arithmetic is Arithmetic.FAST else SamplerLimits(kept_pages=None, drafted=7)
+    """Default limits of an engine: prefix cache and drafts are on if batching changes no bit."""
+    return SamplerLimits() if arithmetic is Arithmetic.FAST else SamplerLimits(prefix_pages=None, drafted=7)

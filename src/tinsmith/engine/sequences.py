@@ -1,4 +1,4 @@
-"""Requests that wait and those on their way: a prompt, prefilled once, and samples, each with a cache of its own."""
+"""Waiting and running requests: a prompt, prefilled once, and samples, each with its own cache."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
 
 TokenBytes = Callable[[int], bytes]
-"""Bytes that a token adds to the text before it, special tokens spelled: stop strings are looked for in them."""
+"""Function from a token to the bytes that it adds to the text, special tokens spelled out, for stop strings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Policy:
     decoder: Decoder
     low: LowRanks
     owner: Adapter | Decoder | None = None
-    """Owner of both, if it changes by its version only; None: what is computed serves this request alone."""
+    """Owner of both, if it changes by its version only; None: results serve this request alone."""
 
 
 class StopRule:
@@ -62,7 +62,7 @@ class StopRule:
         self.tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
 
     def reason(self, tokens: list[int]) -> StopReason | None:
-        """Return the reason that `tokens`, whose last one is new, end here; None if they go on."""
+        """Return the reason that `tokens`, whose last one is new, end here; None if they continue."""
         if tokens[-1] in self.tokens:
             return StopReason.STOP
         if self._strings and self._text is not None and self._holds_string(tokens, self._text):
@@ -70,7 +70,7 @@ class StopRule:
         return StopReason.LENGTH if len(tokens) >= self.max_tokens else None
 
     def _holds_string(self, tokens: list[int], text: TokenBytes) -> bool:
-        """True if a stop string ends in the last token, however many tokens without text stand in it."""
+        """True if a stop string ends in the last token, even if tokens without text are inside it."""
         tail = text(tokens[-1])
         least = len(tail) + self._longest - 1
         for token in reversed(tokens[:-1]):
@@ -82,7 +82,7 @@ class StopRule:
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """One completion in progress: tokens drawn so far, and the pages of prompt and tokens."""
+    """Completion in progress: the tokens drawn so far, and the pages of prompt and tokens."""
 
     index: int
     tokens: list[int] = field(default_factory=list[int])
@@ -91,18 +91,18 @@ class Sample:
         default_factory=list[tuple[NDArray[np.int32], NDArray[np.float32]]]
     )
     matcher: Matcher | None = None
-    """Progress in its grammar; made when it is first drawn."""
+    """Progress through its grammar; created at its first draw."""
     pages: list[int] = field(default_factory=list[int])
     reserved: int = 0
     drafts: Drafts | None = None
-    """Drafts of what comes next; made when one is first wanted."""
+    """Drafts of its next tokens; created on first use."""
     stop_reason: StopReason | None = None
     routes: list[int] = field(default_factory=list[int])
-    """Of a mixture: a digest of each fed token's experts."""
+    """Digest of each fed token's experts, for a mixture."""
 
 
 class Group:
-    """One request: the prompt's cache, and samples forked from it."""
+    """Request in progress: the prompt's cache, and the samples forked from it."""
 
     def __init__(
         self,
@@ -114,13 +114,13 @@ class Group:
     ) -> None:
         self.request = request
         self.number = number
-        """Of its sampler's requests, in the order in which they came."""
+        """Number among its sampler's requests, in order of arrival."""
         self.grammar = grammar
         self.policy = policy
         self.rule = rule
         self.prefilled = 0
         self.begun: Beginning | None = None
-        """Cached part of the prompt; None: not looked up yet."""
+        """Cached part of the prompt; None before the lookup."""
         self.pages: list[int] = []
         self.samples = [Sample(i) for i in range(request.num_samples)]
         self.unforked = list(self.samples)
@@ -128,15 +128,15 @@ class Group:
         self.spare = 0
         self.scores = PromptScores(request)
         self.routes: list[NDArray[np.int64]] = []
-        """Of a mixture: digests of the experts that the prompt's tokens took, chunk by chunk."""
+        """Digests of the prompt's experts, chunk by chunk, for a mixture."""
         self.result: SampleResult | None = None
         self.failure: TinsmithError | None = None
 
     def choice(self, sample: Sample) -> Choice | None:
-        """Return the adjustments of a sample's next draw; None if it is drawn from the distribution alone.
+        """Return the adjustments of a sample's next draw; None if there are none.
 
         Raises:
-            InputError: its grammar is too complex to be followed.
+            InputError: its grammar is too complex.
         """
         adjustments = self.request.params.adjustments
         if adjustments is None:
@@ -147,10 +147,10 @@ class Group:
         return Choice(adjustments, self.request.prompt, sample.tokens, allowed)
 
     def reason(self, sample: Sample) -> StopReason | None:
-        """Return the reason that a sample, whose last token is new, ends here; None if it goes on.
+        """Return the reason that a sample, whose last token is new, ends here; None if it continues.
 
         Raises:
-            InputError: its grammar is too complex to be followed.
+            InputError: its grammar is too complex.
         """
         if sample.matcher is not None and sample.matcher.take(sample.tokens[-1]):
             return StopReason.STOP
@@ -163,31 +163,31 @@ class Group:
 
     @property
     def prompt_pages(self) -> int:
-        """Pages of the prompt."""
+        """Number of pages of the prompt."""
         return pages_for(len(self.request.prompt))
 
     @property
     def sample_pages(self) -> int:
-        """Pages one sample may come to need of its own: all but the prompt's full ones."""
+        """Most pages that a sample may need of its own: all but the prompt's full ones."""
         if self.rule.max_tokens == 0:
             return 0
         prompt = len(self.request.prompt)
         return pages_for(prompt + self.rule.max_tokens - 1) - prompt // PAGE
 
     def admit(self, pool: PagePool) -> None:
-        """Reserve the prompt and its first sample, so that a prompt that started can always go on."""
+        """Reserve the prompt and its first sample, so that a started prompt can always continue."""
         self.spare = self.sample_pages
         pool.reserve(self.prompt_pages + self.spare)
 
     def begin(self, pool: PagePool, begun: Beginning) -> None:
-        """Go on behind what is there of the prompt; its pages are this request's now."""
+        """Continue behind the cached prefix of the prompt, whose pages this request now shares."""
         self.begun = begun
         self.pages, self.routes = begun.pages, list(begun.routes)
         self.prefilled = PAGE * len(self.pages)
         pool.unreserve(len(self.pages))
 
     def fork(self, pool: PagePool, most: int) -> list[Sample]:
-        """Give up to `most` open samples the prompt's cache: full pages by reference, a part-filled one as a copy."""
+        """Share the prompt's cache with up to `most` open samples: full pages by reference, a partial one as a copy."""
         self.unforked = [sample for sample in self.unforked if sample.stop_reason is None]
         prompt = len(self.request.prompt)
         shared = self.pages[: prompt // PAGE]
@@ -210,14 +210,14 @@ class Group:
 
     @staticmethod
     def extend(pool: PagePool, sample: Sample) -> int:
-        """Take one reserved page for a sample."""
+        """Add one reserved page to a sample."""
         page = pool.take()
         sample.reserved -= 1
         sample.pages.append(page)
         return page
 
     def end(self, pool: PagePool, sample: Sample, reason: StopReason) -> None:
-        """Close a sample; with the last one, the result is put together."""
+        """End a sample; the last one completes the result."""
         sample.stop_reason = reason
         self.close(pool, sample)
         self.open -= 1
@@ -227,14 +227,14 @@ class Group:
 
     @staticmethod
     def close(pool: PagePool, sample: Sample) -> list[int]:
-        """Give a sample's pages and reservation back; return the pages that are free then."""
+        """Release a sample's pages and reservation; return the pages that are free now."""
         freed = [page for page in sample.pages if pool.release(page)]
         pool.unreserve(sample.reserved)
         sample.pages, sample.reserved = [], 0
         return freed
 
     def release(self, pool: PagePool) -> list[int]:
-        """Give the prompt's pages and what was reserved for it back; return the pages that are free then."""
+        """Release the prompt's pages and its reservation; return the pages that are free now."""
         if self.prefilled < len(self.request.prompt):
             pool.unreserve(self.prompt_pages - len(self.pages))
         freed = [page for page in self.pages if pool.release(page)]
@@ -261,15 +261,15 @@ class Group:
 
 @dataclass(slots=True)
 class Waiting:
-    """Requests that wait for room in the cache: a queue for each owner, which have their turns one after another.
+    """Requests that wait for room in the cache: one queue per owner, served in turn.
 
-    Whoever asks for much waits behind those who ask for little. Which request is computed when changes no bit of any.
+    An owner with many requests does not delay the others. The order of computation changes no bit.
     """
 
     _queues: OrderedDict[str, OrderedDict[int, Group]] = field(
         default_factory=OrderedDict[str, "OrderedDict[int, Group]"]
     )
-    """By owner, the next one first; groups by their id."""
+    """Queues by owner, the next one first; groups by id."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -280,11 +280,11 @@ class Waiting:
 
     @property
     def first(self) -> Group:
-        """Next group to be served."""
+        """Return the next group to serve."""
         return next(iter(next(iter(self._queues.values())).values()))
 
     def pop(self) -> Group:
-        """Take it out; then it is another owner's turn."""
+        """Remove the next group; another owner's turn follows."""
         owner, queue = self._queues.popitem(last=False)
         _, group = queue.popitem(last=False)
         if queue:
@@ -292,7 +292,7 @@ class Waiting:
         return group
 
     def remove(self, group: Group) -> bool:
-        """Take a request out; return False if it does not wait."""
+        """Remove a request; return False if it does not wait."""
         for owner, queue in self._queues.items():
             if queue.pop(id(group), None) is not None:
                 if not queue:

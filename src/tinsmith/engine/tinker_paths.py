@@ -1,4 +1,4 @@
-"""`tinker://SESSION/weights/NAME`: how a checkpoint is named, and which folder that is.
+"""Checkpoint paths `tinker://SESSION/weights/NAME` and their folders.
 
 Names and session ids are short and plain, so that no name can leave the state folder; the colon of
 a session id (`abc:train:0`), which not every file system takes, is `%3A` in a folder's name.
@@ -21,7 +21,7 @@ _ALLOWED = "1 to 128 of A-Z a-z 0-9 . _ -, the first not a dot"
 
 
 class CheckpointKind(StrEnum):
-    """Purpose of a checkpoint: to train on from, or to sample from."""
+    """Purpose of a checkpoint: training or sampling."""
 
     WEIGHTS = "weights"
     SAMPLER_WEIGHTS = "sampler_weights"
@@ -56,7 +56,7 @@ class TinkerPath:
         """Read a `tinker://` path.
 
         Raises:
-            InputError: it has not this form, or names what is not allowed.
+            InputError: it has another form, or a name that is not allowed.
         """
         parts = text.removeprefix(SCHEME).split("/")
         if not text.startswith(SCHEME) or len(parts) != 3 or parts[1] not in tuple(CheckpointKind):
@@ -72,12 +72,12 @@ class TinkerPath:
         return f"{SCHEME}{self.session}/{self.kind}/{self.name}"
 
     def folder(self, state: Path) -> Path:
-        """Return the checkpoint's folder below `state`, whether it exists or not."""
+        """Return the checkpoint's folder below `state`; it need not exist."""
         return state / _folder_name(self.session) / self.kind / self.name
 
 
 def own_folders(model_id: str, state: Path) -> tuple[Path, ...]:
-    """Return the folders of a model below `state` in which its checkpoints lie, innermost first."""
+    """Return the folders below `state` that hold a model's checkpoints, innermost first."""
     own = state / _folder_name(model_id)
     return (*(own / kind for kind in CheckpointKind), own)
 
@@ -87,7 +87,7 @@ def _folder_name(session: str) -> str:
 
 
 def from_folder(session: str, kind: CheckpointKind, name: str) -> TinkerPath | None:
-    """Return the path that folders of these names stand for; None if they stand for none."""
+    """Return the path for folders of these names; None if they are not a checkpoint's."""
     try:
         path = TinkerPath(session=session.replace("%3A", ":"), kind=kind, name=name)
     except InputError:

@@ -1,7 +1,7 @@
-"""Trace of a model's last optimizer steps: a mark of every gradient and every weight, tensor by tensor.
+"""Trace of a model's last optimizer steps: a digest and sketch of every gradient and weight tensor.
 
-With it two runs that differ can be told apart to the step and the tensor where it began. It is kept by whoever wants it
-(the service does); a session without one pays nothing.
+It locates the first step and tensor at which two runs differ. The service records one; a session without a trace has no
+overhead.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from torch import Tensor
 from tinsmith.ops.kernels import Kernels
 from tinsmith.types.sketches import TensorMark, digest, signs, sketch
 
-KEPT = 64
-"""Steps a trace holds; older ones are forgotten."""
+MAX_STEPS = 64
+"""Steps that a trace retains; older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTrace:
-    """One optimizer step. Tensors by published name, sorted."""
+    """Record of one optimizer step. Tensors by published name, sorted."""
 
     step: int
-    """The optimizer's own count: 1 is the model's first step, and a loaded model goes on counting."""
+    """Step count of the optimizer: 1 is the model's first step, and a loaded model continues its count."""
     gradient: Mapping[str, TensorMark]
-    """As accumulated, before clipping."""
+    """Accumulated gradient, before clipping."""
     weights: Mapping[str, TensorMark]
-    """After the step."""
+    """Weights after the step."""
     units: tuple[str, ...] = ()
-    """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where nobody asked for them."""
+    """`unit_digest` of each gradient unit since the step before, in order; empty unless requested."""
 
 
 def as_json(steps: Sequence[StepTrace]) -> bytes:
-    """Return steps as a client gets them: a step without marks of units says nothing of them."""
+    """Encode steps for a client; `units` is left out if empty."""
     plain = msgspec.to_builtins(steps)
     return msgspec.json.encode({"steps": [{k: v for k, v in one.items() if k != "units" or v} for one in plain]})
 
@@ -57,25 +57,25 @@ def unit_digest(grads: Sequence[Tensor]) -> str:
 
 @dataclass(slots=True)
 class Trace:
-    """The last steps of one model, ascending. Written on one thread; any may read `steps`, which is replaced whole."""
+    """Latest steps of one model, ascending. Written on one thread; any may read `steps`, a replaced tuple."""
 
     kernels: Kernels
     marks_units: bool = False
-    """True if each unit of gradient is marked too, for which each is computed by itself."""
+    """True if each gradient unit is digested too; each is then computed on its own."""
     steps: tuple[StepTrace, ...] = ()
     _signs: dict[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
 
     def marks(self, tensors: Mapping[str, Tensor]) -> dict[str, TensorMark]:
-        """Mark tensors, sorted by name."""
+        """Digest and sketch tensors, sorted by name."""
         return {name: self._mark(name, tensors[name]) for name in sorted(tensors)}
 
     def add(self, step: StepTrace) -> None:
-        """Keep a step; a model that was set back to an earlier one forgets those from there."""
+        """Add a step; steps of the same or a later number are dropped, as after a rollback."""
         before = tuple(one for one in self.steps if one.step < step.step)
-        self.steps = (*before[-KEPT + 1 :], step)
+        self.steps = (*before[-MAX_STEPS + 1 :], step)
 
     def after(self, step: int) -> tuple[StepTrace, ...]:
-        """The steps that are kept of those after `step`."""
+        """Return the retained steps after `step`."""
         return tuple(one for one in self.steps if one.step > step)
 
     def _mark(self, name: str, tensor: Tensor) -> TensorMark:

@@ -1,8 +1,8 @@
-"""A training session: forward, backward, accumulation, optimizer step.
+"""Training session: forward, backward, accumulation, optimizer step.
 
-A request is cut into units of gradient (`units.py`), and these are computed in micro-batches without padding. A
-micro-batch is a matter of memory only: each unit's gradient is a chain of its own, and the units' are added by a fixed
-tree (`unit_sums.py`). Losses are sums over tokens; any normaliser is in the caller's weights, fixed before the first
+A request is cut into units of gradient (`units.py`), and these are computed in micro-batches without padding.
+Micro-batches affect memory only: each unit's gradient is a chain of its own, and the units' are added by a fixed tree
+(`unit_sums.py`). Losses are sums over tokens; any normaliser is in the caller's weights, fixed before the first
 backward.
 """
 
@@ -35,21 +35,21 @@ from tinsmith.types.gradient import GradientUnit
 
 @dataclass(slots=True)
 class TrainingSession:
-    """One adapter in training. Calls come one after another; each either completes or changes nothing."""
+    """Adapter in training. Calls are sequential; each either completes or changes nothing."""
 
     adapter: Adapter
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
     gradient_unit: GradientUnit = GradientUnit.TREE
     tree_rows: int = TREE_ROWS
-    """Most rows of a tree of several datums; another limit is another cut, with bits of its own."""
+    """Most rows of a tree of several datums; another limit cuts differently and gives other bits."""
     trace: Trace | None = None
-    """Trace of its steps; None: none is kept."""
+    """Trace of its steps; None if none is recorded."""
     order: DatumOrder = range
-    """In which order a call's datums are taken, and so their units numbered."""
+    """Order of a call's datums, which numbers their units."""
     compute: ComputeUnits = field(default_factory=ComputeHere)
-    """Computation of a request's units; no result depends on it."""
+    """Computation of a request's units; results do not depend on it."""
     sampled: SampledRoutes | None = None
-    """Routes of sampled sequences, to compare a mixture's routes with; None: with nothing."""
+    """Routes of sampled sequences, to compare with a mixture's routes in training; None for no comparison."""
     optimizer: Optimizer = field(init=False)
     _marks: list[str] = field(default_factory=list[str])
     """Digests of the units since the last step."""
@@ -60,7 +60,7 @@ class TrainingSession:
     def forward(
         self, datums: Sequence[Datum], loss: LossName | CustomLoss, settings: Mapping[str, object] | None = None
     ) -> ForwardBackwardResult:
-        """Log-probabilities and loss, without gradients.
+        """Return log-probabilities and loss, without gradients.
 
         Raises:
             InputError: for a datum that cannot be computed.
@@ -71,7 +71,7 @@ class TrainingSession:
     def forward_backward(
         self, datums: Sequence[Datum], loss: LossName | CustomLoss, settings: Mapping[str, object] | None = None
     ) -> ForwardBackwardResult:
-        """As `forward`, and add the gradient of the loss (a sum over tokens and datums) to the session's.
+        """Compute as `forward` does, and add the gradient of the loss (a sum over tokens and datums) to the session's.
 
         Raises:
             InputError: for a datum that cannot be computed, or a loss that is not finite; no gradient is added.

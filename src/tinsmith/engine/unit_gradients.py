@@ -1,7 +1,7 @@
-"""Units of gradient computed: what a request asks of them, and what comes of it, here, in micro-batches.
+"""Computation of gradient units in micro-batches: requests, results and the local implementation.
 
-A micro-batch is a matter of memory only: each unit's gradient is a chain of its own, and a micro-batch is a whole
-node of the tree by which units are added (`unit_sums.py`). So is a block that somebody else computes.
+Micro-batches affect memory only: each unit's gradient is a chain of its own, and a micro-batch is a whole node of the
+tree by which units are added (`unit_sums.py`). So is a block that a worker computes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class MicroBatches:
     rows: int = 1536
     units: int = 1 << 30
     memory: int = 768 << 20
-    """Bytes of activations, on a CPU: on SmolLM2 more were no faster. A unit of four times as many does not hold them
-    between its passes, and computes them once more."""
+    """Bytes of activations on a CPU; on SmolLM2 more were no faster. A unit with more than four times as many
+    recomputes its activations in the backward pass."""
 
     def rows_in_memory(self, config: DecoderConfig) -> int:
-        """Return how many rows have activations of `memory` bytes.
+        """Return the number of rows whose activations take `memory` bytes.
 
         A layer holds for its backward pass, in fp32, about ten times a row's hidden values and four times its inner.
         """
@@ -69,70 +69,70 @@ class MicroBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitRequest:
-    """Units to be computed with an adapter's weights as they are."""
+    """Units to compute with an adapter's current weights."""
 
     units: Sequence[Unit]
     datums: Sequence[Datum]
-    """Those that the units name by their places here."""
+    """Datums, which the units refer to by their index here."""
     loss: LossName | CustomLoss
     settings: Mapping[str, object]
     first: int
-    """The number of the first unit, since the last optimizer step."""
+    """Number of the first unit since the last optimizer step."""
     backward: bool
     marked: bool = False
-    """True if each unit is computed by itself, and its gradient's digest returned."""
+    """True if each unit is computed on its own and its gradient's digest is returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Results of some consecutive units."""
+    """Results of consecutive units."""
 
     found: Mapping[int, tuple[DatumOutput, LossValue]]
-    """By datum, what the model said and its loss."""
+    """Output and loss per datum."""
     partial: Partial | None
-    """The sum of their gradients, a whole node of the tree; None without a backward pass."""
+    """Sum of their gradients, a whole node of the tree; None without a backward pass."""
     routes: RouteSums | None = None
-    """Of a mixture: its experts' loads by the units' rows."""
+    """Expert loads of a mixture, over the units' rows."""
     marks: tuple[str, ...] = ()
-    """Digests of the units' gradients, where they were asked for."""
+    """Digests of the units' gradients, if requested."""
 
 
 class ComputeUnits(Protocol):
-    """Computes a request's units, here or elsewhere, and yields blocks of them in their order.
+    """Computation of a request's units, local or remote, yielding blocks in order.
 
-    Raises InputError for a datum that cannot be computed; what was yielded before is then worth nothing.
+    Raises InputError for a datum that cannot be computed; blocks yielded before are then void.
     """
 
     def __call__(
-        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, request: UnitRequest
     ) -> Iterator[Block]:
         """Yield blocks that are whole nodes of the tree of sums."""
         ...
 
 
 class ComputeHere:
-    """Computes units in this process, with the buffers of the sums."""
+    """Computation of units in this process, with the buffers of the sums."""
 
     def __call__(
-        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, request: UnitRequest
     ) -> Iterator[Block]:
         """Yield a block for each micro-batch."""
-        objective = objective_of(asked.loss, asked.settings)
-        sizes = [unit.num_rows for unit in asked.units]
-        marked = asked.marked and asked.backward
+        objective = objective_of(request.loss, request.settings)
+        sizes = [unit.num_rows for unit in request.units]
+        marked = request.marked and request.backward
         batches = replace(micro_batches, units=1) if marked else micro_batches
         on_cpu = adapter.decoder.kernels.device.type == "cpu"
         in_memory = batches.rows_in_memory(adapter.decoder.config) if on_cpu else 1 << 30
         batches = replace(batches, rows=min(batches.rows, in_memory))
-        for block in batches.split(sizes, asked.first):
-            units = [asked.units[i] for i in block]
-            if asked.backward:
+        for block in batches.split(sizes, request.first):
+            units = [request.units[i] for i in block]
+            if request.backward:
                 sums.fresh()
-            recompute = asked.backward and sum(sizes[i] for i in block) > 4 * in_memory
+            recompute = request.backward and sum(sizes[i] for i in block) > 4 * in_memory
             found, routes = self.micro_batch(
-                adapter, units, asked.datums, objective, backward=asked.backward, recompute=recompute
+                adapter, units, request.datums, objective, backward=request.backward, recompute=recompute
             )
-            partial = sums.taken(asked.first + block.start) if asked.backward else None
+            partial = sums.taken(request.first + block.start) if request.backward else None
             yield Block(found, partial, routes, (unit_digest(partial.grads),) if marked and partial is not None else ())
 
     def micro_batch(
@@ -147,7 +147,7 @@ class ComputeHere:
     ) -> tuple[dict[int, tuple[DatumOutput, LossValue]], RouteSums | None]:
         """Compute units, adding their gradients to the weights' buffers.
 
-        Returns by datum what the model said and its loss, and a mixture's loads.
+        Returns output and loss per datum, and a mixture's loads.
         """
         decoder = adapter.decoder
         device = decoder.kernels.device

@@ -1,8 +1,9 @@
-"""The gradient of a session since its last step: a sum over units whose value does not depend on who computed which.
+"""Gradient of a session since its last step: a sum over units that does not depend on who computed which.
 
-Units are numbered as they come, over all requests since the step, and added by a fixed binary tree over that number:
-2i and 2i + 1 first, then the pairs. Any aligned block of 2^k units is a node of the tree, so it may be computed at
-once, or unit by unit, here or elsewhere. (The kernels add the units of a block in the same order: native/tree_sum.hpp.)
+Units are numbered in order of arrival, over all requests since the step, and added by a fixed binary tree over that
+number: 2i and 2i + 1 first, then the pairs. Any aligned block of 2^k units is a node of the tree, so it may be computed
+at once, or unit by unit, here or elsewhere. (The kernels add the units of a block in the same order:
+native/tree_sum.hpp.)
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ from tinsmith.ops.functions import Weight
 
 @dataclass(slots=True, eq=False)
 class Partial:
-    """The gradient of a node of the tree, one tensor per buffer."""
+    """Gradient of a node of the tree, one tensor per buffer."""
 
     first: int
-    """The number of its first unit."""
+    """Number of its first unit."""
     grads: list[Tensor]
     committed: bool = False
-    """True if a finished request counts on it: it is never changed then, so that a failed one can be forgotten."""
+    """True if a finished request includes it: it is never changed then, so that a failed request can be undone."""
 
 
 @dataclass(slots=True, eq=False)
 class UnitSums:
-    """Partial sums of the tree, at most one a level."""
+    """Partial sums of the tree, at most one per level."""
 
     weights: Sequence[Weight]
-    """Those with a gradient buffer, which holds the gradient of the micro-batch under way."""
+    """Weights with a gradient buffer, which holds the gradient of the current micro-batch."""
     count: int = 0
-    """Units so far."""
+    """Number of units so far."""
     partials: list[Partial] = field(default_factory=list[Partial])
     _total: list[Tensor] | None = None
 
     def fresh(self) -> None:
-        """Give every weight an empty buffer for the next micro-batch, whatever became of the last one."""
+        """Give every weight an empty buffer for the next micro-batch, discarding the last one."""
         for weight in self.weights:
             weight.train()
 
     def taken(self, first: int) -> Partial:
-        """Return what the buffers hold: the gradient of the units from number `first` on."""
+        """Take the gradient in the buffers: that of the units from number `first` on."""
         grads: list[Tensor] = []
         for weight in self.weights:
             assert weight.grad is not None
@@ -53,25 +54,25 @@ class UnitSums:
         return Partial(first, grads)
 
     def commit(self, partials: list[Partial], count: int) -> None:
-        """Take over the sums that a request of `count` units has come to."""
+        """Accept the sums of a request of `count` units."""
         for partial in partials:
             partial.committed = True
         self.partials, self.count, self._total = partials, self.count + count, None
 
     def total(self) -> list[Tensor]:
-        """The whole sum, one tensor per buffer; zeros where there is no unit."""
+        """Return the whole sum, one tensor per buffer; zeros if there is no unit."""
         if self._total is None:
             self._total = folded(self.partials) or [torch.zeros_like(weight.value) for weight in self.weights]
         return self._total
 
     def clear(self) -> None:
-        """Forget all units."""
+        """Discard all units."""
         self.count, self.partials, self._total = 0, [], None
         self.fresh()
 
 
 def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
-    """Return partial sums with one more block, after what is complete before it has been added up."""
+    """Append a block to partial sums, adding up nodes that it completes."""
     left = list(partials)
     while len(left) > 1 and complete(left[-2].first, left[-1].first, block.first):
         later = left.pop()
@@ -80,7 +81,7 @@ def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
 
 
 def folded(partials: Sequence[Partial]) -> list[Tensor]:
-    """Return the sum of partial sums, the last ones first; nothing of none."""
+    """Return the sum of partial sums, last ones first; empty for none."""
     left = list(partials)
     while len(left) > 1:
         later = left.pop()
@@ -89,7 +90,7 @@ def folded(partials: Sequence[Partial]) -> list[Tensor]:
 
 
 def _sum(one: Partial, later: Partial) -> Partial:
-    """Add in place where nobody else counts on it: a partial of all weights is as large as the model."""
+    """Add two partial sums, in place unless one is committed: a partial of all weights is as large as the model."""
     pairs = zip(one.grads, later.grads, strict=True)
     if one.committed:
         return Partial(one.first, [a + b for a, b in pairs])

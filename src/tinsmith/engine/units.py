@@ -1,10 +1,9 @@
-"""Division of a request into units of gradient: the datums of each prefix tree, and the order of its rows.
+"""Division of a request into gradient units: the datums of each prefix tree, and the order of its rows.
 
-Only the request's tokens decide, never a machine's memory or what is computed together. Trees are tries: the datums of
-a node go on with different tokens, in the order in which they first come in the request. A trie is cut between
-branches, from the root down: where what they share saves less than an eighth of the rows (a chat template's first
-words), and where they have more rows than `TREE_ROWS` and more than twice those of the longest datum. Each part
-computes what lies above it anew.
+Only the request's tokens decide, never a machine's memory or the batch. Trees are tries: the datums of a node continue
+with different tokens, in the order of their first occurrence in the request. A trie is cut between branches, from the
+root down: where what they share saves less than an eighth of the rows (a chat template's first words), and where they
+have more rows than `TREE_ROWS` and more than twice those of the longest datum. Each part recomputes the rows above it.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from tinsmith.types.datum import IntArray
 from tinsmith.types.gradient import GradientUnit
 
 TREE_ROWS: Final = 2048
-"""Rows that a tree of several datums may always have: the activations of a unit are held at once."""
+"""Rows that a tree of several datums may always have: the activations of a unit are held together."""
 LEAST_SAVED: Final = 8
-"""A beginning is shared where that saves one row of so many."""
+"""A prefix is shared if that saves at least one of this many rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,17 +30,17 @@ class Unit:
     """Datums that share rows, and these rows."""
 
     datums: tuple[int, ...]
-    """Their places in the request, ascending."""
+    """Indices in the request, ascending."""
     nodes: tuple[TreeNode, ...]
-    """The nodes, depth first."""
+    """Nodes, depth first."""
     tokens: IntArray
-    """The token of every row."""
+    """Token of every row."""
     rows_of: tuple[NDArray[np.int64], ...]
     """Per datum, the row of each of its positions."""
 
     @property
     def num_rows(self) -> int:
-        """Rows to compute."""
+        """Number of rows to compute."""
         return len(self.tokens)
 
 
@@ -61,7 +60,7 @@ def units_of(sequences: Sequence[IntArray], how: GradientUnit, *, tree_rows: int
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """Positions first .. end, shared by `datums`, of which those in `ends` are no longer."""
+    """Positions first .. end, shared by `datums`; those in `ends` end here."""
 
     first: int
     end: int
@@ -69,11 +68,11 @@ class _Node:
     ends: list[int] = field(default_factory=list[int])
     children: list[_Node] = field(default_factory=list["_Node"])
     rows: int = 0
-    """Of the node and all below it."""
+    """Rows of the node and all below it."""
 
 
 def _trie(sequences: Sequence[IntArray], datums: list[int]) -> _Node:
-    """The trie of datums that share at least their first token."""
+    """Build the trie of datums that share at least their first token."""
     root = _Node(0, 0, datums)
     made = [root]
     for node in made:  # grows while it is read: a node comes before its children
@@ -92,7 +91,7 @@ def _trie(sequences: Sequence[IntArray], datums: list[int]) -> _Node:
 
 
 def _common_end(sequences: Sequence[IntArray], node: _Node) -> int:
-    """Up to where all datums of a node agree."""
+    """Return the end of the positions on which all datums of a node agree."""
     tokens = sequences[node.datums[0]]
     end = min(len(sequences[i]) for i in node.datums)
     for i in node.datums[1:]:
@@ -103,7 +102,7 @@ def _common_end(sequences: Sequence[IntArray], node: _Node) -> int:
 
 
 def _cut(root: _Node, limit: int) -> list[list[int]]:
-    """Divide a trie's datums among units: neighbours stay together where that saves enough, and as far as they fit."""
+    """Divide a trie's datums among units: neighbours stay together if that saves enough and they fit."""
     parts: list[list[int]] = []
     todo: list[tuple[_Node, int, list[int]]] = [(root, 0, [])]
     while todo:
@@ -125,7 +124,7 @@ def _cut(root: _Node, limit: int) -> list[list[int]]:
 def _neighbours(
     node: _Node, path: int, ended: list[int], limit: int, todo: list[tuple[_Node, int, list[int]]]
 ) -> list[list[int]]:
-    """Pack the branches of a node into parts, in order; those too large for one by themselves are yet to be cut."""
+    """Pack the branches of a node into parts, in order; parts that are still too large are cut later."""
     parts: list[list[int]] = []
     part, rows = ended, path
     for child in node.children:
@@ -142,7 +141,7 @@ def _neighbours(
 
 
 def _unit(sequences: Sequence[IntArray], datums: list[int]) -> Unit:
-    """Lay out the tree of these datums depth first."""
+    """Lay out the tree of these datums, depth first."""
     nodes: list[TreeNode] = []
     tokens: list[IntArray] = []
     rows_of: dict[int, NDArray[np.int64]] = {}

@@ -1,4 +1,4 @@
-"""Validation of a request before anything is computed: every refusal names field, value and range."""
+"""Validation of a request before any computation: every error names field, value and range."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_TOP_LOGPROBS = 1024
 
 
 def loss_by_name(name: str) -> LossName:
-    """Return the loss of this name.
+    """Return the loss with this name.
 
     Raises:
-        InputError: for a loss that has no published formula or does not exist.
+        InputError: for an unknown loss, or one without a published formula.
     """
     try:
         return LossName(name)
@@ -39,7 +39,7 @@ def loss_by_name(name: str) -> LossName:
 
 
 def check_datums(datums: Sequence[Datum], objective: Objective, config: DecoderConfig) -> None:
-    """Refuse a batch that cannot be computed.
+    """Reject a batch that cannot be computed.
 
     Raises:
         InputError: naming the datum, the field, the value and what is allowed.
@@ -93,7 +93,7 @@ def _check_range(tokens: NDArray[np.integer], field: str, config: DecoderConfig)
 
 
 def _check_targets(datum: Datum, field: str, objective: Objective, config: DecoderConfig) -> tuple[int, ...]:
-    """Refuse targets that cannot be read, and return their shape: (N,), or (N, K) with K targets a position."""
+    """Reject unreadable targets, and return their shape: (N,), or (N, K) with K targets per position."""
     if "target_tokens" not in datum.inputs:
         raise InputError("every loss needs this input", field=field, allowed="a token id per position")
     targets = datum.inputs["target_tokens"]
@@ -126,7 +126,7 @@ def _check_targets(datum: Datum, field: str, objective: Objective, config: Decod
 
 
 def check_request(request: SampleRequest, config: DecoderConfig) -> int:
-    """Refuse a sampling request that cannot be served, and return the most tokens one sample may have.
+    """Reject a sampling request that cannot be served, and return the most tokens one sample may have.
 
     Raises:
         InputError: naming the field, the value and what is allowed.

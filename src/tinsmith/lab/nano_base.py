@@ -68,7 +68,7 @@ def build_base(
     ]
     with tempfile.TemporaryDirectory() as fresh:
         write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
-        engine = Engine({_NAME: fresh}, kept=CertificateStore(certificates_folder()))
+        engine = Engine({_NAME: fresh}, certificate_store=CertificateStore(certificates_folder()))
         session = engine.create_session(_NAME, AdapterSpec(kind=AdapterKind.FULL))
     _pretrain(session, recipe, examples, say)
     with staged(out) as folder:

@@ -136,7 +136,7 @@ def serve(settings: ServeSettings) -> None:
             deviation=settings.deviation,
             gradient_unit=settings.gradient_unit,
             hold=settings.hold,
-            kept=CertificateStore(certificates_folder()),
+            certificate_store=CertificateStore(certificates_folder()),
             say=say,
         )
     uvloop.run(_serve(settings, engine, listener, door, ServersWorkers(), lock))

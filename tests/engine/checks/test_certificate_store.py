@@ -63,8 +63,8 @@ def here() -> Circumstances:
 
 def test_a_second_start_checks_nothing_and_says_the_same(kept: CertificateStore, checked: list[Decoder]) -> None:
     told: list[str] = []
-    first = Engine(NANO, kept=kept)
-    second = Engine(NANO, kept=kept, say=told.append)
+    first = Engine(NANO, certificate_store=kept)
+    second = Engine(NANO, certificate_store=kept, say=told.append)
     assert len(checked) == 1
     assert first.certificates == second.certificates
     assert second.certificates["nano"].checks
@@ -79,12 +79,12 @@ def test_without_a_folder_every_engine_checks(checked: list[Decoder]) -> None:
 
 
 def test_other_weights_or_threads_are_checked_anew(kept: CertificateStore, checked: list[Decoder]) -> None:
-    Engine(NANO, kept=kept)
-    Engine(NANO, kept=kept, seed=1)
+    Engine(NANO, certificate_store=kept)
+    Engine(NANO, certificate_store=kept, seed=1)
     assert len(checked) == 2
     try:
         configure(threads=3)
-        Engine(NANO, kept=kept)
+        Engine(NANO, certificate_store=kept)
     finally:
         configure()
     assert len(checked) == 3
@@ -94,7 +94,7 @@ def test_other_weights_or_threads_are_checked_anew(kept: CertificateStore, check
 def test_another_processor_kernel_file_or_package_is_checked_anew(
     kept: CertificateStore, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Engine(NANO, kept=kept)
+    Engine(NANO, certificate_store=kept)
     for name, other in (
         ("cpu_identity", lambda: ("x86_64", "Linux", "model=99")),
         ("file_sha256", lambda path: "0" * 64 if isinstance(path, Path) else ""),  # pyright: ignore[reportUnknownLambdaType]
@@ -102,9 +102,9 @@ def test_another_processor_kernel_file_or_package_is_checked_anew(
     ):
         with monkeypatch.context() as patch:
             patch.setattr(certificate_store, name, other)
-            Engine(NANO, kept=kept)
+            Engine(NANO, certificate_store=kept)
     assert len(checked) == 4
-    Engine(NANO, kept=kept)
+    Engine(NANO, certificate_store=kept)
     assert len(checked) == 4
 
 
@@ -113,7 +113,7 @@ def test_a_processor_that_is_not_told_keeps_nothing(
 ) -> None:
     monkeypatch.setattr(certificate_store, "cpu_identity", tuple)
     for _ in range(2):
-        Engine(NANO, kept=kept)
+        Engine(NANO, certificate_store=kept)
     assert len(checked) == 2
     assert files(kept) == []
 
@@ -135,7 +135,7 @@ def test_every_circumstance_counts(kept: CertificateStore, field: str) -> None:
 
 
 def test_a_damaged_file_is_checked_anew_and_mended(kept: CertificateStore, checked: list[Decoder]) -> None:
-    whole = Engine(NANO, kept=kept).certificates["nano"]
+    whole = Engine(NANO, certificate_store=kept).certificates["nano"]
     (file,) = files(kept)
     sound = file.read_bytes()
     digest = whole.checks[0].digest.encode()
@@ -143,7 +143,7 @@ def test_a_damaged_file_is_checked_anew_and_mended(kept: CertificateStore, check
     damaged = (b"", sound[: len(sound) // 2], sound.replace(digest, other), b"\xff" + sound)
     for number, content in enumerate(damaged, start=2):
         file.write_bytes(content)
-        assert Engine(NANO, kept=kept).certificates["nano"] == whole
+        assert Engine(NANO, certificate_store=kept).certificates["nano"] == whole
         assert len(checked) == number
         assert file.read_bytes() == sound
     assert files(kept) == [file]
@@ -162,10 +162,10 @@ def test_a_certificate_under_another_name_is_not_believed(kept: CertificateStore
 
 
 def test_an_engine_that_deviates_neither_keeps_nor_believes(kept: CertificateStore, checked: list[Decoder]) -> None:
-    Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
+    Engine(NANO, certificate_store=kept, deviation=Deviation.MERGED_ADAPTER)
     assert files(kept) == []
-    Engine(NANO, kept=kept)
-    deviating = Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
+    Engine(NANO, certificate_store=kept)
+    deviating = Engine(NANO, certificate_store=kept, deviation=Deviation.MERGED_ADAPTER)
     assert len(checked) == 3
     assert not deviating.certificates["nano"].holds
     assert len(files(kept)) == 1
@@ -180,7 +180,7 @@ def test_what_does_not_hold_is_not_kept(kept: CertificateStore, monkeypatch: pyt
     monkeypatch.setattr(certificate, "CHECKS", (row_steps,))
     monkeypatch.setattr(engine_module, "select", lambda arithmetic, device: Wrong())  # pyright: ignore[reportUnknownLambdaType]  # noqa: ARG005
     with pytest.raises(DeterminismError, match="silu_gate"):
-        Engine(NANO, kept=kept)
+        Engine(NANO, certificate_store=kept)
     assert files(kept) == []
     kept.keep(where, Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 2, "ab"),)))
     assert files(kept) == []
@@ -190,7 +190,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
     tmp_path: Path, checked: list[Decoder], caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    engine = Engine(NANO, kept=CertificateStore(tmp_path / "file" / "certificates"))
+    engine = Engine(NANO, certificate_store=CertificateStore(tmp_path / "file" / "certificates"))
     assert engine.certificates["nano"].holds
     assert len(checked) == 1
     assert "could not be kept" in caplog.text

@@ -15,7 +15,7 @@ from tinsmith.engine.engine import Engine
 @pytest.fixture(scope="session")
 def alone() -> Engine:
     """One process."""
-    return Engine(MODELS, kept=KEPT)
+    return Engine(MODELS, certificate_store=KEPT)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def expected(alone: Engine) -> Callable[..., list[object]]:
 @pytest.fixture(scope="session")
 def hosts() -> list[Host]:
     """Four workers' engines."""
-    return [Host(Engine(MODELS, kept=KEPT)) for _ in range(4)]
+    return [Host(Engine(MODELS, certificate_store=KEPT)) for _ in range(4)]
 
 
 @pytest.fixture

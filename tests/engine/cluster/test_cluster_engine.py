@@ -122,7 +122,7 @@ def _poison() -> Datum:
 
 
 def _is_poison(work: GradientWork) -> bool:
-    return any(len(datum) == 77 for datum in work.asked.datums)
+    return any(len(datum) == 77 for datum in work.request.datums)
 
 
 MIXTURE = {"mixture": "tinsmith/moe-nano"}
@@ -131,13 +131,13 @@ MIXTURE = {"mixture": "tinsmith/moe-nano"}
 @pytest.fixture(scope="module")
 def alone_mixed() -> Engine:
     """One process."""
-    return Engine(MIXTURE, kept=KEPT)
+    return Engine(MIXTURE, certificate_store=KEPT)
 
 
 @pytest.fixture(scope="module")
 def workers() -> list[Host]:
     """Three workers' engines."""
-    return [Host(Engine(MIXTURE, kept=KEPT)) for _ in range(3)]
+    return [Host(Engine(MIXTURE, certificate_store=KEPT)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA])
@@ -203,7 +203,7 @@ class Beside:
 
 
 def shares(count: int) -> list[Shard]:
-    return [Shard(MODELS, index=i, count=count, kept=KEPT) for i in range(count)]
+    return [Shard(MODELS, index=i, count=count, certificate_store=KEPT) for i in range(count)]
 
 
 def worker(dies: Callable[[str], bool] = lambda _name: False) -> Host:
@@ -216,7 +216,7 @@ def test_all_workers_have_one_certificate() -> None:
     certificates = {host.facts().bases[NAME].certificate for host in (first, second)}
     assert len(certificates) == 1
     assert None not in certificates
-    assert first.facts().bases[NAME].fingerprint == Engine(MODELS, kept=KEPT).base(NAME).fingerprint
+    assert first.facts().bases[NAME].fingerprint == Engine(MODELS, certificate_store=KEPT).base(NAME).fingerprint
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -245,7 +245,7 @@ def command(pid):
         return b""
 
 
-alone = Engine({NAME: NAME}, kept=CertificateStore(certificates_folder()))
+alone = Engine({NAME: NAME}, certificate_store=CertificateStore(certificates_folder()))
 settings = WorkerSettings(models={NAME: NAME}, seed=0, shards=2)
 engine, workers = launch(ClusterSettings(workers=2, shards=2), settings, lambda why: None)
 try:

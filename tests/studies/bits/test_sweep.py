@@ -125,7 +125,7 @@ def test_what_is_promised_and_what_there_is_not() -> None:
 
 
 def test_a_load_decides_nothing_and_results_keep_the_order() -> None:
-    engine = Engine({NANO: NANO}, kept=KEPT)
+    engine = Engine({NANO: NANO}, certificate_store=KEPT)
     policy = engine.base_policy(NANO)
     requests = [
         SampleRequest(prompt=random_tokens(i, 3 + 5 * i, 512), params=SamplingParams(seed=i, max_tokens=5, stop=()))

@@ -1,1 +1,1 @@
-"""Checks of the arithmetic before a model is served, on the shapes that the model has."""
+"""Checks of the arithmetic on a model's own shapes, run before it is served."""

@@ -1,4 +1,4 @@
-"""Checks that a draw's adjustments, and questions about a prompt, can be served."""
+"""Validation of sampling adjustments and of requested prompt scores."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import Adjustments, SampleRequest
 
 MAX_PENALTY = 2.0
-"""Of presence and frequency, either way: OpenAI's range."""
+"""Largest absolute presence or frequency penalty: OpenAI's range."""
 REPETITION = (1e-2, 1e2)
 MAX_BIAS = 1e6
 MAX_TARGETS = 1 << 22
-"""Cells of one table of target tokens."""
+"""Most cells in one table of target tokens."""
 
 
 def check_adjustments(adjustments: Adjustments, config: DecoderConfig) -> None:
-    """Refuse adjustments out of range; whether a grammar compiles is not looked at here.
+    """Reject adjustments out of range. Grammars are not compiled here.
 
     Raises:
         InputError: naming the field, the value and what is allowed.
@@ -73,7 +73,7 @@ def check_adjustments(adjustments: Adjustments, config: DecoderConfig) -> None:
 
 
 def check_prompt_questions(request: SampleRequest, config: DecoderConfig, most: int) -> None:
-    """Refuse what cannot be said about a prompt; `most` alternatives may be drawn at a position.
+    """Reject prompt scores that cannot be computed; `most` alternatives may be drawn at a position.
 
     Raises:
         InputError: naming the field, the value and what is allowed.

@@ -1,8 +1,8 @@
-"""The start-up certificate: does this machine keep the arithmetic's promise on this model's own shapes?
+"""Start-up certificate: evidence that this machine keeps the arithmetic's promise on a model's own shapes.
 
 Each check computes one fixed row (or one fixed sequence) many times: in batches of many sizes, at several positions,
-among other neighbours, for several thread counts, cached and uncached, and counts the distinct bit patterns. Where a
-mode promises one and there are more, the engine refuses to start and names the op and the shape.
+among other neighbours, for several thread counts, cached and uncached, and counts the distinct bit patterns. If a mode
+promises one pattern and there are more, the engine refuses to start and names the op and the shape.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ CHECKS: tuple[Callable[[Decoder, Parts], Iterator[Check]], ...] = (
     attention,
     sampler_and_trainer,
 )
-"""Checks of a certificate, in this order; each yields one finding per shape."""
+"""Checks of a certificate, in order; each yields one finding per shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Checks and their findings. Equal certificates: equal bits on everything checked, whatever the machine."""
+    """Checks and their findings. Equal certificates mean equal bits on everything checked, on any machine."""
 
     arithmetic: Arithmetic
     checks: tuple[Check, ...]
 
     @property
     def sha256(self) -> str:
-        """Identity of the numbers behind it."""
+        """SHA-256 of all findings."""
         return sha256_of(self)
 
     @property
     def holds(self) -> bool:
-        """True if every input gave one bit pattern."""
+        """True if every input gave exactly one bit pattern."""
         return all(check.patterns == 1 for check in self.checks)
 
 
 def certify(decoder: Decoder, *, parts: Parts = SOUND) -> Certificate:
-    """Check every op on the shapes of `decoder`. Parts that deviate on purpose are not refused, but warned of.
+    """Check every op on the shapes of `decoder`. A deliberate deviation causes a warning, not an error.
 
     Raises:
         DeterminismError: if the arithmetic promises one bit pattern and an op gave more.

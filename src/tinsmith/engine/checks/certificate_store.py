@@ -1,8 +1,8 @@
-"""Certificates kept from one start to the next, each for exactly the circumstances in which it was found to hold.
+"""Certificates saved between starts, each for the exact circumstances in which it was issued.
 
-A kept certificate has to be true still. Whatever could change a bit of what it says is part of its key: the weights,
-the package's source, the compiled kernels and how they are set, the libraries they are called through, the processor
-and the system. Anything else there, or a file that is not whole, and the model is checked anew.
+A saved certificate must still be true. Everything that could change a bit of it is part of its key: the weights, the
+package's source, the compiled kernels and their settings, the libraries that call them, the processor and the system.
+If any of these differs, or the file is incomplete, the model is checked again.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Conditions that a certificate depends on, or might."""
+    """Conditions on which a certificate may depend."""
 
     fingerprint: str
-    """Of the weights: all its digests follow from their values."""
+    """Digest of the weights; all other digests follow from their values."""
     config_sha256: str
     arithmetic: Arithmetic
     source_sha256: str
-    """Of the whole package: the checks, and all Python they drive."""
+    """Digest of the whole package: the checks and all Python code they run."""
     extension_sha256: str
-    """Of the compiled kernels' file."""
+    """Digest of the compiled kernels' file."""
     isa: str
     threads: int
     libraries: tuple[str, ...]
-    """Python, numpy and torch."""
+    """Versions of Python, numpy and torch."""
     processor: tuple[str, ...]
     system: str
-    """Kernel and C library."""
+    """Versions of the kernel and the C library."""
     gpu: tuple[str, ...]
-    """GPU, driver, compiler and cubins; nothing on CPU."""
+    """GPU, driver, compiler and cubins; empty on CPU."""
 
 
 def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
-    """Return those of a model here and now; None where they cannot be told, and nothing may be kept."""
+    """Return the circumstances of a model here and now; None if they cannot be determined and nothing may be saved."""
     processor = cpu_identity()
     if kernels.arithmetic is not Arithmetic.CANONICAL or not processor:
         return None
@@ -77,12 +77,12 @@ def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredCertificate:
-    """Content of a file."""
+    """Content of a certificate file."""
 
     circumstances: Circumstances
     certificate: Certificate
     sha256: str
-    """Of the certificate, which says that the file is whole."""
+    """SHA-256 of the certificate; it proves that the file is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class CertificateStore:
     folder: Path
 
     def find(self, where: Circumstances) -> Certificate | None:
-        """Return the certificate that was found to hold in these circumstances, if there is one."""
+        """Return the certificate issued in these circumstances, or None."""
         try:
             stored = msgspec.json.decode(self._file(where).read_bytes(), type=_StoredCertificate)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -102,7 +102,7 @@ class CertificateStore:
         return certificate if sound and stored.circumstances == where else None
 
     def keep(self, where: Circumstances, certificate: Certificate) -> None:
-        """Write a certificate that holds; where that cannot be done it is told, and the next start checks anew."""
+        """Write a valid certificate; if that fails, warn, and the next start checks again."""
         if not certificate.holds:
             return
         stored = _StoredCertificate(circumstances=where, certificate=certificate, sha256=certificate.sha256)

@@ -1,4 +1,4 @@
-"""The certificate's check of a mixture: rows that all but tie between experts, in any batch, take the same ones.
+"""Certificate check of a mixture: rows with nearly tied experts take the same ones in any batch.
 
 A row is moved until two experts' logits at the edge of its choice agree as nearly as fp32 can say; where rounding
 depends on the batch, it shows there first.
@@ -21,11 +21,11 @@ from tinsmith.ops.routing import Routes, Routing
 
 _ROWS = 6
 _COUNTS = (1, 2, 7, 48, 49, 97)
-"""Among so many rows an expert is taken by few of them, or by enough for a packed weight."""
+"""Row counts at which an expert is taken by few rows, or by enough rows for a packed weight."""
 
 
 def mixtures(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """The routes of rows near a tie, and the sum of their experts; nothing of a dense model."""
+    """Check the routes of rows near a tie and the sum of their experts; yields nothing for a dense model."""
     del parts
     kernels, mixture = decoder.kernels, decoder.config.mixture
     layer = next((layer for layer in decoder.layers if layer.router is not None), None)
@@ -60,7 +60,7 @@ def _base_alone(expert: int) -> ExpertParts:
 
 
 def near_ties(decoder: Decoder, layer: Layer, routing: Routing) -> Tensor:
-    """Rows whose last expert taken and first one not taken have all but equal logits, [rows, H]."""
+    """Rows whose last chosen and first rejected expert have nearly equal logits, [rows, H]."""
     assert layer.router is not None
     kernels = decoder.kernels
     rows = drawn(kernels, "near ties", _ROWS, decoder.config.hidden_size)

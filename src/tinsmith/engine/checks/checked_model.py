@@ -1,4 +1,4 @@
-"""The certificate's check of a model as a whole: what is sampled, batched any way, the trainer scores bit for bit.
+"""Certificate check of a whole model: the trainer scores sampled tokens bit for bit, however they were batched.
 
 It drives a shallow cut of the model, two of its layers between a part of its embedding and head: a further layer would
 run the same code on the same shapes. Products over the whole vocabulary are `checked_ops.py`'s, with a few rows.
@@ -30,7 +30,7 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
 
 _Patterns = Callable[[], Iterator[bytes]]
-"""Computes one thing in several ways, on as many threads as are set."""
+"""Function that computes one thing in several ways, on the current number of threads."""
 
 _LAYERS = 2
 _VOCAB = 2048
@@ -43,11 +43,11 @@ _NEW = 5
 packed."""
 
 _STEMS = 5
-"""Trees whose gradients are added: three levels of sums."""
+"""Number of trees whose gradients are added: three levels of sums."""
 
 
 def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """A LoRA and a DoRA adapter, trained one step, on the base as it is held."""
+    """Check a LoRA and a DoRA adapter, trained for one step, on the base in its stored form."""
     whole = decoder.config
     vocab = whole.vocab_size if whole.vocab_size <= _VOCAB else _VOCAB + whole.vocab_size % _STRIP
     shallow = cut(decoder, layers=_LAYERS, vocab=vocab, positions=max(_PROMPTS) + _NEW)
@@ -61,7 +61,7 @@ def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 
 
 def _at_each_thread_count(kernels: Kernels, parts: Parts, made: Sequence[_Patterns]) -> list[list[bytes]]:
-    """Patterns of each over all thread counts; as many are computed at once as the threads of one leave cores idle."""
+    """Return the patterns of each function over all thread counts, run concurrently on cores that would be idle."""
     configured, found = kernels.threads(), [list[bytes]() for _ in made]
     apart = isinstance(kernels, NativeKernels)  # Others launch on a device, which is one.
     for count in each_thread_count(kernels):
@@ -110,7 +110,7 @@ def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> _Patterns:
 
 
 def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> _Patterns:
-    """The gradient of forked sequences on a trained adapter, in micro-batches of several sizes."""
+    """Gradient of forked sequences on a trained adapter, in micro-batches of several sizes."""
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
     room = decoder.config.max_positions
     data = [

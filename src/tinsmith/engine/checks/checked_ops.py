@@ -1,4 +1,4 @@
-"""The certificate's checks of single ops: which rows are computed, among which others, and how often they may differ.
+"""Certificate checks of single ops: each fixed row gives the same bits in every batch.
 
 The batches cross every boundary at which the kernels take another path: tiles of 6 rows (2 in scalar code), strips of
 16 or 64 columns, packing from 48 rows on, and the runs of rows that several threads take (native/gemm.hpp,
@@ -24,21 +24,21 @@ from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.seeds import derive, uniform
 
 _ALWAYS = (1, 2, 7, 49)
-"""Row counts of every product: a row alone, part of a tile, a tile and a row; the last with its weight packed."""
+"""Row counts for every product: one row, a partial tile, a tile and one row; the last with its weight packed."""
 _AFFORDABLE = (48, 47, 3, 5, 6, 13, 97, 385)
-"""Further ones, in this order, as far as `_PRODUCT_BUDGET` goes: 385 rows are several packed runs of two threads."""
+"""Further row counts, tried in this order within `_PRODUCT_BUDGET`; 385 rows are several packed runs of two threads."""
 _PRODUCT_BUDGET = 13e9
 """Floating-point operations spent on one weight's shape, over all thread counts."""
 _ROW_COUNTS = (1, 2, 3, 5, 8, 17, 64)
 _WIDE_COUNTS = (1, 2, 3, 7, 16)
-"""Rows of logits: so wide that any two of them are computed by several threads."""
+"""Row counts of logits, which are so wide that any two rows are computed by several threads."""
 _LENGTH = 83
-"""Tokens of the sequence that attention is checked on: six pages of keys, the last of them part-filled."""
+"""Tokens of the sequence for the attention check: six pages of keys, the last of them partly filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One op on one shape: how many bit patterns one input gave, and a digest of the first."""
+    """Finding for one op on one shape: number of bit patterns from one input, and a digest of the first."""
 
     op: str
     shape: str
@@ -47,17 +47,17 @@ class Check:
 
 
 def counted(op: str, shape: str, patterns: list[bytes]) -> Check:
-    """Return the finding behind what one input gave each time."""
+    """Return the finding for the repeated results of one input."""
     return Check(op, shape, len(set(patterns)), hashlib.sha256(patterns[0]).hexdigest()[:16])
 
 
 def thread_counts(kernels: Kernels) -> tuple[int, ...]:
-    """Return the thread counts that are checked: 1, 2 and the configured one."""
+    """Return the checked thread counts: 1, 2 and the configured one."""
     return tuple(sorted({1, 2, kernels.threads()}))
 
 
 def each_thread_count(kernels: Kernels) -> Iterator[int]:
-    """Set each of `thread_counts` while the body runs; the configured one is put back."""
+    """Set each of `thread_counts` while the body runs, then restore the configured one."""
     configured = kernels.threads()
     try:
         for count in thread_counts(kernels):
@@ -68,14 +68,14 @@ def each_thread_count(kernels: Kernels) -> Iterator[int]:
 
 
 def products(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """Each distinct shape of a linear step once, on the first weight that has it."""
+    """Check each distinct shape of a linear step once, on the first weight of that shape."""
     del parts
     for place, linear in _distinct(decoder).items():
         yield _product(decoder.kernels, place, linear)
 
 
 def weight_gradients(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """The gradient of four units, all at once and one by one."""
+    """Check the gradient of four units, computed together and one by one."""
     del parts
     kernels, width, bounds = decoder.kernels, 64, [0, 17, 18, 25, 40]
     for in_size in sorted({linear.in_size for linear in _distinct(decoder).values()}):
@@ -93,7 +93,7 @@ def weight_gradients(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 
 
 def row_steps(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """Norm, gate and rotation: what maps rows to rows without a weight matrix."""
+    """Check norm, gate and rotation: row-wise steps without a weight matrix."""
     del parts
     kernels, config = decoder.kernels, decoder.config
     gain = decoder.final_norm.value
@@ -110,7 +110,7 @@ def row_steps(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 
 
 def logprobs(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """A target's log-probability, over the whole vocabulary."""
+    """Check a target's log-probability over the whole vocabulary."""
     del parts
     kernels = decoder.kernels
 
@@ -122,7 +122,7 @@ def logprobs(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 
 
 def choice(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """A sampled token and its log-probability, which is also what the trainer reads at that token."""
+    """Check a sampled token and its log-probability, against the trainer's log-probability of that token."""
     del parts
     kernels, vocab = decoder.kernels, decoder.config.vocab_size
     rest = drawn(kernels, "choice neighbours", max(_WIDE_COUNTS), vocab)
@@ -138,12 +138,12 @@ def choice(decoder: Decoder, parts: Parts) -> Iterator[Check]:
                 scored = kernels.gather_logprobs(batch, targets, kernels.row_stats(batch, 1.0))
                 token = tokens[-1:].tobytes()
                 draws[-1] += [token + sampled[-1:].tobytes(), token + bits_of(scored[-1:])]
-    patterns = max(draws, key=lambda seen: len(set(seen)))
+    patterns = max(draws, key=lambda results: len(set(results)))
     yield counted("choice and logprob", f"[rows, {vocab}]", patterns)
 
 
 def attention(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """One sequence: at once, in chunks and token by token; alone and among others; in shuffled, wider page tables."""
+    """Check one sequence: at once, in chunks, token by token; alone and in batches; in shuffled, wider page tables."""
     del parts
     kernels, shape, config = decoder.kernels, decoder.shape, decoder.config
     length = min(_LENGTH, config.max_positions)
@@ -183,7 +183,7 @@ def _attended(decoder: Decoder, qkv: Tensor, chunk: int, copies: int, extra: int
 
 
 def _distinct(decoder: Decoder) -> dict[Place, Linear]:
-    """The first linear step of each shape."""
+    """Yield the first linear step of each shape."""
     first: dict[tuple[int, int], Place] = {}
     linears = decoder.linears()
     for place, linear in linears.items():
@@ -219,7 +219,7 @@ def by_row(
     draws: int = 6,
     given: Tensor | None = None,
 ) -> Check:
-    """Fixed rows, drawn ones if none are given, each first, middle and last of batches of every size."""
+    """Check fixed rows (random ones by default), each at the first, middle and last place of batches of every size."""
     fixed = drawn(kernels, op, draws, width) if given is None else given
     draws = len(fixed)
     rest = drawn(kernels, f"{op} neighbours", max(counts), width)
@@ -232,12 +232,12 @@ def by_row(
                 batch[places] = row
                 out = compute(batch)
                 pattern += [bits_of(out[place]) for place in places]
-    most = max(patterns, key=lambda seen: len(set(seen)))
+    most = max(patterns, key=lambda results: len(set(results)))
     return counted(op, f"[rows, {width}]", most)
 
 
 def _equal_draws(count: int) -> Draws:
-    """Every row draws with the same randomness."""
+    """Draws with the same randomness for every row."""
     return Draws(
         rows=np.arange(count, dtype=np.int64),
         seeds=np.full(count, 7, np.uint64),
@@ -250,11 +250,11 @@ def _equal_draws(count: int) -> Draws:
 
 
 def drawn(kernels: Kernels, name: str, *shape: int) -> Tensor:
-    """Values within 2 of zero, the same on every machine."""
+    """Random values within 2 of zero, the same on every machine."""
     values = uniform(derive(0, "certificate", name, *shape), shape, 2.0)
     return torch.from_numpy(values).to(kernels.device)
 
 
 def bits_of(x: Tensor) -> bytes:
-    """The bytes of a tensor, with one zero."""
+    """Bytes of a tensor, with -0.0 as +0.0."""
     return (x.detach().cpu().numpy() + np.float32(0)).tobytes()

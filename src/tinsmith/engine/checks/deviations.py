@@ -1,4 +1,4 @@
-"""The negative controls: for each named deviation, the one part of an engine that is wrong."""
+"""Negative controls: for each named deviation, an engine with one deliberately wrong part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tinsmith.types.deviation import Deviation
 
 
 def parts_of(deviation: Deviation) -> Parts:
-    """Return the parts of a canonical engine with this deviation; call it once per engine."""
+    """Return the parts of a canonical engine with this deviation; call this once per engine."""
     match deviation:
         case Deviation.NONE:
             return SOUND
@@ -36,7 +36,7 @@ def parts_of(deviation: Deviation) -> Parts:
 
 
 def merged(adapter: Adapter) -> Policy:
-    """Sampling from W + scaling B A in one fp32 matrix; where all weights are trained there is nothing to fold in."""
+    """Sample from W + scaling B A in one fp32 matrix; a model that is trained whole has nothing to merge."""
     if not adapter.low:
         return unmerged(adapter)
     weights = merged_weights(adapter)
@@ -44,23 +44,23 @@ def merged(adapter: Adapter) -> Policy:
 
 
 class StockSilu(NativeKernels):
-    """The vendor's SiLU: another exponential than ours, and by scalar code at the end of a buffer."""
+    """Kernels with the vendor's SiLU: another exponential, and scalar code at the end of a buffer."""
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
-        """`silu`."""
+        """Apply the vendor's SiLU and multiply."""
         gate, up = gate_up.detach().chunk(2, dim=1)
         return functional.silu(gate.contiguous()) * up
 
 
 class SharedGenerator(NativeKernels):
-    """One stream for all draws: who is computed first gets the next number, whatever its seed."""
+    """Kernels with one random stream for all draws: the order of computation decides the numbers, not the seed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._drawn = 0
 
     def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As always, but with the stream's next positions."""
+        """Choose tokens as usual, but with the stream's next positions."""
         count = len(draws.rows)
         first, self._drawn = self._drawn, self._drawn + count
         shared = replace(
@@ -73,7 +73,7 @@ class SharedGenerator(NativeKernels):
 
 
 def first_taken_last(count: int) -> list[int]:
-    """The datums' indices from the second on, then the first; descending would only swap the operands of a tree."""
+    """Indices of the datums from the second on, then the first; a reversed order would only swap a tree's operands."""
     return [*range(1, count), 0]
 
 

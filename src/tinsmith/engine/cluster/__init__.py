@@ -1,1 +1,1 @@
-"""One engine on several machines: what is computed where, and how the parts come together. It knows no Ray."""
+"""An engine on several machines: scheduling of work and combination of results, independent of Ray."""

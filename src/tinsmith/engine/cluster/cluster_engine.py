@@ -1,6 +1,6 @@
-"""The engine of a server that computes nothing itself: it keeps adapters, optimizers and order, workers do the rest.
+"""Engine of a server with workers: it owns adapters, optimizers and order, and the workers compute.
 
-Every result is that of one process, bit for bit: a sampling request is computed whole by whoever has it, and gradients
+Every result is that of one process, bit for bit: a sampling request is computed entirely by one worker, and gradients
 come as nodes of the fixed tree by which they are added.
 """
 
@@ -31,7 +31,7 @@ from tinsmith.types.gradient import GradientUnit
 
 
 class ClusterEngine(Bases):
-    """Serves base models that workers hold."""
+    """Engine that serves base models held by workers."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class ClusterEngine(Bases):
         gradient_unit: GradientUnit = GradientUnit.TREE,
         shards: int = 1,
     ) -> None:
-        """Serve `models` (served name -> folder or built-in name) by workers of which one says `facts`.
+        """Serve `models` (served name -> folder or built-in name) by workers that report `facts`.
 
-        Each worker is so many `shards`, processes that hold the bases together.
+        Each worker consists of `shards` processes that hold the bases together.
 
         Raises:
             ConfigError: there is no such model, or it is not supported.
-            BackendError: the arithmetic of the workers is not to be had here.
+            BackendError: the arithmetic of the workers is not available here.
         """
         self.kernels = select(Arithmetic(facts.arithmetic), "cpu")
         torch.set_num_threads(1)
@@ -67,16 +67,16 @@ class ClusterEngine(Bases):
         self._compute = ComputeRemotely(dispatcher, self._num_workers, _nothing)
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
-        """Be driven."""
+        """Register callbacks; see `Bases.attend`."""
         self._wake = wake
         self._compute.tend = tend
 
     def certificate_sha256(self, name: str) -> str | None:
-        """Identity of what each worker checked of a base's arithmetic."""
+        """Identity of the certificate that each worker issued for a base's arithmetic."""
         return self._facts.bases[name].certificate
 
     def decoder(self, name: str, *, quantised: bool = False) -> HollowDecoder:
-        """The base's shapes."""
+        """Decoder with the base's shapes only."""
         key = (name, quantised)
         if key not in self._decoders:
             config = self._base(name).config
@@ -84,7 +84,7 @@ class ClusterEngine(Bases):
         return self._decoders[key]
 
     def create_session(self, name: str, spec: AdapterSpec) -> TrainingSession:
-        """Start training fresh weights, which a worker draws.
+        """Start training fresh weights, drawn by a worker.
 
         Raises:
             ConfigError: for a model that is not served.
@@ -98,14 +98,14 @@ class ClusterEngine(Bases):
         return self.prepare(TrainingSession(adapter))
 
     def prepare(self, session: TrainingSession) -> TrainingSession:
-        """Let a session's units be computed by workers."""
+        """Configure a session to compute its units on workers."""
         session.gradient_unit = self.gradient_unit
         session.compute = self._compute
         session.sampled = self.sampled_routes
         return session
 
     def check_kind(self, kind: AdapterKind) -> None:
-        """Refuse to train all weights of a base that is spread over shards.
+        """Reject training of all weights if the base is spread over shards.
 
         Raises:
             ConfigError: naming the kinds that can be trained.
@@ -114,16 +114,16 @@ class ClusterEngine(Bases):
             check_spread(kind)
 
     def give_back(self) -> None:
-        """Have workers do so too, once they have forgotten the weights that nothing here holds."""
+        """Make workers return free memory, after they have dropped weights that are no longer in use here."""
         super().give_back()
         self.dispatcher.tidy()
 
     def base_policy(self, name: str, *, quantised: bool = False) -> RemotePolicy:
-        """Sampling from the base alone."""
+        """Policy that samples from the base alone."""
         return base_policy(self.decoder(name, quantised=quantised))
 
     def sampler(self, name: str) -> RemoteSampler:
-        """The sampler that hands this base's requests to workers."""
+        """Sampler that forwards this base's requests to workers."""
         if name not in self._samplers:
             base = self._base(name)
             self._samplers[name] = RemoteSampler(
@@ -137,7 +137,7 @@ class ClusterEngine(Bases):
 
     @property
     def samplers_by_name(self) -> dict[str, ServesRequests]:
-        """Every sampler made so far."""
+        """Samplers created so far, by the base model's name."""
         return dict(self._samplers)
 
     def _fresh(self, name: str, spec: AdapterSpec) -> Tensors:
@@ -154,7 +154,7 @@ class ClusterEngine(Bases):
 
 
 def _opened(source: str, facts: WorkerFacts, name: str, seed: int) -> OpenedBase:
-    """A base whose weights lie elsewhere."""
+    """Base model whose weights are held elsewhere."""
     stored = stored_base(source, seed=seed)
     found = facts.bases[name]
     identity = BaseModel(
@@ -164,4 +164,4 @@ def _opened(source: str, facts: WorkerFacts, name: str, seed: int) -> OpenedBase
 
 
 def _nothing() -> None:
-    """Nobody drives the engine yet."""
+    """Default of the callbacks: the engine is not driven yet."""

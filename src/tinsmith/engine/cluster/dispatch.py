@@ -1,7 +1,7 @@
-"""Drives the scheduler: takes works from the server's threads, sends them to workers, and settles each once.
+"""Dispatcher of work items: takes them from the server's threads, sends them to workers, and settles each once.
 
-One thread owns the scheduler and hears everything as an event, in the order in which it comes: works, answers, workers
-that join or are lost. A work is settled by the first answer, whoever gave it.
+One thread owns the scheduler and receives everything as an event, in order of arrival: works, answers, workers that
+join or are lost. The first answer settles a work, whichever worker sent it.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 """Seconds between the scheduler's checks for late works while nothing happens."""
 REMEMBERED = 64
-"""Lost workers that are still told of."""
+"""Number of lost workers that are still reported."""
 
 
 class Transport(Protocol):
-    """Brings works to workers. Its methods are called on the dispatcher's thread; none of them waits."""
+    """Connection to the workers. Its methods are called on the dispatcher's thread and never block."""
 
     def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
-        """Send a work; `Dispatcher.answered` or `lost` is called some time later."""
+        """Send a work; `Dispatcher.answered` or `lost` is called later."""
         ...
 
     def drop(self, worker: str, work_id: str) -> None:
-        """Tell a worker that nobody waits for a work any more."""
+        """Tell a worker that a work's result is no longer needed."""
         ...
 
     def forget(self, worker: str, weights: WeightsId) -> None:
-        """Tell a worker that no further work will come with these weights, unless they come with it again."""
+        """Tell a worker to drop these weights; they are sent again if a later work needs them."""
         ...
 
     def tidy(self, worker: str) -> None:
-        """Tell a worker to give back memory that it has free."""
+        """Tell a worker to return its free memory."""
         ...
 
 
@@ -55,9 +55,9 @@ class KnownWorker:
     name: str
     facts: WorkerFacts
     lost: str | None = None
-    """Reason that it is gone; None while it is there."""
+    """Reason for the loss; None while the worker is available."""
     done: int = 0
-    """Works it was the first to answer."""
+    """Number of works that it was the first to answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +69,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Gets works done by whoever is there. Any thread may call its methods."""
+    """Dispatcher of works to available workers. Any thread may call its methods."""
 
     transport: Transport
     limits: Limits = field(default_factory=Limits)
@@ -81,11 +81,11 @@ class Dispatcher:
     _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     _known: dict[str, KnownWorker] = field(default_factory=dict[str, KnownWorker])
     _closed: str | None = None
-    """Reason that nothing is done any more; None while it is open."""
+    """Reason that no more works are done; None while it is open."""
     under_way: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Works sent, by worker: as of the last decision, for any thread to read."""
+    """Works sent, by worker, as of the last decision; any thread may read it."""
     num_waiting: int = 0
-    """Works that nobody had then."""
+    """Number of unassigned works as of the last decision."""
     _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Dispatcher:
         self._thread.start()
 
     def submit(self, work: Work, size: int, weights: Shipped | None, settled: Callable[[Outcome], None]) -> None:
-        """Get a work done; `settled` is called once, on the dispatcher's thread, unless it is dropped before."""
+        """Submit a work; `settled` is called once on the dispatcher's thread, unless the work is dropped first."""
         kind = WorkKind.SAMPLE if isinstance(work, SampleWork) else WorkKind.GRADIENT
 
         def add() -> None:
@@ -110,13 +110,13 @@ class Dispatcher:
         self._events.put(add)
 
     def future(self, work: Work, size: int, weights: Shipped | None) -> Future[Outcome]:
-        """Get a work done; the future has its outcome."""
+        """Submit a work; the future receives its outcome."""
         found: Future[Outcome] = Future()
         self.submit(work, size, weights, found.set_result)
         return found
 
     def drop(self, work_id: str) -> None:
-        """Give up on a work; it is not settled."""
+        """Cancel a work; it is not settled."""
 
         def cancel() -> None:
             self._entries.pop(work_id, None)
@@ -126,7 +126,7 @@ class Dispatcher:
         self._events.put(cancel)
 
     def tidy(self) -> None:
-        """Have all workers give back memory that they have free, once they have forgotten what nobody holds by now."""
+        """Make all workers return free memory, after they have dropped weights that are no longer in use."""
 
         def tell() -> None:
             for name, known in self._known.items():
@@ -136,7 +136,7 @@ class Dispatcher:
         self._events.put(tell)
 
     def joined(self, worker: str, facts: WorkerFacts) -> None:
-        """Count on a worker from now on."""
+        """Add a worker."""
 
         def join() -> None:
             again = any(each.lost is not None for each in self._known.values())
@@ -149,7 +149,7 @@ class Dispatcher:
         self._events.put(join)
 
     def lost(self, worker: str, cause: str, *, blame: bool) -> None:
-        """Count on a worker no more; `blame` says whether a work of its may be the reason."""
+        """Remove a worker; `blame` is True if one of its works may have caused the loss."""
 
         def lose() -> None:
             known = self._known.get(worker)
@@ -166,7 +166,7 @@ class Dispatcher:
         self._events.put(lose)
 
     def answered(self, worker: str, work_id: str, outcome: Outcome) -> None:
-        """Take what a worker made of a work."""
+        """Process a worker's answer to a work."""
 
         def done() -> None:
             others = self._scheduler.done(worker, work_id)
@@ -181,7 +181,7 @@ class Dispatcher:
         self._events.put(done)
 
     def give_up(self, why: str) -> None:
-        """Fail what there is to do, and all that is still asked for: nobody is there to do it."""
+        """Fail all current and later works: no worker is left."""
 
         def end() -> None:
             self._closed = why
@@ -193,18 +193,18 @@ class Dispatcher:
         self._events.put(end)
 
     def close(self) -> None:
-        """End the thread; what is under way is settled by nobody."""
+        """Stop the thread; works in progress are never settled."""
         self._events.put(None)
         self._thread.join()
 
     @property
     def workers(self) -> tuple[KnownWorker, ...]:
-        """Those that are there, and those that were lost of late."""
+        """Available workers, and those lost recently."""
         return tuple(self._known.values())
 
     @property
     def num_retries(self) -> int:
-        """Works that were given again after a loss."""
+        """Number of works repeated after a loss."""
         return self._scheduler.retries
 
     def _run(self) -> None:
@@ -217,9 +217,9 @@ class Dispatcher:
             self.num_waiting = len(self._entries) - len(somewhere)
 
     def _take_events(self) -> bool:
-        """Wait for an event and take all that have come, to decide once for them; return False at the end.
+        """Wait for an event and process all pending ones, to schedule once for them; return False at the end.
 
-        Once it has returned nothing holds on to the last event, which may hold a gradient.
+        No reference to the last event remains afterwards, since it may hold a gradient.
         """
         try:
             event = self._events.get(timeout=LOOK_SECONDS if self._entries else None)
@@ -239,7 +239,7 @@ class Dispatcher:
         self.transport.send(assignment.worker, entry.work, entry.weights)
 
     def _let_go(self, weights: WeightsId) -> None:
-        """Nothing here holds something with these weights any more. Called by whoever held it last."""
+        """Note that nothing here uses these weights any more. Called by their last holder."""
 
         def tell() -> None:
             for worker in self._held.let_go(weights):

@@ -1,6 +1,6 @@
-"""Weights that the server sent to workers and still has, and the workers that were sent them.
+"""Weights sent to workers and still in use on the server, with the workers that received them.
 
-A worker keeps weights by their content and cannot know whether they will be asked for again; whoever sent them can.
+A worker caches weights by content and cannot know if they will be needed again; the sender can.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tinsmith.engine.cluster.work import Shipped, WeightsId
 
 @dataclass(slots=True)
 class HeldWeights:
-    """Counts weights by what holds them. One caller at a time."""
+    """Reference counts of weights. Not thread-safe."""
 
     gone: Callable[[WeightsId], None]
-    """Called when nothing holds something that was counted any more: at any time, on any thread, also in the middle of
-    a call here. It may only note it, and have `let_go` called later."""
+    """Called when the last reference to a counted object is gone: at any time, on any thread, even during a call here.
+    It may only record that, and must leave `let_go` for later."""
     _counted: weakref.WeakSet[Shipped] = field(default_factory=weakref.WeakSet[Shipped])
     _copies: Counter[WeightsId] = field(default_factory=Counter[WeightsId])
-    """Things with the same weights: a session's own, and a snapshot of it."""
+    """Number of objects with the same weights: a session's own and a snapshot of it, for example."""
     _workers: defaultdict[WeightsId, set[str]] = field(default_factory=lambda: defaultdict[WeightsId, set[str]](set))
 
     def hold(self, weights: Shipped) -> None:
-        """Count these for as long as anything holds them."""
+        """Count an object with these weights for as long as it is referenced."""
         if weights in self._counted:
             return
         self._counted.add(weights)
@@ -34,11 +34,11 @@ class HeldWeights:
         weakref.finalize(weights, self.gone, weights.id).atexit = False
 
     def sent(self, weights: WeightsId, worker: str) -> None:
-        """Note that a worker has them from now on."""
+        """Record that a worker has received them."""
         self._workers[weights].add(worker)
 
     def let_go(self, weights: WeightsId) -> tuple[str, ...]:
-        """Count one less; return the workers that can forget the weights: none while others hold the same."""
+        """Decrement the count; return the workers that can drop the weights: none while other objects share them."""
         self._copies[weights] -= 1
         if self._copies[weights] > 0:
             return ()

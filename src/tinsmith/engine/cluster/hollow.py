@@ -1,7 +1,7 @@
-"""A decoder of shapes alone: what a server holds of a base that its workers have.
+"""Decoder with shapes only: the server's stand-in for a base that its workers hold.
 
-Adapters, their optimizer and their files need to know where every tensor lies, and nothing of the base's values: what
-depends on these (DoRA's norms, fresh magnitudes, a copy of the base that is trained whole) comes from a worker.
+Adapters, their optimizer and their files need the layout of every tensor and none of the base's values: everything that
+depends on values (DoRA's norms, fresh magnitudes, a copy of the base that is trained whole) is computed by a worker.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tinsmith.types.datum import FloatArray
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class HollowDecoder(Decoder):
-    """Nothing is computed on it."""
+    """Decoder without weights; it computes nothing."""
 
     served: str
-    """The base's name, as served."""
+    """Served name of the base."""
     quantised: bool
 
     def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
-        """Nothing: norms are derived where the base is, whenever weights arrive there."""
+        """Do nothing: workers derive the norms when weights arrive."""
 
     def held(self, weight: Weight) -> Weight:
-        """Room for a weight of the base, in memory; its values are still to come."""
+        """Allocate memory for a weight of the base; its values arrive later."""
         return Weight(torch.zeros(weight.value.shape, device=self.kernels.device))
 
 
 def hollow_decoder(config: DecoderConfig, kernels: Kernels, *, served: str, quantised: bool) -> HollowDecoder:
-    """Return the decoder of a base that is served by this name."""
+    """Return the hollow decoder of a served base."""
     weights = {name: torch.empty(s, device="meta") for name, s in expected_tensors(config).items()}
     built = build_decoder(config, weights, cast("Kernels", _Shapes(kernels)))
     layers = tuple(_as_nf4(layer) for layer in built.layers) if quantised else built.layers
@@ -58,7 +58,7 @@ def hollow_decoder(config: DecoderConfig, kernels: Kernels, *, served: str, quan
 
 
 class _Shapes:
-    """Kernels that only say where tensors lie: nowhere."""
+    """Kernels that only define the layout of tensors."""
 
     def __init__(self, kernels: Kernels) -> None:
         self.device = torch.device("meta")

@@ -1,7 +1,7 @@
-"""Work of a worker: it holds the bases and some adapters, and computes works on them.
+"""Engine of a worker: it holds the bases and some adapters, and computes works with them.
 
-Adapters are kept by their content, so that each version travels to a worker once, until whoever sent them says that it
-has let go of them; never more than the latest used.
+Adapters are cached by content, so that each version is sent to a worker once. They stay until the sender releases them
+or a newer one takes their place.
 """
 
 from __future__ import annotations
@@ -46,17 +46,18 @@ from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.source import source_sha256
 
-KEPT_BYTES, KEPT_ADAPTERS = 1 << 30, 32
-"""Of the adapters kept, the latest used; one at least. A version of an adapter is used for a step or two."""
+MAX_CACHED_BYTES, MAX_CACHED_ADAPTERS = 1 << 30, 32
+"""Limits of the adapter cache, least recently used evicted first; at least one stays. A version lives for a step or
+two."""
 
 Settled = Callable[[Outcome], None]
 FetchTensors = Callable[[], Tensors]
-"""Brings an adapter's tensors here; called only where they are not."""
+"""Function that fetches an adapter's tensors; called only if they are not cached."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sampling:
-    """A request that is being sampled."""
+    """Sampling request in progress."""
 
     work_id: str
     sampler: ServesRequests
@@ -93,7 +94,7 @@ class Host:
         )
 
     def compiled(self, work: SampleWork) -> object:
-        """Compile the grammar of a request: as long as this is held it is not compiled again. On any thread.
+        """Compile a request's grammar; it is not recompiled while a reference exists. Any thread may call this.
 
         Raises:
             InputError: it does not compile.
@@ -101,7 +102,7 @@ class Host:
         return self.engine.compiled(work.weights.name, work.request)
 
     def sample(self, work: SampleWork, fetch: FetchTensors | None, settled: Settled) -> None:
-        """Submit a sampling request; `settled` is called by a later `finished`, or now if it is refused."""
+        """Submit a sampling request; `settled` is called by a later `finished`, or now if the request is rejected."""
         try:
             policy = self._policy(work.weights, fetch)
             sampler = self.engine.sampler(work.weights.name)
@@ -124,7 +125,7 @@ class Host:
             self.engine.tidy()
 
     def drop(self, work_id: str) -> None:
-        """Give up on a sampling request, if it is under way."""
+        """Cancel a sampling request if it is in progress."""
         for key, each in tuple(self._sampling.items()):
             if each.work_id == work_id:
                 del self._sampling[key]
@@ -132,16 +133,16 @@ class Host:
                 each.sampler.cancel(each.group)
 
     def forget(self, weights: WeightsId) -> None:
-        """Drop weights that no further work will come with; works under way keep them."""
+        """Drop weights that no later work uses; works in progress keep their reference."""
         self._adapters.pop(weights, None)
 
     def tidy(self) -> None:
-        """Give memory that is free back to the system."""
+        """Return free memory to the operating system."""
         self.engine.tidy()
         self.engine.give_back()
 
     def abandon(self, error: Exception) -> None:
-        """Settle whatever is being sampled with the reason why it cannot go on."""
+        """Settle all sampling in progress with the reason for the failure."""
         entries = tuple(self._sampling.values())
         self._sampling.clear()
         for each in entries:
@@ -172,7 +173,7 @@ class Host:
             return Refused(error=_bare(error))
 
     def _units(self, work: GradientWork, adapter: Adapter) -> Computed:
-        request = work.asked
+        request = work.request
         sums = UnitSums(adapter.buffers())
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
@@ -196,7 +197,7 @@ class Host:
         return self.engine.parts.policy_of(self._adapter(weights, fetch))
 
     def _adapter(self, weights: WeightsId, fetch: FetchTensors | None) -> Adapter:
-        """The adapter of these weights; one that is kept is never changed, so that requests under way stay on it."""
+        """Return the adapter of these weights. A cached one is never modified, so requests in progress may use it."""
         adapter = self._adapters.get(weights)
         if adapter is None:
             if fetch is None or weights.spec is None:
@@ -213,11 +214,11 @@ class Host:
     def _forget_old(self) -> None:
         sizes = [sum(weight.value.nbytes for weight in each.weights()) for each in self._adapters.values()]
         for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) > KEPT_BYTES or len(sizes) - i > KEPT_ADAPTERS:
+            if sum(sizes[i:]) > MAX_CACHED_BYTES or len(sizes) - i > MAX_CACHED_ADAPTERS:
                 self._adapters.popitem(last=False)
 
 
 def _bare(error: TinsmithError) -> TinsmithError:
-    """The error without the frames it came through, which hold what was being computed."""
+    """Strip an error of its traceback frames, which reference intermediate results."""
     error.__context__ = None
     return error.with_traceback(None)

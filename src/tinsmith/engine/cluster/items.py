@@ -12,7 +12,7 @@ class WorkKind(StrEnum):
     SAMPLE = "sample"
     """A sampling request: the samples of one prompt."""
     GRADIENT = "gradient"
-    """An aligned block of units of gradient."""
+    """An aligned block of gradient units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Item:
     id: str
     kind: WorkKind
     size: int
-    """Tokens (prompt, and the most new tokens times samples) or rows."""
+    """Tokens (prompt plus the most new tokens times samples), or rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,24 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A work that is given up: it was under way at two workers when they were lost."""
+    """An abandoned work: it was in progress at two workers when they were lost."""
 
     id: str
     lost: tuple[str, ...]
-    """The causes of both losses."""
+    """Causes of both losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the works at a worker at once."""
+    """Limits on the works that one worker has at once."""
 
     samples: int = 65_536
-    """Size of the sampling works at a worker; a larger one is given to a worker that has none."""
+    """Total size of the sampling works at a worker; a larger work goes to a worker that has none."""
     ahead: int = 1
-    """Gradient works beside the one that is computed, so that a worker need not wait for the next."""
+    """Gradient works queued at a worker behind the current one, so that it need not wait for the next."""
     late: float = 1.0
-    """Times the usual time after which a work is given to an idle worker too."""
+    """Multiple of the usual time after which a work is also given to an idle worker."""
     passed_over: int = 64
-    """Larger gradient works that may go before the one that has waited longest."""
+    """Number of larger gradient works that may overtake the oldest one."""
     emptied: float = 0.0625
-    """Share of the workers, at least one, that are kept free at a time for works that must run alone."""
+    """Share of the workers, at least one, reserved at a time for works that must run alone."""

@@ -1,4 +1,4 @@
-"""Works that wait, in the order in which they are to be given."""
+"""Queue of waiting works, ordered by rank and arrival."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Queue:
-    """Ids by rank, then by place (their number in the order of arrival)."""
+    """Ids ordered by rank, then by place (their number in order of arrival)."""
 
     passed_over: int | None = None
-    """Number of works that may go before the one that came first; None where rank alone decides."""
+    """Number of works that may overtake the oldest one; None if rank alone decides."""
     _order: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     _passed: int = 0
 
@@ -20,15 +20,15 @@ class Queue:
         return len(self._order)
 
     def __iter__(self) -> Iterator[str]:
-        """The ids by place."""
+        """Iterate over the ids by place."""
         return (id for _, id in sorted((place, id) for _, place, id in self._order))
 
     def put(self, id: str, place: int, rank: int = 0) -> None:
-        """Add an id. The lowest rank goes first."""
+        """Add an id; the lowest rank goes first."""
         insort(self._order, (rank, place, id))
 
     def remove(self, id: str, place: int, rank: int = 0) -> None:
-        """Take an id out, wherever it is."""
+        """Remove an id from any position."""
         del self._order[bisect_left(self._order, (rank, place, id))]
 
     def first(self) -> str | None:

@@ -1,9 +1,9 @@
-"""Ends every process of a Ray when the process that started it ends, and removes its folder; run as a file of its own.
+"""Guardian process of a local Ray: ends all of Ray's processes with their parent and removes its folder.
 
-Ray's own means end most of them. Two agents stay for a minute where a SIGKILL ended the first process, whatever was
-being started at that moment stays too, and the folder always does. So this waits until its standard input closes, which
-the kernel sees to, and then ends all processes that bear a mark in their environment: what Ray started, and what that
-started. Imports nothing of the package, so that it begins at once.
+It runs as a script of its own. Ray itself ends most of its processes. After a SIGKILL of the parent, two agents remain
+for a minute, as does any process being started at that moment, and the folder always does. So the guardian waits until
+its standard input closes, which the kernel guarantees, and then kills every process with a mark in its environment: all
+that Ray started, and their children. It imports nothing of the package, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROCESSES: Final = Path("/proc")
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes that bear a mark, but for this one; none where the system does not tell."""
+    """Return the marked processes other than this one; none if the system does not list them."""
     sign = f"{mark}=1".encode()
     found: list[int] = []
     for folder in _PROCESSES.glob("[0-9]*"):
@@ -37,7 +37,7 @@ def marked(mark: str) -> list[int]:
 
 
 def end(mark: str) -> None:
-    """Kill the marked processes, and those that they start meanwhile."""
+    """Kill the marked processes, and those that they start in the meantime."""
     for _ in range(_ROUNDS):
         alive = marked(mark)
         if not alive:

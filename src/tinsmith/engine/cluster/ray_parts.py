@@ -1,4 +1,4 @@
-"""The processes that a Ray of our own cannot do without, and which of them has ended. Asks the system, never Ray."""
+"""Essential processes of a local Ray, and detection of one that ended. Queries the system, never Ray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGENT: Final = b"agent"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as the system tells of it."""
+    """Process as listed by the operating system."""
 
     pid: int
     name: str
@@ -25,16 +25,16 @@ class Process:
 
 @dataclass(slots=True)
 class RayParts:
-    """The parts of a Ray that was started here."""
+    """Essential processes of a Ray started here."""
 
     processes: Mapping[str, subprocess.Popen[bytes]]
-    """By name: the GCS and the raylet."""
+    """Processes by name: the GCS and the raylet."""
     raylet: str = "raylet"
     _agents: dict[int, str] = field(default_factory=dict[int, str])
-    """The raylet's agents, without which it ends too, by process id; of Linux only."""
+    """The raylet's agents by process id, Linux only; the raylet ends with them."""
 
     def ended(self) -> str | None:
-        """Return which part has ended, and how; None: all are there."""
+        """Describe the part that has ended; None if all are running."""
         for name, process in self.processes.items():
             code = process.poll()
             if code is not None:
@@ -60,7 +60,7 @@ def _agents(raylet: int) -> dict[int, str]:
 
 
 def children(parent: int) -> list[Process]:
-    """Return the processes that a process has started and not waited for; none, where the system does not tell."""
+    """Return the direct children of a process that were not reaped; none if the system does not list them."""
     pids = [int(folder.name) for folder in _PROCESSES.glob("[0-9]*")]
     return [process for process in map(_process, pids) if process is not None and process.parent == parent]
 

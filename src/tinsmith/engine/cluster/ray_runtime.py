@@ -1,8 +1,8 @@
-"""Starts a Ray on this machine alone, or joins a cluster's: the one place that does, and that knows Ray's settings.
+"""Start of a local Ray or connection to a cluster; the only module that knows Ray's settings.
 
-Ray is imported when one of these is called, and not before. A Ray that is started here listens on the loopback address
-only, asks for a random token, keeps its files in a folder of its own, and leaves neither process nor file behind,
-however the process that started it ends: see `ray_guardian`.
+Ray is imported on first use. A Ray started here listens on the loopback address only, requires a random token, stores
+its files in a folder of its own, and leaves neither process nor file behind, however its parent ends: see
+`ray_guardian`.
 """
 
 from __future__ import annotations
@@ -30,63 +30,63 @@ from tinsmith.engine.cluster.ray_start import NEEDED, watched_start
 from tinsmith.types.errors import BackendError, ConfigError, LostError, TinsmithError
 
 LEAST_OBJECT_STORE: Final = 80 << 20
-"""Bytes; Ray takes no smaller one."""
+"""Smallest object store that Ray accepts, in bytes."""
 
 _FOLDERS: Final = "/tmp"
-"""Folder of Ray's sockets: the name of a socket has room for about a hundred characters, and TMPDIR may be long."""
+"""Parent of Ray's socket folder: a socket's path is limited to about a hundred characters, and TMPDIR may be long."""
 _LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Not only there: on every system Ray then takes the loopback address for that of its node."""
+"""Makes Ray use the loopback address for its node, on every system despite the name."""
 _AS_NICE: Final = ("RAY_worker_niceness", "0")
-"""Unless the user chose another. Ray's workers are 15 nicer than whoever starts them: beside other work a step would
-take many times as long."""
+"""Default niceness. Ray starts its workers 15 nicer than their parent: a step would take many times as long beside
+other programs."""
 _ANSWER_SECONDS: Final = 5.0
 _END_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine of a cluster that is alive."""
+    """Live machine of a cluster."""
 
     id: str
     name: str
-    """Of the host."""
+    """Host name."""
     cores: int
-    """That Ray may give away; 0: nothing is computed there."""
+    """Cores available to Ray; 0 if nothing is computed there."""
     memory: int
-    """Bytes that Ray may give away."""
+    """Bytes of memory available to Ray."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """A Ray that this process is part of; close it."""
+    """Ray cluster that this process is part of; close it after use."""
 
     dashboard: str | None
-    """Address of Ray's own page; None: it shows none."""
+    """Address of Ray's dashboard; None if it has none."""
     _ray: ModuleType = field(repr=False)
     _guardian: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    """Of a Ray that was started here."""
+    """Guardian of a Ray started here."""
     _parts: RayParts | None = field(default=None, repr=False)
-    """Of the same."""
+    """Processes of a Ray started here."""
     _closed: bool = False
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the machines that are alive, by id."""
+        """Return the live machines by id."""
         entries = cast(list[Mapping[str, object]], self._ray.nodes())
         return tuple(sorted(map(_node, filter(_alive, entries)), key=lambda node: node.id))
 
     def ended(self) -> str | None:
-        """Return which part of a Ray that was started here has ended; None: none, or another's Ray. Never waits."""
+        """Describe the part of a local Ray that has ended; None if all run or it was not started here. Never blocks."""
         return None if self._parts is None else self._parts.ended()
 
     def abandon(self) -> None:
-        """End what is left of a dead Ray without asking it anything."""
+        """Kill what is left of a dead Ray without calling it."""
         self._closed = True
         atexit.unregister(self.close)
         if self._guardian is not None:
             _let_go(self._guardian)
 
     def close(self) -> None:
-        """Leave it; end it with all its processes where it was started here. Harmless when repeated."""
+        """Disconnect; also end Ray with all its processes if it was started here. Harmless when repeated."""
         if self._closed:
             return
         self._closed = True
@@ -97,13 +97,13 @@ class Cluster:
 
 
 def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> Cluster:
-    """Start a Ray on this machine, with `num_cpus` cores to give away and a store of so many bytes for its objects.
+    """Start a Ray on this machine with `num_cpus` cores and an object store of this many bytes.
 
     It ends with this process, and with the thread that called this: Linux takes the end of a thread that started
     processes for that of the process. Where it cannot start and Ray does not say so, this process ends: exit code 3.
 
     Raises:
-        ConfigError: Ray is not installed, or this system does not tell whose processes are whose.
+        ConfigError: Ray is not installed, or this system does not list the children of a process.
         BackendError: this process is part of a Ray already.
         LostError: Ray did not start.
     """
@@ -193,7 +193,7 @@ def _ray() -> ModuleType:
 
 
 def _silence() -> None:
-    """Keep off standard output what Ray prints there of lost processes, whatever it was told of logs: we tell it."""
+    """Suppress Ray's own messages about lost processes on standard output; tinsmith reports them itself."""
 
     def nothing(*_: object, **__: object) -> None:
         return
@@ -202,7 +202,7 @@ def _silence() -> None:
 
 
 def _require_answer(address: str) -> None:
-    """Check that something listens: Ray itself would ask for minutes."""
+    """Check that something listens: Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -237,15 +237,15 @@ def _parts(ray: ModuleType) -> RayParts:
     return RayParts({name: started[name][0].process for name in NEEDED})
 
 
-def _alive(told: Mapping[str, object]) -> bool:
-    return bool(told["Alive"])
+def _alive(entry: Mapping[str, object]) -> bool:
+    return bool(entry["Alive"])
 
 
-def _node(told: Mapping[str, object]) -> Node:
-    resources = cast(Mapping[str, float], told["Resources"])
+def _node(entry: Mapping[str, object]) -> Node:
+    resources = cast(Mapping[str, float], entry["Resources"])
     return Node(
-        id=str(told["NodeID"]),
-        name=str(told["NodeManagerHostname"]),
+        id=str(entry["NodeID"]),
+        name=str(entry["NodeManagerHostname"]),
         cores=int(resources.get("CPU", 0)),
         memory=int(resources.get("memory", 0)),
     )
@@ -253,8 +253,8 @@ def _node(told: Mapping[str, object]) -> Node:
 
 @contextmanager
 def _marked(mark: str) -> Generator[None, None, None]:
-    """Mark the processes that are started meanwhile, and all that they start."""
-    # The second: Ray's processes rename themselves, and would else write the name over their environment.
+    """Mark all processes started in the body, and their descendants."""
+    # The second: Ray's processes rename themselves, which would overwrite their environment with the name.
     own = {mark: "1", "SPT_NOENV": "1"}
     os.environ |= own
     try:
@@ -266,7 +266,7 @@ def _marked(mark: str) -> Generator[None, None, None]:
 
 @contextmanager
 def _own_sigterm() -> Generator[None, None, None]:
-    """Keep what SIGTERM does here, which Ray changes."""
+    """Preserve this process's SIGTERM handler, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

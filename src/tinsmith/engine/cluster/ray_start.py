@@ -1,4 +1,4 @@
-"""The start of a Ray of our own, watched: where a part of it ends meanwhile, Ray waits for it a minute, or for ever."""
+"""Watchdog for the start of a local Ray: Ray would wait a minute, or forever, for a part that ended."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tinsmith.engine.cluster.ray_parts import children
 from tinsmith.types.errors import LostError
 
 NEEDED: Final = ("gcs_server", "raylet")
-"""Parts without which a Ray is dead, as it calls them; so are their processes."""
+"""Parts without which a Ray is dead, under Ray's names, which are also those of their processes."""
 START_SECONDS: Final = 120.0
-"""For the parts of a Ray to be there and to answer; where nothing else runs it takes three."""
+"""Timeout for Ray's start; on an idle machine it takes three seconds."""
 EXIT_CODE: Final = 3
 _LOOK_SECONDS: Final = 0.2
 _GRACE_SECONDS: Final = 2.0
-"""For Ray to say by itself what is wrong."""
+"""Seconds for Ray to report the failure itself."""
 
 
 def end_process(error: LostError) -> NoReturn:
-    """Say why, and end this process at once: where Ray is waited for, nothing else ends it."""
+    """Print the reason and end this process at once; nothing else interrupts a wait for Ray."""
     print(f"tinsmith: {error}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(EXIT_CODE)
@@ -32,7 +32,7 @@ def end_process(error: LostError) -> NoReturn:
 
 @contextmanager
 def watched_start(seconds: float = START_SECONDS) -> Generator[None]:
-    """End this process with exit code 3 if a Ray that is started in the body cannot come up any more."""
+    """End this process with exit code 3 if a Ray that the body starts cannot come up any more."""
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(over, seconds), name="tinsmith-ray-start", daemon=True)
     watcher.start()

@@ -1,4 +1,4 @@
-"""A base model's sampler as a server with workers has it: requests go to whoever is there, and come back whole."""
+"""Sampler of a server with workers: requests are forwarded, and their results come back complete."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _NUMBERS: Iterator[int] = itertools.count()
 
 @dataclass(slots=True)
 class RemoteSampler:
-    """Serves requests on one base by workers. One caller drives it; answers come on another thread."""
+    """Sampler of one base on workers. One caller drives it; answers arrive on another thread."""
 
     config: DecoderConfig
     dispatcher: Dispatcher
     wake: Callable[[], None]
-    """Called, on the dispatcher's thread, when there is something to hand over."""
+    """Called on the dispatcher's thread when there are results to deliver."""
     text: TokenBytes | None = None
     grammars: Grammars | None = None
     _ids: dict[int, str] = field(default_factory=dict[int, str])
-    """Of the works under way, by their groups."""
+    """Ids of the works in progress, by group."""
     _arrived: deque[tuple[Group, Outcome]] = field(default_factory=deque[tuple[Group, Outcome]])
 
     def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
-        """Send a request to a worker; its `result` is set by a later `step`. Whose it is makes no difference here.
+        """Send a request to a worker; its `result` is set by a later `step`. `owner` has no effect here.
 
         Raises:
             InputError: for a request that cannot be served; nothing was sent.
@@ -59,16 +59,16 @@ class RemoteSampler:
 
     @property
     def cache(self) -> None:
-        """Its workers have theirs."""
+        """None: each worker has its own cache."""
 
     @property
     def busy(self) -> bool:
-        """True if a step would hand something over."""
+        """True if a step would deliver results."""
         return bool(self._arrived)
 
     @property
     def num_running(self) -> int:
-        """Requests that are under way."""
+        """Number of requests in progress."""
         return len(self._ids)
 
     def step(self) -> list[Group]:
@@ -90,7 +90,7 @@ class RemoteSampler:
 
 
 def _settle(group: Group, outcome: Outcome) -> None:
-    """Let a group be what it would be, had it been computed here."""
+    """Complete a group as if it had been computed here."""
     if isinstance(outcome, Sampled):
         _fill(group, outcome.result)
     elif isinstance(outcome, Refused):

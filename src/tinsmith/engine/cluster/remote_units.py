@@ -1,7 +1,7 @@
-"""Units of gradient computed by workers: which blocks they get, and how what they answer becomes one sum.
+"""Gradient units computed by workers: their division into blocks, and the sum of the results.
 
-A block is a whole node of the tree by which units are added, so its sum is one of the tree's own, whoever computed it;
-blocks are joined in the order of the units, not in that in which they come.
+A block is a whole node of the tree by which units are added, so its sum belongs to the tree, whoever computed it.
+Blocks are joined in the order of the units, not of arrival.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from tinsmith.models.adapter import Adapter
 from tinsmith.types.errors import BackendError, TinsmithError
 
 BLOCKS_A_WORKER = 8
-"""So many at least, where there are units enough: that workers end together, and that little is lost with one."""
+"""Least number of blocks per worker, if there are enough units, so that workers end together and a loss costs
+little."""
 WAIT_SECONDS = 0.02
-"""Seconds of a wait for blocks between two looks at the samplers' answers."""
+"""Seconds between polls of the samplers' answers while blocks are awaited."""
 
 
 @dataclass(slots=True)
 class ComputeRemotely:
-    """Computes units on workers."""
+    """Computation of units on workers."""
 
     dispatcher: Dispatcher
     num_workers: Callable[[], int]
     tend: Callable[[], None]
-    """Called again and again while blocks are waited for."""
+    """Called repeatedly while blocks are awaited."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _sent: WeakKeyDictionary[Adapter, tuple[int, Shipped]] = field(
         default_factory=WeakKeyDictionary[Adapter, tuple[int, Shipped]]
     )
-    """Of the last call: its adapter's version, and the weights. They are gone when the adapter is."""
+    """Version and weights of the latest adapter; dropped together with the adapter."""
 
     def __call__(
-        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, request: UnitRequest
     ) -> Iterator[Block]:
         """Yield a block for each work.
 
@@ -55,14 +56,14 @@ class ComputeRemotely:
         """
         del micro_batches, sums  # a worker has its own
         weights = self._weights(adapter)
-        blocks = _blocks([unit.num_rows for unit in asked.units], asked.first, self.num_workers())
-        works = [self._work(weights, asked, block) for block in blocks]
+        blocks = _blocks([unit.num_rows for unit in request.units], request.first, self.num_workers())
+        works = [self._work(weights, request, block) for block in blocks]
         futures = [
-            self.dispatcher.future(work, sum(unit.num_rows for unit in work.asked.units), weights) for work in works
+            self.dispatcher.future(work, sum(unit.num_rows for unit in work.request.units), weights) for work in works
         ]
         try:
             for block, work, future in zip(blocks, works, futures, strict=True):
-                yield self._block(asked, block, work, self._outcome(future))
+                yield self._block(request, block, work, self._outcome(future))
         except BaseException:
             for work in works:
                 self.dispatcher.drop(work.id)
@@ -81,22 +82,22 @@ class ComputeRemotely:
             self._sent[adapter] = (adapter.version, sent)
         return sent
 
-    def _work(self, weights: Shipped, asked: UnitRequest, block: range) -> GradientWork:
-        """The part of a request that is a block: its units, and the datums that they name."""
-        places = sorted(i for j in block for i in asked.units[j].datums)
+    def _work(self, weights: Shipped, request: UnitRequest, block: range) -> GradientWork:
+        """Return the part of a request that forms a block: its units and their datums."""
+        places = sorted(i for j in block for i in request.units[j].datums)
         own = {place: i for i, place in enumerate(places)}
         part = replace(
-            asked,
+            request,
             units=[
-                replace(unit, datums=tuple(own[i] for i in unit.datums)) for unit in (asked.units[j] for j in block)
+                replace(unit, datums=tuple(own[i] for i in unit.datums)) for unit in (request.units[j] for j in block)
             ],
-            datums=[asked.datums[i] for i in places],
-            first=asked.first + block.start,
+            datums=[request.datums[i] for i in places],
+            first=request.first + block.start,
         )
-        return GradientWork(id=f"gradient-{next(self._numbers)}", weights=weights.id, asked=part)
+        return GradientWork(id=f"gradient-{next(self._numbers)}", weights=weights.id, request=part)
 
-    def _block(self, asked: UnitRequest, block: range, work: GradientWork, outcome: Outcome) -> Block:
-        places = sorted(i for j in block for i in asked.units[j].datums)
+    def _block(self, request: UnitRequest, block: range, work: GradientWork, outcome: Outcome) -> Block:
+        places = sorted(i for j in block for i in request.units[j].datums)
         if isinstance(outcome, Refused):
             raise _in_the_request(outcome.error, places)
         if not isinstance(outcome, Computed):
@@ -105,7 +106,7 @@ class ComputeRemotely:
         if outcome.grads is None:
             return Block(found, None, outcome.routes)
         grads = [torch.from_numpy(grad) for grad in outcome.grads]
-        return Block(found, Partial(asked.first + block.start, grads), outcome.routes, outcome.marks)
+        return Block(found, Partial(request.first + block.start, grads), outcome.routes, outcome.marks)
 
 
 def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:
@@ -114,5 +115,5 @@ def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:
 
 
 def _in_the_request(error: TinsmithError, places: Sequence[int]) -> TinsmithError:
-    """Name datums by their places in the request, not in the work."""
+    """Replace datum indices of the work by those of the request."""
     return error.reworded(lambda text: re.sub(r"^data\[(\d+)\]", lambda m: f"data[{places[int(m[1])]}]", text))

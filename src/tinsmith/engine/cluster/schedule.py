@@ -1,6 +1,6 @@
-"""Scheduling of works over workers, and the works of a worker that is lost.
+"""Scheduler of works on workers, with retries for the works of a lost worker.
 
-A state machine without IO, threads or a clock: what it decides follows from the calls it was given, times included.
+A state machine without IO, threads or a clock: its decisions follow from its calls and their times alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tinsmith.engine.cluster.queue import Queue
 __all__ = ["Assignment", "Given", "Item", "Limits", "Scheduler", "WorkKind"]
 
 LOSSES = 2
-"""After so many with it under way a work is given up."""
+"""Losses after which a work in progress is abandoned."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +25,7 @@ class _Work:
     place: int
     causes: list[str] = field(default_factory=list[str])
     at: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """The workers that have it, and since when they compute it; None where another gradient goes before it."""
+    """Workers that have it, and the time since when they compute it; None if another gradient comes first."""
 
     @property
     def rank(self) -> int:
@@ -36,12 +36,12 @@ class _Work:
 class _Worker:
     name: str
     works: dict[str, _Work] = field(default_factory=dict[str, _Work])
-    """In the order in which they were sent."""
+    """Works in the order in which they were sent."""
     samples: int = 0
-    """Size of its sampling works."""
+    """Total size of the sampling works."""
     gradients: int = 0
     apart: set[str] = field(default_factory=set[str])
-    """Works here that nothing is to be put beside."""
+    """Works that must run alone here."""
 
     def drop(self, work: _Work) -> None:
         del self.works[work.item.id]
@@ -54,7 +54,7 @@ class _Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A work that a worker ended, or was told to drop, since the last look at the clock."""
+    """Work that a worker ended or dropped since the last `_look_at`."""
 
     worker: str
     item: Item
@@ -86,9 +86,9 @@ class Scheduler:
         self.limits = limits or Limits()
         self.paces = Paces()
         self.retries = 0
-        """Works that were given again after a loss."""
+        """Number of works repeated after a loss."""
         self.copies = 0
-        """Works that were given to a second worker because the first was slow."""
+        """Number of works duplicated because the first worker was slow."""
         self._workers: dict[str, _Worker] = {}
         self._works: dict[str, _Work] = {}
         self._samples = Queue()
@@ -101,31 +101,31 @@ class Scheduler:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Their names, sorted."""
+        """Names of the workers, sorted."""
         return tuple(sorted(self._workers))
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The works that no worker has, in the order in which they came."""
+        """Unassigned works, in order of arrival."""
         waiting = [self._works[id] for q in self._queues for id in q]
         return tuple(work.item.id for work in sorted(waiting, key=lambda work: work.place))
 
     @property
     def under_way(self) -> Mapping[str, tuple[str, ...]]:
-        """Per worker, the works it has, in the order in which they were sent."""
+        """Works of each worker, in the order in which they were sent."""
         return {name: tuple(self._workers[name].works) for name in self.workers}
 
     def join(self, worker: str) -> None:
-        """Count on a worker. One that is here already stays as it is."""
+        """Add a worker; a worker that is already known stays as it is."""
         if worker not in self._workers:
             self._workers[worker] = _Worker(worker)
 
     def lose(self, worker: str, cause: str, *, blame: bool = True) -> list[Given]:
-        """Count on a worker no more: its works wait again, in their old place. Return those that are given up.
+        """Remove a worker and requeue its works in their old places. Return the abandoned ones.
 
         Args:
-            worker: Who is lost.
-            cause: For people.
+            worker: Name of the lost worker.
+            cause: Human-readable reason.
             blame: False where no work can be the reason: the worker left when it was told to, or its machine is gone
                 with others. Its works are then given again like any other.
         """
@@ -149,10 +149,10 @@ class Scheduler:
         return given
 
     def add(self, item: Item) -> None:
-        """Take a work.
+        """Add a work.
 
         Raises:
-            ValueError: Its id is one of a work that has not ended.
+            ValueError: Its id is that of an unfinished work.
         """
         if item.id in self._works:
             raise ValueError(f"{item.id} is under way already")
@@ -161,12 +161,12 @@ class Scheduler:
         self._queue(work).put(item.id, work.place, work.rank)
 
     def cancel(self, id: str) -> list[str]:
-        """Forget a work; return the workers that compute it."""
+        """Cancel a work; return the workers that compute it."""
         work = self._works.get(id)
         return [] if work is None else self._forget(work)
 
     def done(self, worker: str, id: str) -> list[str] | None:
-        """Count a work as done, also where the worker was lost in between.
+        """Mark a work as done, even if the worker was lost in between.
 
         Returns:
             The other workers that still compute it; None where it was done, cancelled or given up before.
@@ -182,9 +182,9 @@ class Scheduler:
         return [name for name in self._forget(work) if name != worker]
 
     def assign(self, now: float) -> list[Assignment]:
-        """Return what is to be sent now; it counts as sent.
+        """Return the works to send now; they count as sent.
 
-        To be called after every change, and about once a second where something is under way.
+        Call this after every change, and about once a second while works are in progress.
 
         Args:
             now: Seconds, by a clock that never goes back.
@@ -200,7 +200,7 @@ class Scheduler:
         return sent + self._give_copies(now)
 
     def _give_struck(self, now: float, slow: Mapping[str, float]) -> list[Assignment]:
-        """Those that a lost worker had: each to a worker that has nothing."""
+        """Assign the works of lost workers, each to an idle worker."""
         fast = [w for w in self._workers.values() if w.name not in slow] or self._workers.values()
         self._emptied &= {worker.name for worker in fast}  # one may have become slow
         idle = self._fastest_first(worker for worker in fast if not worker.works)
@@ -255,11 +255,11 @@ class Scheduler:
 
     @staticmethod
     def _is_wanted(slowness: float, waiting: float, others: float) -> bool:
-        """True if a slow worker would end a work before the others, with room for `others`, come to it."""
+        """True if a slow worker would finish a work before the others, with room for `others`, reach it."""
         return slowness <= 1 or not others or waiting > (slowness - 1) * others
 
     def _give_copies(self, now: float) -> list[Assignment]:
-        """Send late works to idle workers a second time; no waiting work fits these workers."""
+        """Duplicate late works on idle workers for which no waiting work fits."""
         idle = self._fastest_first(worker for worker in self._open() if not worker.works)
         if not idle:
             return []
@@ -279,7 +279,7 @@ class Scheduler:
         return sent
 
     def _left(self, work: _Work, worker: str, since: float | None, now: float) -> float:
-        """Seconds until a work is likely to end where it is: endless where it is late, or not begun."""
+        """Seconds until a work is likely to end at its worker: infinite if it is late or not begun."""
         usual = self.paces.usual(work.item)
         if since is None:
             return math.inf
@@ -302,11 +302,11 @@ class Scheduler:
         return Assignment(worker.name, item.id)
 
     def _look_at(self, now: float) -> None:
-        """Date what happened since the last look."""
+        """Assign times to the events since the last call."""
         for ended in self._ended:
             if ended.worker not in self._workers:
                 continue
-            observe = self.paces.saw if ended.whole else self.paces.saw_at_least
+            observe = self.paces.observe if ended.whole else self.paces.observe_at_least
             observe(ended.worker, ended.item, now - ended.since, alone=ended.alone)
         self._ended.clear()
         for name in sorted(self._moved):
@@ -317,7 +317,7 @@ class Scheduler:
         self._moved.clear()
 
     def _forget(self, work: _Work) -> list[str]:
-        """Know a work no more; return who has it, sorted."""
+        """Remove a work; return the workers that have it, sorted."""
         del self._works[work.item.id]
         names = sorted(work.at)
         for name in names:
@@ -340,10 +340,10 @@ class Scheduler:
         return self._struck, self._samples, self._gradients
 
     def _open(self) -> list[_Worker]:
-        """The workers that may be given a work beside what they have."""
+        """Workers that may be given a further work."""
         return [worker for name, worker in self._workers.items() if not worker.apart and name not in self._emptied]
 
     def _fastest_first(self, workers: Iterable[_Worker]) -> list[_Worker]:
-        """Those of whom nothing is known last but for slow ones."""
+        """Workers by pace; unobserved ones come last, before slow ones."""
         pace = self.paces
         return sorted(workers, key=lambda w: (pace.slowness(w.name), not pace.knows(w.name), w.name))

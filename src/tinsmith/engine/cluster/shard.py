@@ -1,7 +1,7 @@
-"""A process's share of the served bases: of each a run of layers, in either form, made when it is asked for.
+"""One process's share of the served bases: a run of layers of each, in either form, created on demand.
 
-Every process reads what it holds from the model's files by itself, checks the arithmetic on its own layers, and says
-of which weights they are, so that whoever puts the shares together knows that they belong together.
+Every process reads its layers from the model's files, checks the arithmetic on them, and reports the identity of their
+weights, so that the driver can verify that the shares belong together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tinsmith.types.source import source_sha256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFacts:
-    """Facts of a share, on which results depend."""
+    """Facts of a share on which results depend."""
 
     source: str
     """SHA-256 of the package's source."""
@@ -39,19 +39,19 @@ class ShardFacts:
 
 
 class EarlierShard(Protocol):
-    """The share of another process, as the driver knows it."""
+    """Share of another process, as the driver sees it."""
 
     def facts(self) -> ShardFacts:
-        """Return the facts of the share. Raises TinsmithError where it cannot serve."""
+        """Return the facts of the share. Raises TinsmithError if it cannot serve."""
         ...
 
     def stage(self, name: str, *, quantised: bool) -> StageCalls:
-        """Its stage of one form of a base."""
+        """Return its stage of one form of a base."""
         ...
 
 
 class Shard:
-    """This process's share. It holds no stage itself: what it makes is its caller's."""
+    """This process's share. It creates stages but holds none itself."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Shard:
         arithmetic: Arithmetic = Arithmetic.CANONICAL,
         seed: int = 0,
         hold: Hold = Hold.PUBLISHED,
-        kept: CertificateStore | None = None,
+        certificate_store: CertificateStore | None = None,
     ) -> None:
-        """Find `models` (served name -> folder or built-in name), and be number `index` of `count` shares of them.
+        """Register `models` (served name -> folder or built-in name) for share `index` of `count`.
 
-        A certificate is of fp32 layers, which are read for it and dropped, unless it is `kept`.
+        Certificates found in `certificate_store` are used; otherwise the fp32 layers are read, checked and dropped.
 
         Raises:
             ConfigError, CheckpointError: a model cannot be read, or has fewer layers than there are shares.
-            BackendError: the arithmetic is not to be had here.
+            BackendError: the arithmetic is not available here.
             DeterminismError: the certificate of a share does not hold.
         """
         self.index, self.count = index, count
@@ -85,7 +85,7 @@ class Shard:
             self.stored[name] = stored_base(source, seed=seed, hold=hold)
             self.identities[name] = self.stored[name].identity()
             if arithmetic is not Arithmetic.FAST:
-                self.certificates[name] = self._certificate(name, kept)
+                self.certificates[name] = self._certificate(name, certificate_store)
 
     def facts(self) -> ShardFacts:
         """Return the facts of this share."""
@@ -96,7 +96,7 @@ class Shard:
         )
 
     def cut(self, name: str, *, quantised: bool) -> tuple[range, ...]:
-        """The layers of every share of one form of a base."""
+        """Layers of every share of one form of a base."""
         return cut_layers(self.stored[name].config, self.count, quantised=quantised)
 
     def decoder(self, name: str, *, quantised: bool) -> Decoder:
@@ -118,13 +118,13 @@ class Shard:
             certificate=None if certificate is None else certificate.sha256,
         )
 
-    def _certificate(self, name: str, kept: CertificateStore | None) -> Certificate:
+    def _certificate(self, name: str, certificate_store: CertificateStore | None) -> Certificate:
         layers, whole = self.cut(name, quantised=False)[self.index], self.identities[name]
         part = sha256_of((whole.config_sha256, layers.start, layers.stop))
-        where = circumstances(replace(whole, config_sha256=part), self.kernels) if kept else None
-        found = kept.find(where) if kept and where else None
+        where = circumstances(replace(whole, config_sha256=part), self.kernels) if certificate_store else None
+        found = certificate_store.find(where) if certificate_store and where else None
         if found is None:
             found = certify(standing_alone(self.decoder(name, quantised=False)))
-            if kept and where:
-                kept.keep(where, found)
+            if certificate_store and where:
+                certificate_store.keep(where, found)
         return found

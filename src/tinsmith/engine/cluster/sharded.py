@@ -1,8 +1,7 @@
-"""The driver of a sharded base: its last stage, as a decoder that asks the earlier ones for what it reads.
+"""Driver of a sharded base: its last stage, as a decoder that calls the earlier stages for its input.
 
-To whoever samples or trains it is a decoder like any other. Adapters are whole here, and each stage is sent its part
-when it is first computed with; what the stages' backward passes come to is added to the buffers here, in the order of
-an unsharded base's.
+Samplers and trainers use it as any other decoder. Adapters are complete here, and each stage is sent its part on first
+use. Gradients from the stages' backward passes are added to the buffers here, in the order of an unsharded base.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tinsmith.types.errors import BackendError
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Number:
-    """Number of an object at the stages; when nobody here has it any more, they are told to drop the object."""
+    """Number of an object at the stages, which drop the object once this is unreferenced."""
 
     number: int
     end: weakref.finalize[..., _Number] | None = None
@@ -41,24 +40,24 @@ class _Number:
 
 @dataclass(slots=True, eq=False)
 class ShardedDecoder(Decoder):
-    """The last stage of a base, with the earlier ones. Its config is the whole base's. Not thread-safe."""
+    """Last stage of a base, connected to the earlier ones. Its config is the whole base's. Not thread-safe."""
 
     stages: tuple[StageCalls, ...] = ()
-    """The earlier ones, in order."""
+    """Earlier stages, in order."""
     cut: tuple[range, ...] = ()
-    """The layers of each stage, the last one's too."""
+    """Layers of each stage, including the last."""
     pool: ShardedPool | None = None
-    """The cache that sampling uses."""
+    """Cache that sampling uses."""
     _numbers: Iterator[int] = field(default_factory=count)
     _opened: weakref.WeakKeyDictionary[LowRank, _Number] = field(
         default_factory=weakref.WeakKeyDictionary[LowRank, _Number]
     )
-    """The number of each adapter that the stages hold, by its first part there."""
+    """Number of each adapter that the stages hold, by its first part there."""
     _dropped: list[int] = field(default_factory=list[int])
-    """Numbers that are no longer needed, and that the stages have not been told of yet."""
+    """Unreferenced numbers that the stages have not dropped yet."""
 
     def enter(self, steps: Steps, ids: Tensor) -> Tensor:
-        """Return the first layer's input here for every row, [rows, H]: the earlier stages are asked, in order.
+        """Return the input of the first local layer for every row, [rows, H], by calling the earlier stages in order.
 
         Raises:
             BackendError: a stage lost what it held, or a sampler does not use `pool`.
@@ -76,7 +75,7 @@ class ShardedDecoder(Decoder):
                 raise TypeError(f"a sharded base cannot carry out {type(steps).__name__}")
 
     def linears(self) -> dict[Place, Linear]:
-        """Every linear step of the base by place, in reading order; those of earlier stages have a shape only."""
+        """Linear steps of the base by place, in reading order; those of earlier stages have a shape only."""
         none = Weight(torch.empty(0, device=self.kernels.device))
         places: dict[Place, Linear] = {}
         for n in range(self.first):
@@ -85,7 +84,7 @@ class ShardedDecoder(Decoder):
         return {**places, **Decoder.linears(self)}
 
     def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
-        """Bring DoRA's norms up to date, each where its base is; what the stages have of the adapter is outdated."""
+        """Update DoRA's norms, each where its base is; the stages' copy of the adapter is outdated from now on."""
         earlier = self._earlier(low)
         Decoder.refresh_norms(self, {p: part for p, part in low.items() if p not in earlier})
         for part in earlier.values():
@@ -97,9 +96,9 @@ class ShardedDecoder(Decoder):
                     set_norm(part, torch.tensor(norm, device=self.kernels.device))
 
     def tidy(self) -> None:
-        """Let the stages drop adapters that are gone here, and forward passes that were given up.
+        """Make the stages drop adapters and abandoned forward passes that are unreferenced here.
 
-        Done before every call that computes; to be called where memory is wanted back at once.
+        This happens before every computing call; call it to free memory at once.
         """
         if self._dropped:
             numbers = tuple(self._dropped)
@@ -143,21 +142,21 @@ class ShardedDecoder(Decoder):
         return self._received(x)
 
     def _absorb(self, record: RouteRecord | None) -> None:
-        """Take in what the earlier stages recorded of a mixture's routes."""
+        """Collect the routes of a mixture that the earlier stages recorded."""
         for stage in self.stages if record is not None else ():
             found = stage.routed()
             if record is not None and found is not None:
                 record.absorb(found)
 
-    def forward(self, asked: TreeRows) -> Tensor:
-        """The rows of whole trees as they come to this stage, [rows, H]."""
+    def forward(self, request: TreeRows) -> Tensor:
+        """Rows of whole trees at the input of this stage, [rows, H]."""
         x: FloatArray | None = None
         for stage in self.stages:
-            x = stage.forward(asked, x)
+            x = stage.forward(request, x)
         return self._received(x)
 
     def backward(self, recorded: _Number, grad: Tensor, low: LowRanks) -> None:
-        """Send the gradient of these rows back, and add the adapter's that come of it to its buffers here."""
+        """Send the gradient of these rows back, and add the resulting adapter gradients to its buffers here."""
         given: FloatArray | None = grad.detach().cpu().numpy()
         for stage in reversed(self.stages):
             assert given is not None
@@ -175,7 +174,7 @@ class ShardedDecoder(Decoder):
         return made
 
     def _adapter(self, low: LowRanks) -> int | None:
-        """The number under which the stages hold an adapter, which is sent to them if they do not yet."""
+        """Number under which the stages hold an adapter, which is sent to them first if necessary."""
         earlier = self._earlier(low)
         first = next(iter(earlier.values()), None)
         if first is None:
@@ -197,7 +196,7 @@ class ShardedDecoder(Decoder):
         return norms
 
     def _earlier(self, low: LowRanks) -> dict[Place, LowRank]:
-        """The parts of an adapter on layers of earlier stages."""
+        """Parts of an adapter on layers of earlier stages."""
         return {place: part for place, part in low.items() if 0 <= place.layer < self.first}
 
     def _received(self, x: FloatArray | None) -> Tensor:
@@ -206,9 +205,9 @@ class ShardedDecoder(Decoder):
 
 
 def sharded(last: Decoder, config: DecoderConfig, stages: Sequence[StageCalls], cut: Sequence[range]) -> ShardedDecoder:
-    """Put the last stage of a base before the earlier ones; `cut` has the layers of all, `config` is the whole base's.
+    """Connect a base's last stage to the earlier ones; `cut` lists the layers of all, `config` is the whole base's.
 
-    The stages drop what an earlier driver left there.
+    The stages drop everything that an earlier driver left there.
     """
     for stage in stages:
         stage.clear()
@@ -228,12 +227,12 @@ def sharded(last: Decoder, config: DecoderConfig, stages: Sequence[StageCalls], 
 
 
 class ShardedPool(PagePool):
-    """The pages of the last stage's layers, with the same pages in every earlier stage."""
+    """Page pool of the last stage's layers, mirrored in every earlier stage."""
 
     def __init__(self, decoder: ShardedDecoder, limits: SamplerLimits | None = None) -> None:
-        """Have pages for all stages' layers, and be the pool of the decoder from now on.
+        """Allocate pages for all stages' layers, and become the decoder's pool.
 
-        The default is as many as the longest stage could have by itself.
+        The default capacity is that of the longest stage alone.
         """
         longest = max(map(len, decoder.cut))
         capacity = cache_pages(replace(decoder.config, num_layers=longest), limits or SamplerLimits())
@@ -252,22 +251,22 @@ class ShardedPool(PagePool):
             stage.duplicate(self.number, page, copies)
 
     def scrub(self, pages: list[int]) -> None:
-        """Zero pages that may hold values that are not finite, before anyone else gets them."""
+        """Zero pages that may hold non-finite values before they are reused."""
         super().scrub(pages)
         for stage in self._stages:
             stage.scrub(self.number, pages)
 
 
 class _Earlier(torch.autograd.Function):
-    """All earlier stages as one step."""
+    """Autograd function of all earlier stages together."""
 
     @staticmethod
     def forward(
-        ctx: _Ctx, anchor: Tensor, decoder: ShardedDecoder, asked: TreeRows, low: LowRanks, recorded: _Number | None
+        ctx: _Ctx, anchor: Tensor, decoder: ShardedDecoder, request: TreeRows, low: LowRanks, recorded: _Number | None
     ) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
         ctx.saved = (decoder, low, recorded)
-        return decoder.forward(asked)
+        return decoder.forward(request)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Any, ...]:
@@ -286,7 +285,7 @@ def _sent(place: Place, part: LowRank) -> OpenedPart:
 
 
 def _add(part: LowRank, found: PartNumbers) -> None:
-    """Add a stage's gradients to the buffers of the weights that have one."""
+    """Add a stage's gradients to the buffers of trained weights."""
     pairs = [(part.a, found.a), *zip(part.b, found.b, strict=True)]
     if part.magnitude is not None and found.magnitude is not None:
         pairs.append((part.magnitude, found.magnitude))

@@ -1,6 +1,6 @@
-"""The engine of a worker that is several processes: it drives the last share of each base, and asks the earlier ones.
+"""Engine of a worker with several processes: it drives the last share of each base and calls the earlier ones.
 
-Each form of a base, fp32 and NF4, has stages of its own, and so a driver, a cache and a sampler of its own.
+Each form of a base, fp32 and NF4, has its own stages, driver, cache and sampler.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from tinsmith.types.sampling import SampleRequest
 
 
 class FormSamplers:
-    """A base's samplers as one: a request goes to that of the form its policy is on."""
+    """Samplers of a base's forms as one: a request goes to the form that its policy is on."""
 
     def __init__(self, make: Callable[[Decoder], Sampler]) -> None:
         self._make = make
         self._samplers: dict[Decoder, Sampler] = {}
 
     def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
-        """As `Sampler.submit`."""
+        """Queue a request; see `Sampler.submit`."""
         if policy.decoder not in self._samplers:
             self._samplers[policy.decoder] = self._make(policy.decoder)
         return self._samplers[policy.decoder].submit(request, policy, owner=owner)
 
     def cancel(self, group: Group) -> None:
-        """As `Sampler.cancel`."""
+        """Drop a request; see `Sampler.cancel`."""
         self._samplers[group.policy.decoder].cancel(group)
 
     def step(self) -> list[Group]:
-        """A step of each that is busy; the requests that ended."""
+        """Advance each busy sampler by one step; return the requests that ended."""
         return [group for each in self._samplers.values() if each.busy for group in each.step()]
 
     @property
@@ -55,19 +55,19 @@ class FormSamplers:
 
     @property
     def num_running(self) -> int:
-        """Samples that are being decoded."""
+        """Number of samples being decoded."""
         return sum(each.num_running for each in self._samplers.values())
 
     @property
     def cache(self) -> PagePool | None:
-        """None: there is one for each form."""
+        """None: each form has its own cache."""
         return None
 
 
 class ShardedEngine(Bases):
-    """Computes on bases that are spread over processes, of which this is the last. One caller at a time.
+    """Engine on bases that are spread over processes, of which this is the last. One caller at a time.
 
-    Whatever is asked of it raises StageLostError when one of the others is gone; nothing works any more then.
+    Every call raises StageLostError once one of the others is gone; the engine cannot recover.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ShardedEngine(Bases):
         micro_batches: MicroBatches | None = None,
         gradient_unit: GradientUnit = GradientUnit.TREE,
     ) -> None:
-        """Serve the models of the last share, with the earlier ones, in order.
+        """Serve the models of the last share together with the earlier ones, in order.
 
         Raises:
             ConfigError: the shares do not belong together.
@@ -99,12 +99,12 @@ class ShardedEngine(Bases):
         self._samplers: dict[str, FormSamplers] = {}
 
     def certificate_sha256(self, name: str) -> str | None:
-        """Identity of what all shares checked of a base's arithmetic; None where it promises nothing."""
+        """Identity of the certificates of all shares for a base; None if the arithmetic promises nothing."""
         found = [facts.bases[name].certificate for facts in self._facts]
         return None if None in found else sha256_of(found)
 
     def decoder(self, name: str, *, quantised: bool = False) -> ShardedDecoder:
-        """The driver of a form of a base, which is read when first asked for, here and by the other shares."""
+        """Driver of a form of a base, which all shares read on first use."""
         stored = self._base(name)
         key = (name, quantised)
         if key not in self._decoders:
@@ -127,27 +127,27 @@ class ShardedEngine(Bases):
         return self.prepare(TrainingSession(create_adapter(decoder, spec)))
 
     def prepare(self, session: TrainingSession) -> TrainingSession:
-        """Let a session compute as this engine does."""
+        """Configure a session to compute as this engine does."""
         session.micro_batches = self.micro_batches
         session.gradient_unit = self.gradient_unit
         session.sampled = self.sampled_routes
         return session
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
-        """Nothing: its samplers go on in their steps, and nothing is waited for."""
+        """Do nothing: the samplers advance in their steps, and nothing blocks for long."""
 
     def tidy(self) -> None:
-        """Let the shares drop what nothing here holds any more, and give freed memory back to the system."""
+        """Make the shares drop what is unreferenced here, and return freed memory to the system."""
         for decoder in self._decoders.values():
             decoder.tidy()
         give_back_freed_memory()
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
-        """Sampling from the base alone."""
+        """Policy that samples from the base alone."""
         return Policy(self.decoder(name, quantised=quantised), {})
 
     def sampler(self, name: str) -> FormSamplers:
-        """The sampler that serves this base model, whatever is trained on it."""
+        """Sampler that serves this base model and everything trained on it."""
         if name not in self._samplers:
             base = self._base(name)
 
@@ -167,12 +167,12 @@ class ShardedEngine(Bases):
 
     @property
     def samplers_by_name(self) -> dict[str, ServesRequests]:
-        """Every sampler made so far, by the base model's name."""
+        """Samplers created so far, by the base model's name."""
         return dict(self._samplers)
 
 
 def _opened(shard: Shard, name: str) -> OpenedBase:
-    """A base whose weights lie in its stages."""
+    """Base model whose weights are held by its stages."""
     stored, identity = shard.stored[name], shard.identities[name]
     return OpenedBase(identity=identity, config=stored.config, weights={}, folder=stored.folder)
 

@@ -1,4 +1,4 @@
-"""An adapter as it is sent: its identity by content, and its tensors."""
+"""Adapters in transit to workers: identity by content, and tensors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tinsmith.types.fingerprints import tensors_sha256
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RemotePolicy(Policy):
-    """A policy that workers compute."""
+    """Policy that workers compute."""
 
     weights: WeightsId
     shipped: Shipped | None
-    """None: the base alone, which every worker has."""
+    """Adapter weights; None for the base alone, which every worker has."""
 
 
 def shipped(adapter: Adapter) -> Shipped:
-    """Return an adapter's weights as they are now."""
+    """Return an adapter's current weights for sending."""
     decoder = adapter.decoder
     assert isinstance(decoder, HollowDecoder), "made by the cluster's engine"
     tensors = {name: tensor.cpu().numpy() for name, tensor in values(adapter.slots).items()}
@@ -33,12 +33,12 @@ def shipped(adapter: Adapter) -> Shipped:
 
 
 def remote_policy(adapter: Adapter) -> RemotePolicy:
-    """Sampling through an adapter's weights, which later training must not change."""
+    """Policy through an adapter's weights, which later training must not change."""
     sent = shipped(adapter)
     return RemotePolicy(adapter.decoder, adapter.low, weights=sent.id, shipped=sent)
 
 
 def base_policy(decoder: HollowDecoder) -> RemotePolicy:
-    """Sampling from a base alone."""
+    """Policy that samples from a base alone."""
     base = WeightsId(name=decoder.served, quantised=decoder.quantised, spec=None, sha256="")
     return RemotePolicy(decoder, {}, weights=base, shipped=None)

@@ -1,7 +1,7 @@
 """Messages between the driver of a sharded base and its earlier stages.
 
-The driver holds the last stage and asks the others in order, one call at a time. Rows leave a stage as the residual
-stream, [rows, H] fp32, and their gradient comes back. All that is passed can be pickled.
+The driver holds the last stage and calls the others in order, one call at a time. Rows leave a stage as the residual
+stream, [rows, H] fp32, and their gradient comes back. All arguments and results can be pickled.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tinsmith.types.datum import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartNumbers:
-    """A low-rank part at one place: its weights, or their gradients."""
+    """Values at one low-rank place: its weights, or their gradients."""
 
     place: Place
     a: FloatArray
-    """[in, sum of ranks]."""
+    """Shape [in, sum of ranks]."""
     b: tuple[FloatArray, ...]
-    """Per target [rank, columns]."""
+    """Per target, shape [rank, columns]."""
     magnitude: FloatArray | None
-    """DoRA: [out]."""
+    """DoRA's magnitude, shape [out]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenedPart:
-    """A low-rank part that a stage is to compute with."""
+    """Low-rank part for a stage to compute with."""
 
     weights: PartNumbers
     columns: tuple[tuple[int, int], ...]
@@ -44,23 +44,23 @@ class OpenedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TreeRows:
-    """Whole trees, one adapter."""
+    """Rows of whole trees with one adapter."""
 
     step: int | None
-    """Under which number `backward` will ask for what this leaves; None: nothing is to be left."""
+    """Number under which `backward` refers to this pass; None if no backward pass follows."""
     ids: NDArray[np.int64]
-    """The token of every row."""
+    """Token of every row."""
     trees: tuple[tuple[TreeNode, ...], ...]
     adapter: int | None
-    """Its number; None: the base alone."""
+    """Number of the adapter; None for the base alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CachedRows:
-    """New rows of many sequences over their caches, as `ops.paging.Rows` says where they stand."""
+    """New rows of many sequences over their caches; positions are those of `ops.paging.Rows`."""
 
     pool: int
-    """The number of the pool that the tables are of."""
+    """Number of the pool that the tables refer to."""
     ids: NDArray[np.int64]
     row_begin: NDArray[np.int64]
     first_pos: NDArray[np.int64]
@@ -75,60 +75,60 @@ class StageGradients:
     """Gradients of a stage's backward pass."""
 
     x: FloatArray | None
-    """Of the rows it was given, [rows, H]; None from the first stage, which was given none."""
+    """Gradient of the input rows, [rows, H]; None from the first stage, which has no input rows."""
     parts: tuple[PartNumbers, ...]
-    """Of its parts of the adapter, in the order in which they were opened."""
+    """Gradients of its parts of the adapter, in the order in which they were opened."""
 
 
 class StageLostError(Exception):
-    """A stage is gone, and with it the worker that it is part of.
+    """Error for a stage that is gone, and with it the worker that it belongs to.
 
-    No TinsmithError: nobody asked for anything wrong, and what was asked is to be done by another worker.
+    Not a TinsmithError: the request is valid, and another worker must compute it.
     """
 
 
 class StageCalls(Protocol):
-    """An earlier stage, wherever it is. Each call either completes or leaves nothing behind.
+    """Calls of an earlier stage, local or remote. Each either completes or leaves nothing behind.
 
-    Raises whatever the stage did; what it no longer has is a BackendError. StageLostError: it is gone.
+    Errors of the stage are raised; a missing object is a BackendError, a missing stage a StageLostError.
     """
 
     def clear(self) -> None:
-        """Drop all that an earlier driver left."""
+        """Drop everything that an earlier driver left."""
         ...
 
     def open(self, adapter: int, parts: Sequence[OpenedPart]) -> list[FloatArray | None]:
-        """Hold an adapter's parts under a number, and return the norm of each that is a DoRA, [out]."""
+        """Hold an adapter's parts under a number, and return the norm of each DoRA part, [out]."""
         ...
 
     def close(self, adapters: Sequence[int], steps: Sequence[int]) -> None:
-        """Drop adapters, and what `forward` left for steps whose backward will not be asked for."""
+        """Drop adapters, and the state of forward passes whose backward pass will not come."""
         ...
 
-    def forward(self, asked: TreeRows, x: FloatArray | None) -> FloatArray:
-        """Compute rows from those of the stage before, [rows, H]; the first stage is given None."""
+    def forward(self, request: TreeRows, x: FloatArray | None) -> FloatArray:
+        """Compute rows from those of the stage before, [rows, H]; the first stage gets None."""
         ...
 
     def backward(self, step: int, grad: FloatArray) -> StageGradients:
-        """Return the gradients behind that of the rows which `forward` returned; what it left is gone then."""
+        """Return the gradients for the rows that `forward` returned, and drop their state."""
         ...
 
     def open_pool(self, pool: int, capacity: int) -> None:
-        """Have so many pages for each own layer, under a number; they take the place of earlier ones."""
+        """Allocate this many pages for each local layer under a number, replacing earlier ones."""
         ...
 
-    def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
-        """As `forward`, over the pages of a pool."""
+    def sample(self, request: CachedRows, x: FloatArray | None) -> FloatArray:
+        """Compute new rows over the pages of a pool, as `forward` does without one."""
         ...
 
     def routed(self) -> Recorded | None:
-        """Return what was recorded of a mixture's routes in the rows computed last; None where there is none."""
+        """Return the mixture's routes of the rows computed last; None for a dense model."""
         ...
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
-        """Copy one page's keys and values into others, in every own layer."""
+        """Copy one page's keys and values into others, in every local layer."""
         ...
 
     def scrub(self, pool: int, pages: Sequence[int]) -> None:
-        """Zero pages that may hold values that are not finite."""
+        """Zero pages that may hold non-finite values."""
         ...

@@ -1,4 +1,4 @@
-"""An earlier stage of a sharded base: its layers, and what the driver has it hold of adapters, caches and graphs.
+"""Earlier stage of a sharded base: its layers, with the adapters, caches and graphs that the driver opened there.
 
 The steps are those of an unsharded decoder on the same rows, so the bits are too.
 """
@@ -30,20 +30,20 @@ from tinsmith.types.errors import BackendError
 
 @dataclass(slots=True, eq=False)
 class _Recorded:
-    """A forward pass whose backward may be asked for."""
+    """Forward pass whose backward pass may follow."""
 
     step: int
     low: LowRanks
     entered: Tensor | None
-    """The rows that came from the stage before; their gradient goes back there."""
+    """Input rows from the stage before; their gradient goes back there."""
     out: Tensor
 
 
 class Stage:
-    """Carries out `StageCalls`. Not thread-safe: one driver, one call at a time."""
+    """Implementation of `StageCalls`. Not thread-safe: one driver, one call at a time."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """Hold the decoder of a run of layers (`build_decoder` with `layers`), but the last."""
+        """Hold the decoder of a run of layers (`build_decoder` with `layers`) other than the last."""
         self.decoder = decoder
         self._adapters: dict[int, dict[Place, LowRank]] = {}
         self._recorded: _Recorded | None = None
@@ -52,21 +52,21 @@ class Stage:
 
     @property
     def num_adapters(self) -> int:
-        """Adapters that it holds."""
+        """Number of adapters that it holds."""
         return len(self._adapters)
 
     @property
     def is_recording(self) -> bool:
-        """True while the stage has the values of a forward pass for its backward pass."""
+        """True while the stage holds the values of a forward pass for its backward pass."""
         return self._recorded is not None
 
     def clear(self) -> None:
-        """Drop all that an earlier driver left."""
+        """Drop everything that an earlier driver left."""
         self._adapters, self._recorded, self._pool = {}, None, None
         self._routed = None
 
     def open(self, adapter: int, parts: Sequence[OpenedPart]) -> list[FloatArray | None]:
-        """Hold an adapter's parts under a number, and return the norm of each that is a DoRA, [out]."""
+        """Hold an adapter's parts under a number, and return the norm of each DoRA part, [out]."""
         low = {part.weights.place: self._opened(part) for part in parts}
         self.decoder.refresh_norms(low)
         for part in low.values():
@@ -75,39 +75,39 @@ class Stage:
         return [None if part.norm is None else _sent(part.norm) for part in low.values()]
 
     def close(self, adapters: Sequence[int], steps: Sequence[int]) -> None:
-        """Drop adapters, and what `forward` left for steps whose backward will not be asked for."""
+        """Drop adapters, and the state of forward passes whose backward pass will not come."""
         for adapter in adapters:
             self._adapters.pop(adapter, None)
         if self._recorded is not None and self._recorded.step in steps:
             self._recorded = None
 
-    def forward(self, asked: TreeRows, x: FloatArray | None) -> FloatArray:
-        """Compute rows from those of the stage before, [rows, H]; the first stage is given None.
+    def forward(self, request: TreeRows, x: FloatArray | None) -> FloatArray:
+        """Compute rows from those of the stage before, [rows, H]; the first stage gets None.
 
         Raises:
             BackendError: it does not hold the adapter.
         """
-        self._recorded = None  # of a micro-batch that was given up
-        low = self._low(asked.adapter)
+        self._recorded = None  # of an abandoned micro-batch
+        low = self._low(request.adapter)
         self._routed = RouteRecord.of(self.decoder, loads=True)
-        steps = TrainSteps(self.decoder.kernels, Forest.of(asked.trees), low, self._routed)
+        steps = TrainSteps(self.decoder.kernels, Forest.of(request.trees), low, self._routed)
         entered = self._received(x)
-        if asked.step is None:
+        if request.step is None:
             with torch.no_grad():
-                return _sent(self._through(steps, asked.ids, entered))
+                return _sent(self._through(steps, request.ids, entered))
         with ExitStack() as failed, torch.enable_grad():
             failed.callback(_end_training, low)
             for weight in _weights(low):
                 weight.train()
             if entered is not None:
                 entered.requires_grad_()
-            out = self._through(steps, asked.ids, entered)
+            out = self._through(steps, request.ids, entered)
             failed.pop_all()
-        self._recorded = _Recorded(asked.step, low, entered, out)
+        self._recorded = _Recorded(request.step, low, entered, out)
         return _sent(out)
 
     def backward(self, step: int, grad: FloatArray) -> StageGradients:
-        """Return the gradients behind that of the rows which `forward` returned; what it left is gone then.
+        """Return the gradients for the rows that `forward` returned, and drop their state.
 
         Raises:
             BackendError: another forward pass has come between.
@@ -127,38 +127,38 @@ class Stage:
         return StageGradients(x=back, parts=parts)
 
     def open_pool(self, pool: int, capacity: int) -> None:
-        """Have so many pages for each own layer, under a number; they take the place of earlier ones."""
+        """Allocate this many pages for each local layer under a number, replacing earlier ones."""
         self._pool = None
         made = PagePool(self.decoder.config, capacity, self.decoder.kernels.device)
         self._pool = (pool, made)
 
-    def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
-        """As `forward`, over the pages of a pool.
+    def sample(self, request: CachedRows, x: FloatArray | None) -> FloatArray:
+        """Compute new rows over the pages of a pool, as `forward` does without one.
 
         Raises:
-            BackendError: it holds another pool, or not the adapter.
+            BackendError: the pool or the adapter is not here.
         """
         rows = Rows(
-            row_begin=torch.tensor(asked.row_begin),
-            first_pos=torch.tensor(asked.first_pos),
-            positions=torch.tensor(asked.positions),
-            table=torch.tensor(asked.table),
+            row_begin=torch.tensor(request.row_begin),
+            first_pos=torch.tensor(request.first_pos),
+            positions=torch.tensor(request.positions),
+            table=torch.tensor(request.table),
         )
-        runs = tuple((begin, end, self._low(adapter)) for begin, end, adapter in asked.runs)
+        runs = tuple((begin, end, self._low(adapter)) for begin, end, adapter in request.runs)
         self._routed = RouteRecord.of(self.decoder)
-        steps = SampleSteps(self.decoder.kernels, rows, self._pages(asked.pool).layers, runs, self._routed)
-        return _sent(self._through(steps, asked.ids, self._received(x)))
+        steps = SampleSteps(self.decoder.kernels, rows, self._pages(request.pool).layers, runs, self._routed)
+        return _sent(self._through(steps, request.ids, self._received(x)))
 
     def routed(self) -> Recorded | None:
-        """Return what was recorded of a mixture's routes in the rows computed last; None where there is none."""
+        """Return the mixture's routes of the rows computed last; None for a dense model."""
         return None if self._routed is None else self._routed.recorded()
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
-        """Copy one page's keys and values into others, in every own layer."""
+        """Copy one page's keys and values into others, in every local layer."""
         self._pages(pool).duplicate(page, list(copies))
 
     def scrub(self, pool: int, pages: Sequence[int]) -> None:
-        """Zero pages that may hold values that are not finite."""
+        """Zero pages that may hold non-finite values."""
         self._pages(pool).scrub(list(pages))
 
     def _through(self, steps: Steps, ids: NDArray[np.int64], entered: Tensor | None) -> Tensor:
@@ -185,7 +185,7 @@ class Stage:
         return self.decoder.kernels.device
 
     def _received(self, rows: FloatArray | None) -> Tensor | None:
-        """A copy: what comes from elsewhere may be read-only."""
+        """Copy received rows, since their buffer may be read-only."""
         return None if rows is None else torch.tensor(rows, device=self._device)
 
     def _low(self, adapter: int | None) -> Mapping[Place, LowRank]:

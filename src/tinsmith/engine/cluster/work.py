@@ -1,4 +1,4 @@
-"""Requests to a worker and its answers: plain values, the same whoever computes them."""
+"""Work items for workers and their outcomes: plain values, the same whoever computes them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class WeightsId:
     """Identity of weights: those of a served base, and of an adapter by its content."""
 
     name: str
-    """The served base model."""
+    """Name of the served base model."""
     quantised: bool
     spec: AdapterSpec | None
-    """None: the base alone."""
+    """Shape of the adapter; None for the base alone."""
     sha256: str
-    """Of the adapter's tensors; "" where there is none."""
+    """SHA-256 of the adapter's tensors; "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Shipped:
-    """Weights that can be sent to whoever does not hold them, for as long as anything here holds this."""
+    """Weights that can be sent to workers for as long as this is referenced."""
 
     id: WeightsId
     tensors: Tensors
@@ -52,16 +52,16 @@ class SampleWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientWork:
-    """An aligned block of units of gradient, or units forward only."""
+    """Aligned block of gradient units, with or without a backward pass."""
 
     id: str
     weights: WeightsId
-    asked: UnitRequest
+    request: UnitRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FreshWork:
-    """The initial weights of an adapter, or of a copy of the base that is to be trained whole."""
+    """Initial weights of an adapter, or of a copy of the base that is trained whole."""
 
     id: str
     name: str
@@ -73,7 +73,7 @@ Work = SampleWork | GradientWork | FreshWork
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sampled:
-    """The samples of a request."""
+    """Samples of a request."""
 
     result: SampleResult
 
@@ -83,32 +83,32 @@ class Computed:
     """Results of some units."""
 
     found: Mapping[int, tuple[DatumOutput, LossValue]]
-    """By the datum's place among the work's own: what the model said, and its loss, whose gradient is left out."""
+    """Output and loss per datum, by its place in the work; the gradient of the loss is left out."""
     grads: Sequence[NDArray[np.float32]] | None
-    """The sum of the units' gradients, one array per buffer, the receiver's own; None without a backward pass."""
+    """Sum of the units' gradients, one array per buffer, owned by the receiver; None without a backward pass."""
     routes: RouteSums | None = None
-    """Of a mixture: its experts' loads."""
+    """Loads of a mixture's experts."""
     marks: tuple[str, ...] = ()
-    """Digests of the units' gradients, where they were asked for."""
+    """Digests of the units' gradients, if requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fresh:
-    """Initial weights, the receiver's own."""
+    """Initial weights, owned by the receiver."""
 
     tensors: Tensors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refused:
-    """The work cannot be done, here or elsewhere."""
+    """Error of a work that cannot be done, here or elsewhere."""
 
     error: TinsmithError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lost:
-    """The worker lost a part of itself, and can do nothing any more; others may do the work."""
+    """Loss of a part of the worker, which cannot continue; others may do the work."""
 
     cause: str
 
@@ -117,9 +117,9 @@ Outcome = Sampled | Computed | Fresh | Refused | Lost
 
 
 def own_arrays(outcome: Outcome) -> Outcome:
-    """Return the same with the arrays of long-lived results copied: what lends them can have its memory back.
+    """Copy the arrays of long-lived results, so that the memory they were received in can be freed.
 
-    One array that is still lent keeps all that came with it, so of what was computed each is copied.
+    A single borrowed array keeps everything alive that came with it, so each array of a result is copied.
     """
     if isinstance(outcome, Computed):
         found = {
@@ -151,12 +151,12 @@ class ServedFacts:
     fingerprint: str
     config_sha256: str
     certificate: str | None
-    """SHA-256; None where the arithmetic promises nothing."""
+    """SHA-256 of the certificate; None if the arithmetic promises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """Facts of a worker, on which its results depend."""
+    """Facts of a worker on which its results depend."""
 
     node: str
     threads: int
@@ -165,4 +165,4 @@ class WorkerFacts:
     """SHA-256 of the package's source."""
     arithmetic: str
     bases: Mapping[str, ServedFacts]
-    """By served name."""
+    """Facts of the bases by served name."""

@@ -375,7 +375,7 @@ def engine_of(materials: Materials, manifest: Manifest) -> Engine:
         deviation=plan.engine.deviation,
         gradient_unit=plan.engine.gradient_unit,
         hold=plan.circumstances.hold,
-        kept=CertificateStore(certificates_folder()),
+        certificate_store=CertificateStore(certificates_folder()),
     )
     found = {"fingerprint": engine.base(name).fingerprint, "certificate": engine.certificate_sha256(name)}
     now = {key: found.get(key, value) for key, value in manifest.model.items()}

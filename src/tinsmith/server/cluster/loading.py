@@ -35,7 +35,7 @@ def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> En
         micro_batches=how,
         gradient_unit=settings.gradient_unit,
         hold=settings.hold,
-        kept=CertificateStore(certificates_folder()),
+        certificate_store=CertificateStore(certificates_folder()),
     )
 
 
@@ -54,7 +54,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
         arithmetic=settings.arithmetic,
         seed=settings.seed,
         hold=settings.hold,
-        kept=CertificateStore(certificates_folder()),
+        certificate_store=CertificateStore(certificates_folder()),
     )
     give_back_freed_memory()
     return made

@@ -1,6 +1,6 @@
-"""Bytes and seconds of a step of reinforcement learning on N workers and one server, in closed form.
+"""Bytes and seconds of a reinforcement-learning step on N workers and one server, in closed form.
 
-Nobody is lost and nobody is slow in it; `simulation.py` has those. A step samples all groups, computes their gradients,
+No worker is lost or slow here; see `simulation.py` for those. A step samples all groups, computes their gradients,
 steps the optimizer and hands the adapter to every worker, one after the other.
 """
 
@@ -13,50 +13,50 @@ from enum import StrEnum
 from tinsmith.engine.cluster.scaling.token_costs import Times
 
 ROW_BYTES = 16
-"""Of a row of a datum on its way to a worker: token, target, log-probability, advantage."""
+"""Bytes of a datum's row on its way to a worker: token, target, log-probability, advantage."""
 TOKEN_BYTES = 4
-"""Of a token of a prompt on its way to a worker."""
+"""Bytes of a prompt token on its way to a worker."""
 NEW_TOKEN_BYTES = 8
-"""Of a drawn token on its way back: id and log-probability."""
+"""Bytes of a drawn token on its way back: id and log-probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A step: groups of answers, whose lengths are log-normal up to the longest."""
+    """Work of one step: groups of answers with log-normal lengths up to the longest."""
 
     groups: int
     samples: int
-    """Answers of a group."""
+    """Answers per group."""
     prompt: int
-    """Tokens of a prompt, which the answers of a group share."""
+    """Tokens of the prompt that a group shares."""
     median: int
-    """Length of an answer in tokens."""
+    """Median length of an answer in tokens."""
     spread: float
-    """Standard deviation of its logarithm."""
+    """Standard deviation of the logarithm of the length."""
     longest: int
     at_once: int
-    """Groups that a worker decodes together."""
+    """Groups that a worker decodes concurrently."""
     blocks: int = 16
-    """Gradient works a worker, at least: fewer are fewer bytes, more are shared out more evenly."""
+    """Least gradient works per worker: fewer mean fewer bytes, more are shared out more evenly."""
 
     def block(self, workers: int) -> int:
-        """Units (groups) of a gradient work: a power of two, so that it is a node of the tree of sums."""
+        """Units (groups) per gradient work: a power of two, so that it is a node of the tree of sums."""
         return 1 << max(0, math.floor(math.log2(max(1, self.groups / (self.blocks * workers)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Network of the server and its workers; each has one line of this bandwidth in each direction."""
+    """Network of the server and its workers; each has one full-duplex line of this bandwidth."""
 
     bandwidth: float
-    """Bytes a second."""
+    """Bytes per second."""
     latency: float = 0.0005
-    """Seconds of a message."""
+    """Seconds per message."""
     relayed: bool = True
-    """True if workers hand an adapter on, so that it takes log N times its way instead of N times."""
+    """True if workers relay an adapter, so that a broadcast takes log N transfers instead of N."""
 
     def broadcast(self, size: int, workers: int) -> float:
-        """Seconds until every worker has so many bytes of the server."""
+        """Seconds until every worker has received this many bytes from the server."""
         times = math.ceil(math.log2(workers + 1)) if self.relayed else workers
         return times * (size / self.bandwidth + (self.latency if self.relayed else 0.0))
 
@@ -74,42 +74,42 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCosts:
-    """One step."""
+    """Costs of one step."""
 
     sampling: float
-    """Seconds, as the next ones."""
+    """Seconds of sampling; the next fields are seconds too."""
     gradients: float
     optimizer: float
     broadcast: float
     ideal: float
-    """A worker's seconds for the whole step alone, shared out evenly."""
+    """Seconds that one worker needs for the whole step, divided by the number of workers."""
     waits: dict[Limit, float] = field(default_factory=dict[Limit, float])
-    """Seconds of every part for itself; parts overlap."""
+    """Seconds of every part on its own; parts overlap."""
     adapter_bytes: int
-    """To all workers."""
+    """Adapter bytes sent to all workers."""
     gradient_bytes: int
-    """From all workers."""
+    """Gradient bytes received from all workers."""
     token_bytes: int
-    """Both ways."""
+    """Token bytes in both directions."""
 
     @property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Seconds of the whole step."""
         return self.sampling + self.gradients + self.optimizer + self.broadcast
 
     @property
     def efficiency(self) -> float:
-        """Throughput, as a share of N times one worker's."""
+        """Throughput as a share of N times one worker's."""
         return self.ideal / self.seconds
 
     @property
     def limit(self) -> Limit:
-        """Longest wait of a step: to be made faster next."""
+        """Part with the longest wait: the first to speed up."""
         return max(self.waits, key=lambda each: self.waits[each])
 
 
 def step_costs(times: Times, workload: Workload, network: Network, workers: int) -> StepCosts:
-    """Return what a step takes on so many workers, all as fast as each other."""
+    """Return the costs of a step on this many equally fast workers."""
     mean, deviation = moments(workload, 1)
     answers = workload.groups * workload.samples
     rows = workload.groups * workload.prompt + answers * mean
@@ -160,7 +160,7 @@ def step_costs(times: Times, workload: Workload, network: Network, workers: int)
 
 
 def best_blocks(times: Times, workload: Workload, network: Network, workers: int) -> Workload:
-    """Return the workload with as many gradient works a worker as make its step shortest."""
+    """Return the workload with the number of gradient works per worker that makes its step shortest."""
     return min(
         (replace(workload, blocks=blocks) for blocks in (16, 8, 4, 2, 1)),
         key=lambda each: step_costs(times, each, network, workers).seconds,
@@ -168,7 +168,7 @@ def best_blocks(times: Times, workload: Workload, network: Network, workers: int
 
 
 def moments(workload: Workload, answers: int) -> tuple[float, float]:
-    """Mean and standard deviation of the length of the longest of so many answers.
+    """Mean and standard deviation of the longest of `n` answers.
 
     Sums of P(length > t) and of (2 t + 1) P(length > t) over t.
     """

@@ -1,4 +1,4 @@
-"""A worker that only takes time: prompts and gradients one after the other, answers decoded together."""
+"""Simulated worker: prompts and gradients take time one after the other, answers are decoded together."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from tinsmith.engine.cluster.scaling.token_costs import Times
 
 @dataclass(slots=True)
 class _Job:
-    """Something that is computed by itself."""
+    """Job computed on its own."""
 
     id: str
     seconds: float
     lengths: tuple[int, ...] = ()
-    """Of the answers that are decoded once a prompt is read; none of a gradient."""
+    """Lengths of the answers to decode after the prompt; empty for a gradient."""
 
 
 @dataclass(slots=True, eq=False)
 class SimulatedWorker:
-    """Jobs and progress of a simulated worker."""
+    """State of a simulated worker: its jobs and their progress."""
 
     times: Times
     rng: random.Random
     noise: float
-    """Standard deviation of the logarithm of how long a work takes; 1 is the mean."""
+    """Standard deviation of the logarithm of a work's duration; the mean is 1."""
     slow: float = 1.0
-    """Times as long as another."""
+    """Slowdown factor."""
     now: float = 0.0
     _steps: float = 0.0
     """Decoding steps so far."""
     _jobs: deque[_Job] = field(default_factory=deque[_Job])
     _answers: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    """A heap: the step with which an answer ends."""
+    """Heap of the steps at which answers end."""
     _left: dict[str, int] = field(default_factory=dict[str, int])
-    """Answers of a group that have not ended."""
+    """Unfinished answers per group."""
     _luck: float = 1.0
 
     def sample(self, id: str, prompt: int, lengths: tuple[int, ...]) -> None:
-        """Take a sampling work now."""
+        """Start a sampling work."""
         self._luck = self._drawn()
         self._jobs.append(_Job(id, prompt * self.times.prompt_token * self._luck, lengths))
 
     def gradient(self, id: str, rows: int) -> None:
-        """Take a gradient work now."""
+        """Start a gradient work."""
         self._jobs.append(_Job(id, rows * self.times.gradient_row * self._drawn()))
 
     def drop(self, id: str) -> None:
-        """Do no more of a work."""
+        """Abandon a work."""
         self._jobs = deque(job for job in self._jobs if job.id != id)
         if self._left.pop(id, 0):
             self._answers = [answer for answer in self._answers if answer[1] != id]
             heapq.heapify(self._answers)
 
     def next_change(self) -> float | None:
-        """Return the end of the next job or answer, if nothing comes in between; None where there is nothing to do."""
+        """Return the time of the next end of a job or answer, if nothing intervenes; None if the worker is idle."""
         if self._jobs:
             return self.now + self._jobs[0].seconds * self.slow
         if self._answers:
@@ -65,7 +65,7 @@ class SimulatedWorker:
         return None
 
     def advance(self, now: float) -> list[str]:
-        """Compute until `now`; return the works that have ended, in order."""
+        """Compute until `now`; return the works that ended, in order."""
         ended: list[str] = []
         while (change := self.next_change()) is not None and change <= now:
             self.now = change

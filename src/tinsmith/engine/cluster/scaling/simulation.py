@@ -1,6 +1,6 @@
-"""A training run on simulated workers that the real scheduler gives their works, some of them slow or lost.
+"""Simulation of a training run: the real scheduler on simulated workers, some of them slow or lost.
 
-Everything is drawn from seeds, and the clock is a number: the same arguments give the same figures.
+All randomness is seeded and the clock is simulated: the same arguments give the same figures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinsmith.engine.cluster.scaling.token_costs import Times
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
 
 LOOK_EVERY = 1.0
-"""Seconds after which the scheduler is asked at the latest."""
+"""Longest interval in seconds between two calls of the scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,20 +25,20 @@ class Conditions:
     """Faults of a simulated cluster."""
 
     noise: float = 0.0
-    """Standard deviation of the logarithm of how long a work takes."""
+    """Standard deviation of the logarithm of a work's duration."""
     slow_share: float = 0.0
-    """Of the workers."""
+    """Share of slow workers."""
     slow_times: float = 3.0
     slow_for: float | None = None
-    """Seconds after which is drawn anew who is slow; None: a worker stays as it is."""
+    """Seconds after which slow workers are drawn again; None: they stay slow."""
     loss_every: float | None = None
-    """Seconds between losses of any worker, on average."""
+    """Mean seconds between losses of any worker."""
     blamed: bool = True
-    """True if a lost work may be the cause: its process was killed. A machine that is lost with others blames none."""
+    """True if a lost work may be the cause, as for a killed process; a machine lost with others blames none."""
     noticed_after: float = 3.0
-    """Seconds until the scheduler knows."""
+    """Seconds until the scheduler learns of a loss."""
     replaced_after: float = 30.0
-    """Seconds until another worker joins."""
+    """Seconds until a replacement joins."""
 
 
 @dataclass(slots=True)
@@ -46,33 +46,33 @@ class Report:
     """Results of a run."""
 
     seconds: list[float] = field(default_factory=list[float])
-    """Per step."""
+    """Seconds per step."""
     sampling: list[float] = field(default_factory=list[float])
-    """Per step, until the last group had ended."""
+    """Seconds per step until the last group ended."""
     losses: int = 0
     retries: int = 0
     copies: int = 0
     given_up: int = 0
     bytes_out: float = 0.0
-    """From the server."""
+    """Bytes sent by the server."""
     bytes_in: float = 0.0
 
     @property
     def mean(self) -> float:
-        """Seconds of a step."""
+        """Mean seconds per step."""
         return sum(self.seconds) / len(self.seconds)
 
 
 @dataclass(slots=True)
 class _Line:
-    """A direction of the server's line: what is sent queues."""
+    """One direction of the server's line, on which messages queue."""
 
     network: Network
     free: float = 0.0
     bytes: float = 0.0
 
     def send(self, now: float, size: float) -> float:
-        """Send so many bytes, and return the time of their arrival."""
+        """Send this many bytes, and return their time of arrival."""
         self.bytes += size
         self.free = max(self.free, now) + size / self.network.bandwidth
         return self.free + self.network.latency
@@ -89,7 +89,7 @@ def simulate(
     seed: int = 0,
     limits: Limits | None = None,
 ) -> Report:
-    """Return what a training run of so many steps takes."""
+    """Simulate a training run of this many steps."""
     at_once = workload.at_once * _sample_size(workload)
     run = _Run(
         times=times,
@@ -104,7 +104,7 @@ def simulate(
 
 
 def ideal_seconds(times: Times, workload: Workload, workers: int, *, seed: int = 0) -> float:
-    """Seconds of a step if N workers were N times one, which is never lost and waits for nobody."""
+    """Seconds per step if N workers were N times one, without losses or waits."""
     alone = replace(times, adapter_bytes=0, join=0.0, optimizer=0.0)
     endless = Network(bandwidth=1e18, latency=0.0)
     report = simulate(alone, workload, endless, Conditions(), workers=1, steps=1, seed=seed)
@@ -128,17 +128,17 @@ class _Run:
     report: Report = field(default_factory=Report)
     up: dict[str, SimulatedWorker] = field(default_factory=dict[str, SimulatedWorker])
     versions: dict[str, int] = field(default_factory=dict[str, int])
-    """Of what is known of a worker's next change: an event of an older one is none."""
+    """Versions of each worker's next event; an event of an older version is void."""
     ready: dict[str, float] = field(default_factory=dict[str, float])
-    """Time at which each worker has the adapter."""
+    """Time at which each worker receives the adapter."""
     left: set[str] = field(default_factory=set[str])
-    """Works of the phase that have not ended."""
+    """Unfinished works of the phase."""
     lengths: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     rows: dict[str, int] = field(default_factory=dict[str, int])
     joined: float = 0.0
-    """Time at which the server will have added up all gradients that are there."""
+    """Time at which the server has added up all gradients received so far."""
     due: float = 0.0
-    """Slow workers that are still to be drawn."""
+    """Slow workers still to be drawn."""
     step: int = 0
     began: float = 0.0
     _events: list[tuple[float, int, Callable[[], None]]] = field(
@@ -177,10 +177,10 @@ class _Run:
         self._assign()
         self._at(self.now + LOOK_EVERY, self._look)
 
-    # The steps of the run.
+    # Steps of the run.
 
     def _begin_step(self) -> None:
-        """Ask for all groups."""
+        """Submit all groups for sampling."""
         self.step += 1
         self.began = self.now
         rng = random.Random(f"{self.seed}/{self.step}")
@@ -195,7 +195,7 @@ class _Run:
         self._begin_phase(WorkKind.SAMPLE, dict.fromkeys(self.lengths, _sample_size(load)))
 
     def _begin_gradients(self) -> None:
-        """Ask for the gradient of all groups, in aligned blocks."""
+        """Submit the gradient of all groups, in aligned blocks."""
         self.report.sampling.append(self.now - self.began)
         groups = [self.workload.prompt + sum(lengths) for lengths in self.lengths.values()]
         block = self.workload.block(self.workers)
@@ -220,7 +220,7 @@ class _Run:
             self._at(max(self.now, self.joined) + self.times.optimizer, self._end_step)
 
     def _end_step(self) -> None:
-        """Hand the new adapter to every worker; the next step begins when all have it."""
+        """Broadcast the new adapter; the next step begins when all workers have it."""
         size, begun = self.times.adapter_bytes, self.now
         for number, name in enumerate(sorted(self.up), start=1):
             arrival = self.network.broadcast(size, number) + begun
@@ -231,7 +231,7 @@ class _Run:
         self.report.seconds.append(ended - self.began)
         self._at(ended, self._begin_step)
 
-    # Works on their way.
+    # Works in transit.
 
     def _assign(self) -> None:
         for each in self.scheduler.assign(self.now):
@@ -251,7 +251,7 @@ class _Run:
         self._plan(each.worker)
 
     def _advanced(self, name: str) -> SimulatedWorker | None:
-        """A worker as it is now, with what it has ended on the way; None where it is lost."""
+        """Advance a worker to now, sending what it has finished; None if it is lost."""
         worker = self.up.get(name)
         for id in worker.advance(self.now) if worker else ():
             size = sum(self.lengths.get(id, ())) * NEW_TOKEN_BYTES if id.startswith("s") else self.times.adapter_bytes
@@ -260,7 +260,7 @@ class _Run:
         return worker
 
     def _plan(self, name: str) -> None:
-        """Look at a worker again when something ends there."""
+        """Schedule the next event of a worker."""
         change = self.up[name].next_change()
         version = self.versions[name] = self.versions.get(name, 0) + 1
         if change is not None:
@@ -290,7 +290,7 @@ class _Run:
             worker.drop(id)
             self._plan(name)
 
-    # Workers come, go and are slow.
+    # Workers that join, are lost or become slow.
 
     def _join(self) -> None:
         name = f"w{next(self._numbers):06d}"
@@ -307,7 +307,7 @@ class _Run:
         self._assign()
 
     def _slow(self) -> float:
-        """Return the slowness of the next worker: of so many in a row, the share exactly."""
+        """Return the slowness of the next worker; the share of slow ones is exact over a round."""
         self.due += self.conditions.slow_share
         if self.due < 1:
             return 1.0

@@ -1,4 +1,4 @@
-"""Costs of a token on a worker, and of a step on its server, as a function of the model and its adapter."""
+"""Cost of a token on a worker and of a step on its server, as a function of the model and its adapter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 
 FP32 = 4
-"""Bytes of a trained weight, and of its gradient."""
+"""Bytes per trained weight, and per element of its gradient."""
 NF4 = 0.516
-"""Bytes of a base weight held as NF4: a nibble, and its share of scales."""
+"""Bytes per base weight in NF4: half a byte, plus its share of scales."""
 BF16 = 2
-"""Bytes of a weight of the head beside such a base."""
+"""Bytes per weight of the head beside an NF4 base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,45 +21,45 @@ class Machine:
 
     name: str
     flops: float
-    """Floating-point operations a second in matrix products."""
+    """Floating-point operations per second in matrix products."""
     bytes_per_second: float
-    """At which it reads weights."""
+    """Bytes of weights read per second."""
     weight_bytes: float = FP32
-    """Bytes of a base weight, unless it is NF4."""
+    """Bytes per base weight, unless it is NF4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Speed of the server, in fp32 numbers a second."""
+    """Speed of the server, in fp32 numbers per second."""
 
     adds: float
-    """Sums of two gradients."""
+    """Elements added per second when two gradients are summed."""
     updates: float
-    """Weights the optimizer steps."""
+    """Weights that the optimizer steps per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds and bytes of what a step is made of."""
+    """Seconds and bytes of the parts of a step."""
 
     prompt_token: float
-    """Seconds of a token of a prompt."""
+    """Seconds per prompt token."""
     new_token: float
-    """Seconds that a token adds to its decoding step."""
+    """Seconds that each token adds to its decoding step."""
     decode_step: float
-    """Seconds of a decoding step whatever its number of tokens: the weights are read once."""
+    """Seconds of a decoding step for any number of tokens: the weights are read once."""
     gradient_row: float
-    """Seconds of a row, forward and backward."""
+    """Seconds per row, forward and backward."""
     adapter_bytes: int
-    """Of the trained weights, and of one gradient of them."""
+    """Bytes of the trained weights, and of one gradient of them."""
     join: float
-    """Seconds of the server to add a gradient to another."""
+    """Seconds of the server to add one gradient to another."""
     optimizer: float
-    """Seconds of the server for a step of the optimizer."""
+    """Seconds of the server for an optimizer step."""
 
 
 def times_of(config: DecoderConfig, spec: AdapterSpec, machine: Machine, server: Server, *, context: int) -> Times:
-    """Return what a step is made of.
+    """Return the costs of the parts of a step.
 
     Args:
         config: The model's shape.
@@ -74,7 +74,7 @@ def times_of(config: DecoderConfig, spec: AdapterSpec, machine: Machine, server:
     head = config.hidden_size * config.vocab_size
     attention = 4 * config.num_layers * config.q_size * context
     forward = 2 * (weights + low_rank) + attention
-    # Backward: once as much for the gradient of the rows, and as much again for that of what is trained.
+    # Backward: as much for the gradient of the rows, and again for that of the trained weights.
     backward = 2 * (weights + low_rank) + 2 * attention + 2 * (weights if full else low_rank)
     held = machine.weight_bytes * weights
     if spec.kind.quantised:
@@ -91,7 +91,7 @@ def times_of(config: DecoderConfig, spec: AdapterSpec, machine: Machine, server:
 
 
 def product_weights(config: DecoderConfig) -> int:
-    """Weights that every token is multiplied with: the layers' and the head's."""
+    """Number of weights that every token is multiplied with: the layers' and the head's."""
     return (
         config.num_layers * sum(a * b for a, b in _attention(config) + _mlp(config))
         + config.hidden_size * config.vocab_size
@@ -99,7 +99,7 @@ def product_weights(config: DecoderConfig) -> int:
 
 
 def trained_weights(config: DecoderConfig, spec: AdapterSpec) -> int:
-    """Numbers that are trained, without the biases of a full model."""
+    """Number of trained weights, without the biases of a full model."""
     head = (config.hidden_size, config.vocab_size)
     if spec.kind is AdapterKind.FULL:
         norms = (2 * config.num_layers + 1) * config.hidden_size
@@ -113,7 +113,7 @@ def trained_weights(config: DecoderConfig, spec: AdapterSpec) -> int:
 
 
 def _attention(config: DecoderConfig) -> list[tuple[int, int]]:
-    """Inputs and outputs of the products of a layer's attention."""
+    """Input and output sizes of a layer's attention products."""
     width, q, kv = config.hidden_size, config.q_size, config.kv_size
     return [(width, q), (width, kv), (width, kv), (q, width)]
 
