@@ -126,7 +126,7 @@ async def test_a_session_that_has_ended_holds_nothing(service: Service, client: 
 async def test_a_snapshot_in_a_file_is_the_same_bits(
     service: Service, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(snapshots, "KEPT", 1)
+    monkeypatch.setattr(snapshots, "MAX_HELD", 1)
     state = tmp_path / "state"
     session = (await client.post("create_session", {}))["session_id"]
     body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}

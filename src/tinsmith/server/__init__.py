@@ -1,1 +1,1 @@
-"""F6: the Tinker service over HTTP."""
+"""Tinker service over HTTP (floor F6)."""

@@ -1,6 +1,7 @@
-"""The Tinker protocol over HTTP: routes that parse, hand over and answer; nothing is computed here.
+"""HTTP routes of the Tinker protocol: they parse, delegate and answer, and compute nothing.
 
-A user's mistake is a 400 on submission or an error inside a future, never a status the SDK repeats (409, 429, 5xx).
+A user's mistake is a 400 on submission or an error inside a future, never a status that the SDK retries (409, 429,
+5xx).
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ from tinsmith.types.errors import DiskFullError, InputError, TinsmithError, Unav
 
 FORWARD_BACKWARD = "/api/v1/forward_backward"
 DISK_FULL = 507
-"""The status of a request for which there is no room on the disk."""
+"""Status of a request that found no room on the disk."""
 POLL_SECONDS = 40.0
-"""Seconds that a long poll is held; the SDK gives up on it after 45."""
+"""Duration of a long poll in seconds; the SDK gives up after 45."""
 
 
 LANDING = """tinsmith: the Tinker API, and OpenAI's, Anthropic's and vLLM's protocols, on one machine.
@@ -69,7 +70,7 @@ Every request but this one and /api/v1/healthz needs the server's key.
 - Anthropic's clients: base_url = this address
 - Prometheus: GET /metrics
 """
-"""Answer to a browser, at the root."""
+"""Answer to a browser at the root."""
 
 Answer = Mapping[str, object]
 
@@ -83,9 +84,9 @@ def build_app(
     hosts: frozenset[str] | None = None,
     most_at_once: int | None = None,
 ) -> FastAPI:
-    """Make the application; every request but healthz needs the `key`, or one of several.
+    """Create the application; every request except healthz needs a key of `keys`.
 
-    `observers` are told of every request that is over; `hosts` and `most_at_once`: as of the `Guard`.
+    `observers` are called with every finished request; for `hosts` and `most_at_once` see `Guard`.
     """
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
     answers = Answers()
@@ -150,7 +151,7 @@ async def _cut_off(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Refuse what an address holds: a part of its path, or of its query."""
+    """Answer an invalid path or query parameter."""
     assert isinstance(error, RequestValidationError), "the handler of no other"
     first = error.errors()[0]
     value = str(first.get("input"))[:80]
@@ -195,7 +196,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 
     async def telemetry(request: Request) -> Answer:
         async for _ in request.stream():
-            pass  # accepted and dropped: it would leave the machine otherwise
+            pass  # accepted and dropped: telemetry must not leave the machine
         return {"status": "accepted"}
 
     async def create_session(request: Request) -> Answer:
@@ -214,7 +215,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     async def heartbeat(request: Request) -> Response:
         body = await bodies.read(OfSession, request)
         session = service.store.session(body.session_id)
-        if session is None or session.finished is not None:  # the SDK asks no more then
+        if session is None or session.finished is not None:  # the SDK does not ask again then
             gone = {"error": f"session {body.session_id} has ended, or is not known"}
             return JSONResponse(gone, status_code=410)
         service.presence.heard(body.session_id)
@@ -233,7 +234,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         if isinstance(outcome, Failed):
             return JSONResponse({"error": outcome.message, "category": outcome.category.value})
         if outcome is NoResult.PENDING:
-            # As a 408 the SDK asks again in silence; with a 200 it would tell its user so, once a request and poll.
+            # With a 408 the SDK retries silently; with a 200 it would print a message once per request and poll.
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             return JSONResponse(again, status_code=408)
         state = "was answered, and its result has expired" if outcome is NoResult.FORGOTTEN else "is not known"
@@ -251,7 +252,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 def _numbered(
     service: Service, model: type[R], submit: Callable[[R], A]
 ) -> Callable[[Request], Coroutine[None, None, A]]:
-    """Return what reads a model's request, and submits it."""
+    """Return a handler that reads a model's request and submits it."""
     bodies, parse = Bodies(service.turns), partial(parse_json, model)
 
     async def numbered(request: Request) -> A:
@@ -269,7 +270,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
 
     async def get_info(request: Request) -> Answer:
         body = await bodies.read(OfModel, request)
-        # It may have to make a tokenizer's files first.
+        # It may have to write a tokenizer's files first.
         return await asyncio.to_thread(service.info, body.model_id)
 
     def submit(call: ForwardBackwardCall) -> Answer:
@@ -312,7 +313,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
 
 
 def _saving_routes(app: FastAPI, service: Service) -> None:
-    """Steps and saves: what is submitted is answered by an id alone."""
+    """Add the routes of steps and saves, which are answered by a request id alone."""
     runs = service.runs
     submit_step = _numbered(service, OptimStep, runs.optim_step)
     submit_save = _numbered(service, SaveWeights, runs.save)
@@ -334,7 +335,7 @@ def _saving_routes(app: FastAPI, service: Service) -> None:
 
 def _watching_routes(app: FastAPI, service: Service) -> None:
     async def trace(model_id: str, after: Offset = 0) -> Response:
-        # Beyond the protocol: what makes two runs comparable, tensor by tensor.
+        # Beyond the protocol: traces, which make two runs comparable, tensor by tensor.
         steps = as_json(service.runs.trace(model_id, after))
         return Response(steps, media_type="application/json")
 
@@ -376,7 +377,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         body = await bodies.read(CreateSamplingSession, request)
         created = await samplers.create(body, service.runs)
         service.presence.heard(created)
-        # The SDK's client looks for a tokenizer by the name that it was made with.
+        # The SDK's client looks for a tokenizer under the name that it was created with.
         await asyncio.to_thread(service.offer_tokenizer, samplers.record(created).base_model)
         return {"sampling_session_id": created, "type": "create_sampling_session"}
 

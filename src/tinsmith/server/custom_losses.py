@@ -1,4 +1,4 @@
-"""Custom losses of sessions: uploaded as graphs, checked, kept on the disk, and read again when one is named.
+"""Custom losses of sessions: uploaded as graphs, checked, stored on disk, and loaded again by id.
 
 A loss belongs to its session: its id begins with the session's, and only models of that session can name it. The same
 graph has the same id.
@@ -31,22 +31,22 @@ from tinsmith.types.errors import InputError
 CUSTOM: Final = "custom"
 """Name of every custom loss in the SDK; the setting loss_id says which."""
 MAX_BODY: Final = 1 << 20
-"""Largest graph in bytes, as it is sent."""
+"""Largest uploaded graph in bytes."""
 MAX_LOSSES: Final = 256
-"""Most losses of a session."""
+"""Most losses per session."""
 HELD: Final = 64
-"""Losses held in memory; others are read from the disk again."""
+"""Losses held in memory; others are read from disk again."""
 
 
 class SentInput(Settings):
-    """An input of a loss as it is sent."""
+    """Input of a loss on the wire."""
 
     name: str
     rank: int
 
 
 class SentGraphNode(Settings):
-    """A node as it is sent; `ops.custom_loss.encoded` says what its arguments may be."""
+    """Node on the wire; `ops.custom_loss.encoded` defines its arguments."""
 
     op: str
     name: str
@@ -56,14 +56,14 @@ class SentGraphNode(Settings):
 
 
 class SentGraph(Settings):
-    """A graph as it is sent."""
+    """Graph on the wire."""
 
     format: Literal[1] = 1
     nodes: tuple[SentGraphNode, ...]
 
 
 class StoredLoss(Request):
-    """Content of a custom loss, by which it is identified."""
+    """Content of a custom loss, which defines its id."""
 
     name: str
     inputs: tuple[SentInput, ...]
@@ -73,7 +73,7 @@ class StoredLoss(Request):
         """Return the loss.
 
         Raises:
-            InputError: naming the node that is not allowed.
+            InputError: naming the invalid node.
         """
         return CustomLoss.of(
             self.name,
@@ -94,7 +94,7 @@ class CreateCustomLoss(StoredLoss):
 
 @dataclass(frozen=True, slots=True)
 class UploadedLoss:
-    """A loss that is on the disk, and which request brought it."""
+    """Stored loss, and the request that uploaded it."""
 
     session_id: str
     seq_id: int
@@ -109,15 +109,15 @@ class CustomLosses:
     futures: Futures
     folder: Path
     held: OrderedDict[str, CustomLoss] = field(default_factory=OrderedDict[str, CustomLoss])
-    """By id, the most recently used last."""
+    """Losses by id, most recently used last."""
     lock: Lock = field(default_factory=Lock)
-    """Losses are made while others are named, on the compute thread."""
+    """Lock, since losses are created while others are looked up on the compute thread."""
 
     def keep(self, body: bytes) -> UploadedLoss:
-        """Keep a loss. On any thread.
+        """Store a loss. On any thread.
 
         Raises:
-            InputError: naming what is not allowed, the node above all; nothing was kept.
+            InputError: naming the invalid node or field; nothing was stored.
         """
         if len(body) > MAX_BODY:
             raise InputError(
@@ -136,24 +136,24 @@ class CustomLosses:
             self._hold(loss_id, loss)
         return UploadedLoss(session, request.custom_loss_seq_id, loss_id)
 
-    def accept(self, kept: UploadedLoss) -> str:
+    def accept(self, uploaded: UploadedLoss) -> str:
         """Return the id of the request, whose answer has the loss's id. On the event loop.
 
         Raises:
-            InputError: the number was used for something else, or the key has as much under way as it may.
+            InputError: the number was used for something else, or the key has reached a limit on concurrent work.
         """
         request_id, new = self.futures.accept(
-            owner=f"{kept.session_id}:loss", seq_id=kept.seq_id, kind="create_custom_loss"
+            owner=f"{uploaded.session_id}:loss", seq_id=uploaded.seq_id, kind="create_custom_loss"
         )
         if new:
-            answer = json_result({"loss_id": kept.loss_id, "type": "create_custom_loss"})
+            answer = json_result({"loss_id": uploaded.loss_id, "type": "create_custom_loss"})
             self.futures.finish(request_id, answer)
         return request_id
 
     def named(
         self, model_id: str, loss_fn: str, settings: Mapping[str, object]
     ) -> tuple[LossName | CustomLoss, Mapping[str, object]]:
-        """Return the loss that a model's request names, and its settings.
+        """Return the loss named in a model's request, and its settings.
 
         Raises:
             InputError: there is none of this name, or not in the model's session.
@@ -172,7 +172,7 @@ class CustomLosses:
             return self._loss(model_id.rpartition(":train:")[0], loss_id), {}
 
     def forget(self, session: str) -> None:
-        """Drop the losses of a session that has ended; a request that was accepted before may miss its own."""
+        """Drop the losses of a finished session; a request that was accepted before may no longer find its own."""
         with self.lock:
             for loss_id in [each for each in self.held if each.rpartition(":loss:")[0] == session]:
                 del self.held[loss_id]
@@ -205,7 +205,7 @@ class CustomLosses:
     def _file(self, session: str, digest: str) -> Path:
         return self.folder / session / f"{digest}.json"
 
-    def _keep(self, session: str, digest: str, kept: bytes) -> None:
+    def _keep(self, session: str, digest: str, content: bytes) -> None:
         file = self._file(session, digest)
         if file.exists():
             return
@@ -220,5 +220,5 @@ class CustomLosses:
         with writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             unfinished = file.with_suffix(".part")
-            unfinished.write_bytes(kept)
+            unfinished.write_bytes(content)
             os.replace(unfinished, file)

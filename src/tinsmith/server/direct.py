@@ -1,4 +1,4 @@
-"""Sampling by a model's name, without a session: from a served base or any checkpoint, at once or token by token."""
+"""Sampling by a model's name, without a session: from a served base or any checkpoint, whole or token by token."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 
 LOOK_SECONDS = 0.5
-"""Seconds between a caller's chances to look up while nothing was drawn."""
-KEPT = 8
-"""Checkpoints kept in memory, the latest used."""
+"""Seconds between wake-ups of a caller while nothing is drawn."""
+MAX_CACHED = 8
+"""Checkpoints cached in memory, least recently used evicted first."""
 ROUTE = "openai"
-"""Name under which unseeded requests are counted: apart from those of the Tinker protocol."""
+"""Name under which unseeded requests are counted, separate from those of the Tinker protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Base and weights behind a model's name."""
+    """Base and weights for a model's name."""
 
     name: str
-    """The served base model."""
+    """Name of the served base model."""
     model: str
-    """The name that was asked for."""
+    """Requested name."""
     loaded: Loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Equal requests for samples from each of some prompts; a request is made when it is read, and not stored."""
+    """Equal sampling requests for several prompts; each is built on access, and not stored."""
 
     prompts: tuple[tuple[int, ...], ...]
-    """At least one."""
+    """Prompts, at least one."""
     sample: Callable[[tuple[int, ...]], Sample]
 
     def __len__(self) -> int:
@@ -60,36 +60,36 @@ class Requests:
 
 @dataclass(slots=True)
 class Direct:
-    """Samples for whoever names a model. Methods are called on the event loop."""
+    """Sampling for clients that name a model. Methods are called on the event loop."""
 
     service: Service
-    kept: OrderedDict[str, tuple[bytes, str, Loaded]] = field(
+    cached: OrderedDict[str, tuple[bytes, str, Loaded]] = field(
         default_factory=OrderedDict[str, tuple[bytes, str, Loaded]]
     )
-    """(marker, base's name, weights) by path: touched on the compute thread only."""
+    """Marker, base's name and weights by path: touched on the compute thread only."""
     bases: dict[str, Found] = field(default_factory=dict[str, Found])
-    """By name: they stay as they are."""
+    """Bases by name, never evicted."""
 
     async def find(self, model: str) -> Found:
-        """Load what `model` names: a served base, with an adapter kind's suffix or without, or a `tinker://` path.
+        """Load a model by name: a served base, with or without an adapter kind's suffix, or a `tinker://` path.
 
         Raises:
-            InputError, ConfigError, CheckpointError: there is no such thing, or it cannot be loaded.
+            InputError, ConfigError, CheckpointError: it does not exist, or cannot be loaded.
         """
         if not model.startswith(SCHEME):
             if model not in self.bases:
                 self.bases[model] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(model)))
             return self.bases[model]
-        readable = self.service.store.may_read(model)  # who calls is known here only
+        readable = self.service.store.may_read(model)  # the caller is known on this thread only
         found = self.service.worker.call(lambda: self._checkpoint(model, readable))
         return await asyncio.wrap_future(found)
 
     async def check(self, found: Found, requests: Requests) -> None:
-        """Refuse what cannot be served; from now on it is under way, until its client is answered or gone.
+        """Reject unservable requests; others count as in progress until answered or disconnected.
 
         Raises:
             InputError: naming the field.
-            BusyError: its key has as much under way as it may.
+            BusyError: its key has reached a limit on concurrent work.
         """
         engine, name = self.service.engine, found.name
         size = size_of(requests[0]) if len(requests) == 1 else SMALL + 1
@@ -103,14 +103,14 @@ class Direct:
             caller_limits().check_sampling(num_samples, max_tokens)
         count_call(self.service.futures.usage, num_requests=len(done), num_samples=num_samples * len(done))
         if call is not None:
-            call.held.append(done[0][1])  # it need not be compiled again, whoever compiles others meanwhile
+            call.held.append(done[0][1])  # it need not be recompiled, whatever others compile in the meantime
 
     async def draw(
         self, found: Found, requests: Requests, *, stop_tokens: tuple[int, ...] = (), watch: bool
     ) -> AsyncGenerator[tuple[Drawn, ...], None]:
-        """Yield what is drawn until every sample has ended; sometimes nothing, so that the caller can look up.
+        """Yield drawn tokens until every sample has ended, and sometimes nothing, as a wake-up for the caller.
 
-        Without `watch` a request's samples come whole. Close the generator to drop what is under way.
+        Without `watch` a request's samples come whole. Close the generator to cancel the rest.
 
         Raises:
             InputError, BackendError: a request is not, or cannot be, served.
@@ -166,30 +166,30 @@ class Direct:
         return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
 
     def _checkpoint(self, model: str, readable: bool) -> Found:
-        """A checkpoint is read again only if it is another one by now: its marker holds the hashes of its files."""
+        """Load a checkpoint, unless a cached one has the same marker, which holds the hashes of its files."""
         folder = TinkerPath.parse(model).folder(self.service.state)
         marker = present(folder) / MARKER
         missing = InputError("there is no such checkpoint", field="model", value=model)
         if not readable:
             raise missing
         if not marker.is_file():
-            self.kept.pop(model, None)
+            self.cached.pop(model, None)
             raise missing
         content = marker.read_bytes()
-        cached = self.kept.get(model)
+        cached = self.cached.get(model)
         if cached is None or cached[0] != content:
             checkpoint = read(folder)
             name = self.service.runs.served_base(checkpoint)
             cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
-            self.kept[model] = cached
-            if len(self.kept) > KEPT:
-                self.kept.popitem(last=False)
-        self.kept.move_to_end(model)
+            self.cached[model] = cached
+            if len(self.cached) > MAX_CACHED:
+                self.cached.popitem(last=False)
+        self.cached.move_to_end(model)
         return Found(name=cached[1], model=model, loaded=cached[2])
 
 
 def _with_stops(request: SampleRequest, tokens: tuple[int, ...]) -> SampleRequest:
-    """Stop at these tokens too."""
+    """Add stop tokens to a request."""
     if not tokens:
         return request
     stop = (*(request.params.stop or ()), *tokens)

@@ -1,4 +1,4 @@
-"""Growth of a request's samples, carried from the compute thread to the event loop."""
+"""New tokens of a request's samples, transferred from the compute thread to the event loop."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from tinsmith.types.sampling import StopReason, TopLogprobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Scores of a prompt's tokens, where they were requested; the first one has none."""
+    """Requested scores of a prompt's tokens; the first token has none."""
 
     logprobs: NDArray[np.float32]
     """Shape (prompt length,), at temperature 1."""
     top: TopLogprobs | None
-    """The most probable tokens at every position."""
+    """Most probable tokens at every position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """Tokens that one sample has grown by."""
+    """New tokens of one sample."""
 
     index: int
-    """Of the sample among those of all requests."""
+    """Index among all requests' samples."""
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     top: tuple[tuple[NDArray[np.int32], NDArray[np.float32]], ...]
-    """The most probable tokens at each of these places, where they were asked for."""
+    """Most probable tokens at each of these positions, if requested."""
     stop_reason: StopReason | None
-    """Reason that it has ended; None while it goes on."""
+    """Reason for its end; None while it continues."""
     scored: Scored | None = None
-    """With a sample's first tokens: the prompt's."""
+    """Prompt scores, sent with a sample's first tokens."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """Hands over what a group's samples have grown by. Its methods are called on the compute thread."""
+    """Forwarder of a group's new tokens. Its methods are called on the compute thread."""
 
     queue: asyncio.Queue[tuple[Drawn, ...] | Exception]
     loop: asyncio.AbstractEventLoop
     first: int
-    seen: list[int]
+    num_sent: list[int]
     over: list[bool]
 
     def drawn(self, group: Group) -> None:
-        """Hand the new tokens over, if there are any."""
+        """Forward new tokens, if there are any."""
         grown: list[Drawn] = []
         for sample in group.samples:
-            i, begin = sample.index, self.seen[sample.index]
+            i, begin = sample.index, self.num_sent[sample.index]
             ended = sample.stop_reason is not None
             if self.over[i] or (len(sample.tokens) == begin and not ended):
                 continue
-            self.seen[i], self.over[i] = len(sample.tokens), ended
+            self.num_sent[i], self.over[i] = len(sample.tokens), ended
             grown.append(
                 Drawn(
                     index=self.first + i,
@@ -71,7 +71,7 @@ class Follower:
             self.loop.call_soon_threadsafe(self.queue.put_nowait, tuple(grown))
 
     def ended(self, group: Group) -> None:
-        """Hand over what is left, or the failure."""
+        """Forward the rest, or the failure."""
         if group.failure is not None:
             self.loop.call_soon_threadsafe(self.queue.put_nowait, group.failure)
         else:

@@ -1,7 +1,7 @@
-"""Weights in a format others read: for PEFT, or whole where all weights are trained; downloaded file by file.
+"""Export of weights in public formats: PEFT adapters, or whole models if all weights are trained; with download links.
 
-A download address carries its own proof: an HMAC over file and expiry under a secret of this server's process, so that
-a plain HTTP client can fetch it without the key. Nothing but the files of one export can be named.
+A download link is signed: an HMAC over file and expiry under a secret of this server's process, so that a plain HTTP
+client can fetch it without the key. It gives access to the files of one export only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tinsmith.types.errors import InputError
 VALID_SECONDS = 3600
 ROUTE = "/api/v1/external_files"
 KIND = "external_weights"
-"""The middle of an export's tinker:// path, and the name of its folder."""
+"""Middle part of an export's tinker:// path, and its folder's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +37,22 @@ class Export:
     model_id: str
     name: str
     created_at: float
-    """Wall clock, seconds since 1970."""
+    """Wall clock time in seconds since 1970."""
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Exports below a state folder, and their signed addresses."""
+    """Exports below a state folder, and their signed links."""
 
     state: Path
     key: str
 
     def save(self, session: TrainingSession, model_id: str, name: str, base_name: str) -> str:
-        """Export a session's weights as they are now; return the tinker:// path.
+        """Export a session's current weights; return the tinker:// path.
 
         Raises:
-            InputError: an export of this name is there already.
+            InputError: an export of this name exists already.
         """
         folder = self._folder(model_id, name)
         if folder.exists():
@@ -68,7 +68,7 @@ class External:
         return f"tinker://{model_id}/{KIND}/{name}"
 
     def exports(self, model_id: str) -> list[Export]:
-        """The exports of one training run, by name."""
+        """Return the exports of one training run, by name."""
         parent = self._folder(model_id, "x").parent
         if not is_own(model_id) or not parent.is_dir():
             return []
@@ -93,7 +93,7 @@ class External:
         shutil.rmtree(folder)
 
     def urls(self, model_id: str, name: str, base_url: str) -> dict[str, object]:
-        """A signed address per file, and when they expire.
+        """Return a signed link per file, and their expiry.
 
         Raises:
             InputError: there is no such export.
@@ -111,10 +111,10 @@ class External:
         }
 
     def file(self, model_id: str, name: str, file: str, expires: int, signature: str) -> Path:
-        """The file behind a signed address.
+        """Return the file of a signed link.
 
         Raises:
-            InputError: the address was not signed here, has expired, or names no file.
+            InputError: the link was not signed here, has expired, or names no file.
         """
         expected = self._sign(model_id, name, file, expires)
         if not hmac.compare_digest(expected.encode(), signature.encode()) or expires < time.time():
@@ -132,7 +132,7 @@ class External:
         return folder
 
     def _folder(self, model_id: str, name: str) -> Path:
-        """Validated like a checkpoint's name, so that it cannot leave the state folder."""
+        """Return an export's folder; its name is validated like a checkpoint's, so it stays in the state folder."""
         path = TinkerPath(session=model_id, kind=CheckpointKind.WEIGHTS, name=name)
         return path.folder(self.state).parent.parent / KIND / name
 

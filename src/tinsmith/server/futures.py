@@ -1,4 +1,4 @@
-"""Promises of results: accepted on the event loop, settled on the compute thread, waited for by long polls."""
+"""Futures of requests: accepted on the event loop, settled on the compute thread, awaited by long polls."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ logger = logging.getLogger(__name__)
 
 JSON = "application/json"
 SAMPLE, UNLOAD = "sample", "unload_model"
-"""Kinds of requests: the SDK waits and repeats only the first where there is no room; the second makes room."""
+"""Kinds of requests with special rules at a limit: the SDK waits and retries only the first; the second makes room."""
 KEEP_PER_OWNER, KEEP_IN_ALL, KEEP_BYTES = 4096, 16384, 4 << 30
-"""Result bodies kept for clients that ask again, of one model or sampler and of one key; older ones are dropped."""
+"""Most result bodies stored for clients that ask again, per model or sampler and per key; older ones are dropped."""
 
 
 def json_result(values: Mapping[str, object]) -> Finished:
-    """A result that is sent as JSON."""
+    """Encode a result as JSON."""
     return Finished(body=json.dumps(values).encode(), media_type=JSON)
 
 
 class Futures:
-    """Every accepted request's result, once."""
+    """Futures of accepted requests, each settled once."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, presence: Presence) -> None:
-        """Keep results in `store`; waiters live on `loop`, and `presence` hears of them and of what is asked."""
+        """Store results in `store`; waiters live on `loop`, and `presence` is notified of their activity."""
         self.usage = Usage()
-        """Counts what is not settled, on the loop."""
+        """Work that is not settled, counted on the loop."""
         self._presence = presence
         self._store = store
         self._loop = loop
@@ -48,7 +48,7 @@ class Futures:
         self._unrecorded: dict[str, Failed] = {}
 
     def repeated(self, *, owner: str, seq_id: int, kind: str) -> str | None:
-        """Return the id of a request that was accepted before, perhaps by a server before this one.
+        """Return the id of a request accepted earlier, perhaps by a previous server.
 
         Raises:
             InputError: the number was used for something else.
@@ -56,11 +56,11 @@ class Futures:
         return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
 
     def accept(self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0) -> tuple[str, bool]:
-        """Return the request's id and whether it is new rather than a retry. On the event loop.
+        """Return the request's id, and True if it is new or False for a retry. On the event loop.
 
         Raises:
-            InputError: the number was used for something else; or the key has as much under way as it may.
-            BusyError: the latter, of a sampling request.
+            InputError: the number was used for something else; or the key has reached a limit on concurrent work.
+            BusyError: that limit, for a sampling request.
         """
         self._presence.heard(owner)
         limits = caller_limits()
@@ -68,7 +68,7 @@ class Futures:
             known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
             if known is not None:
                 return known, False
-            # What is no sampling request, the SDK would repeat for minutes without telling its user why.
+            # Other kinds of requests would be retried by the SDK for minutes without a message.
             refusal = BusyError if kind == SAMPLE else InputError
             self.usage.require_room(owner_of(owner), limits, num_samples=num_samples, refusal=refusal)
         request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
@@ -77,11 +77,11 @@ class Futures:
         return request_id, new
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
-        """Carry a request out, on the compute thread, and settle it whatever happens."""
+        """Execute a request on the compute thread, and settle it in any case."""
         self.attempt(request_id, lambda: self.finish(request_id, compute()))
 
     def attempt(self, request_id: str, body: Callable[[], None]) -> None:
-        """Run `body`, which settles the request now or later; if it raises, the request fails with the reason."""
+        """Run `body`, which settles the request now or later; if it raises, the request fails with that error."""
         try:
             body()
         except TinsmithError as error:
@@ -90,35 +90,35 @@ class Futures:
             logger.exception("request %s failed", request_id)
             full = disk_full(error) if is_full(error) else None
             self.fail(request_id, full or BackendError(f"the server could not write: {error}"))
-        except Exception as error:  # the boundary of a request: nobody above could tell the client
+        except Exception as error:  # the boundary of a request: nothing above could report the error to the client
             logger.exception("request %s failed", request_id)
             self.fail(request_id, BackendError(f"the server failed: {type(error).__name__}"))
 
     def finish(self, request_id: str, result: Finished) -> None:
-        """Settle with a result; on the disk when this returns."""
+        """Settle with a result, which is on the disk when this returns."""
         self._store.finish(request_id, body=result.body, media_type=result.media_type)
         self._notify(request_id)
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
-        """Settle with the reason why there is no result."""
+        """Settle with an error."""
         server = isinstance(error, (BackendError, DeterminismError, DiskFullError))
         category = ErrorCategory.SERVER if server else ErrorCategory.USER
         try:
             self._store.fail(request_id, message=str(error), category=category)
         except (OSError, sqlite3.Error, DiskFullError) as unwritten:
-            # Nothing can be recorded, a full disk say: who waits learns that, and does not wait for ever.
+            # The error cannot be recorded, on a full disk for example: waiters get it directly.
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
 
     def fail_pending(self, message: str) -> None:
-        """Settle what a server before this one left open."""
+        """Fail the requests that a previous server left pending."""
         with self._store.batch():
             for request in self._store.pending():
                 self._store.fail(request.request_id, message=message, category=ErrorCategory.SERVER)
 
     async def wait(self, request_id: str, seconds: float) -> Outcome:
-        """Return the outcome as soon as there is one; PENDING after `seconds`; another's is not known."""
+        """Return the outcome as soon as it exists; PENDING after `seconds`; another key's request is unknown."""
         if not is_own(request_id):
             return NoResult.UNKNOWN
         event = self._waiters.setdefault(request_id, asyncio.Event())
@@ -149,19 +149,19 @@ class Futures:
         self._notify(*settled)
 
     def stop_waiting(self) -> None:
-        """Answer every long poll now, and from now on at once: the server is about to stop."""
+        """Answer every long poll now, and later ones at once: the server is about to stop."""
         self._closing = True
         for request_id in tuple(self._waiters):
             self._wake(request_id)
 
     def _notify(self, *request_ids: str) -> None:
-        """Wake who waits, once the results are on the disk."""
+        """Wake waiters, once the results are on the disk."""
         if self._together is not None:
             self._together += request_ids
             return
         before, self._settled = self._settled, self._settled + len(request_ids)
         if before // 1024 != self._settled // 1024:
-            with suppress(DiskFullError):  # what is dropped a thousand results later is not missed
+            with suppress(DiskFullError):  # bodies that are dropped a thousand results later do no harm
                 self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL, num_bytes=KEEP_BYTES)
         if request_ids:
             self._loop.call_soon_threadsafe(self._end, *request_ids)

@@ -1,4 +1,4 @@
-"""Order: requests of one owner run by sequence number, however they arrive; a gap holds what follows.
+"""Order of requests: those of one owner run by sequence number, however they arrive; a gap holds later ones back.
 
 The SDK numbers a training client's requests from 1 (0 made the model) and posts the first chunk of a batch last. A
 sampling client numbers from 0, copies of it from a multiple of a billion.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SAMPLING_BLOCK = 1_000_000_000
-"""Sequence numbers a copy of a sampling client has to itself."""
+"""Sequence numbers reserved for each copy of a sampling client."""
 
 Job = Callable[[], None]
 
@@ -23,9 +23,9 @@ class Lane:
     waiting: dict[int, Job] = field(default_factory=dict[int, Job])
 
     def add(self, seq: int, job: Job) -> list[Job]:
-        """Take a job, and return those that may run now, in order.
+        """Add a job, and return the jobs that may run now, in order.
 
-        A number that already ran, or waits, releases nothing: the caller answers a repeated request from its record.
+        A number that already ran or waits releases nothing: the caller answers a retry from its record.
         """
         if seq < self.next_seq or seq in self.waiting:
             return []
@@ -33,22 +33,22 @@ class Lane:
         return self._ready()
 
     def skip(self, seq: int) -> list[Job]:
-        """Count a refused request, which the SDK has numbered all the same, and return what may run now."""
+        """Skip the number of a refused request, and return the jobs that may run now."""
         return self.add(seq, _nothing)
 
     def append(self, job: Job) -> list[Job]:
-        """Take a job that follows all others there are, and return those that may run now, in order."""
+        """Add a job after all others, and return the jobs that may run now, in order."""
         return self.add(max((self.next_seq, *(seq + 1 for seq in self.waiting))), job)
 
     def close_gap(self) -> list[Job]:
-        """Give up on numbers that never came: go on from the lowest one that waits."""
+        """Skip missing numbers: continue with the lowest one that waits."""
         if not self.waiting:
             return []
         self.next_seq = min(self.waiting)
         return self._ready()
 
     def give_up(self) -> list[tuple[int, Job]]:
-        """Let go of what waits for numbers that never came, and return it in order. What comes later goes on."""
+        """Remove the jobs that wait for missing numbers, and return them in order. Later jobs continue."""
         dropped = sorted(self.waiting.items())
         self.waiting.clear()
         self.next_seq = max((self.next_seq, *(seq + 1 for seq, _ in dropped)))
@@ -63,4 +63,4 @@ class Lane:
 
 
 def _nothing() -> None:
-    """The job of a request that was refused."""
+    """Job of a refused request, which does nothing."""

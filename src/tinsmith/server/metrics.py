@@ -1,6 +1,6 @@
-"""`/metrics`: totals of the whole server as Prometheus reads them, none of which names a key or what is a key's.
+"""`/metrics`: totals of the whole server for Prometheus, without names or figures of single keys.
 
-Counters are added to where things happen, one addition each; everything else is looked up when it is asked for.
+Counters are incremented at their events; everything else is computed on request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinsmith.server.service import Service
 
 @dataclass(slots=True)
 class Answers:
-    """Counts requests that are over, by route, method and status. An observer of the guard's."""
+    """Counts of finished requests by route, method and status; an observer of the guard."""
 
     counts: Counter[tuple[str, str, int]] = field(default_factory=Counter[tuple[str, str, int]])
 
@@ -30,11 +30,11 @@ class Answers:
 
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
-"""A client may invent others without end."""
+"""Known methods; clients may invent any number of others."""
 
 
 def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
-    """Everything that is told, as of now."""
+    """Yield all current metrics."""
     counter, gauge = MetricKind.COUNTER, MetricKind.GAUGE
     yield Metric(
         "tinsmith_http_requests_total",

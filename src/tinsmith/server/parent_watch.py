@@ -1,6 +1,6 @@
-"""Watch on the process that started this one: it holds the other end of standard input.
+"""Watch on the parent process, which holds the other end of standard input.
 
-Made before anything heavy is imported, so that a server whose parent is gone does not first come up.
+It is created before heavy imports, so that a server without a parent does not start at all.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Final
 
 _LEAVE_SECONDS: Final = 10.0
-"""Seconds that leaving may take. A computation under way may take longer than anyone waits for."""
+"""Most seconds for an orderly stop; a computation in progress may take longer than anyone waits."""
 
 
 class ParentWatch:
-    """Ends this process when standard input closes: at once while it starts, in order once it serves."""
+    """Handler for the end of standard input: the process ends at once while it starts, and in order once it serves."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class ParentWatch:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def then(self, leave: Callable[[], object]) -> None:
-        """From now on call `leave` instead of ending at once; right now, if the parent is gone already."""
+        """Call `leave` from now on instead of ending at once; immediately, if the parent is gone already."""
         with self._lock:
             self._leave = leave
             if self._gone:
@@ -39,7 +39,7 @@ class ParentWatch:
             self._gone = True
             if self._leave is None:
                 os._exit(0)
-            with suppress(RuntimeError):  # the loop is closed: it is leaving already
+            with suppress(RuntimeError):  # the loop is closed: the server is stopping already
                 self._leave()
         timer = threading.Timer(_LEAVE_SECONDS, os._exit, args=(0,))
         timer.daemon = True

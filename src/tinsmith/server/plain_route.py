@@ -1,6 +1,6 @@
-"""Routes of the two requests that every sample takes: found first, and without what FastAPI does for each call.
+"""Fast routes for the two requests that every sample takes, matched first and without FastAPI's overhead.
 
-Behind 40 others FastAPI takes 70 us of CPU to reach a handler and answer; a route of Starlette in front of them, 14.
+Behind 40 other routes FastAPI takes 70 us of CPU per request; a route of Starlette in front of them takes 14 us.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 
 class PlainRoute(Route):
-    """A route of Starlette's that says which one it is, as FastAPI's do."""
+    """Route of Starlette that records its pattern, as FastAPI's routes do."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return the match of a request with this route, and the scope that it adds."""
@@ -22,5 +22,5 @@ class PlainRoute(Route):
 
 
 def post_first(app: FastAPI, path: str, handler: Callable[[Request], Awaitable[Response]]) -> None:
-    """Serve POST on `path`, before all routes that there are."""
+    """Serve POST on `path`, in front of all existing routes."""
     app.router.routes.insert(0, PlainRoute(path, handler, methods=["POST"]))

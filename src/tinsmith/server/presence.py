@@ -1,6 +1,6 @@
-"""Presence of clients: a client that was killed says no goodbye, and its models would stay in memory.
+"""Presence of clients: sessions of silent clients are ended, so that their models do not stay in memory.
 
-The SDK says every ten seconds that it lives; other clients are heard of by what they ask, and by waiting for an answer.
+The SDK sends a heartbeat every ten seconds; other clients show presence by requests and by waiting for answers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tinsmith.server.access.caller import owner_of
 from tinsmith.types.errors import InputError
 
 SILENT_HOURS = 12.0
-"""A night: a computer that sleeps as long as its owner finds its models where they were."""
+"""Default timeout in hours: after a night's sleep of the client's computer, its models are still there."""
 
 MOST_SESSIONS = 16_384
-"""Sessions of one key at once."""
+"""Most open sessions per key."""
 
 
 @dataclass(slots=True)
@@ -26,16 +26,16 @@ class Presence:
     """Time of each session's last sign of life. Used on the event loop."""
 
     silent_seconds: float = SILENT_HOURS * 3600
-    """After so long a session's client is taken for gone; 0: never."""
+    """Seconds of silence after which a session's client counts as gone; 0 for never."""
     clock: Callable[[], float] = time.monotonic
     _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
-    """The one that was silent longest first."""
+    """Sessions by time of their last sign of life, oldest first."""
     _sessions: Counter[str] = field(default_factory=Counter[str])
-    """Number of sessions of each key."""
+    """Number of sessions per key."""
     _suspected: frozenset[str] = frozenset()
 
     def heard(self, identity: str) -> None:
-        """Note a sign of life: the id of a session, or of anything below one."""
+        """Record a sign of life: from the id of a session, or of anything below one."""
         session = identity.partition(":")[0]
         if session not in self._heard:
             self._sessions[owner_of(session)] += 1
@@ -43,7 +43,7 @@ class Presence:
         self._heard.move_to_end(session)
 
     def require_room(self, owner: str) -> None:
-        """Refuse one more session of a key that has as many as it may.
+        """Reject a new session if its key has reached the limit.
 
         Raises:
             InputError: naming the limit.
@@ -58,15 +58,15 @@ class Presence:
             )
 
     def ended(self, session_id: str) -> None:
-        """Expect nothing of a session any more."""
+        """Remove a session."""
         if self._heard.pop(session_id, None) is not None:
             self._sessions[owner_of(session_id)] -= 1
 
     def silent(self) -> tuple[str, ...]:
-        """Return the sessions that said nothing for so long, until they have `ended`.
+        """Return the sessions that have been silent too long, until they have `ended`.
 
-        Only those of which that was so at the last call too: where this process was stopped for hours, what clients
-        said meanwhile is still to be read.
+        Only sessions that were silent at the previous call too: after this process was suspended for hours, clients'
+        messages are yet to be read.
         """
         latest = self.clock() - self.silent_seconds
         found = tuple(

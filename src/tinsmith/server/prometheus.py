@@ -1,4 +1,4 @@
-"""Prometheus's text format: what a metric is, and how it is written."""
+"""Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class MetricKind(StrEnum):
     """Kind of a metric in Prometheus."""
 
     COUNTER = "counter"
-    """It only grows, and begins at 0 when the server starts."""
+    """A count that only grows, starting at 0 with the server."""
     GAUGE = "gauge"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One name, and its values by labels."""
+    """Metric with its values by labels."""
 
     name: str
     kind: MetricKind
@@ -29,7 +29,7 @@ class Metric:
     values: Sequence[tuple[Labels, float]]
 
 
-def exposition(told: Iterable[Metric]) -> str:
+def exposition(metrics: Iterable[Metric]) -> str:
     r"""Return metrics in Prometheus's text format.
 
     >>> odd = Metric("m", MetricKind.GAUGE, "A \\ line.", [({"model": 'a"b\n'}, 2.0)])
@@ -39,7 +39,7 @@ def exposition(told: Iterable[Metric]) -> str:
     m{model="a\"b\n"} 2
     """
     lines: list[str] = []
-    for metric in told:
+    for metric in metrics:
         text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
         lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind}"]
         for labels, value in metric.values:

@@ -1,4 +1,4 @@
-"""Training runs in memory: created or loaded, their requests in order, their weights saved and snapshotted."""
+"""Training runs in memory: their creation and loading, requests in order, saves and snapshots."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ from tinsmith.types.seeds import derive
 logger = logging.getLogger(__name__)
 
 GAP_SECONDS = 120.0
-"""Seconds that a request waits for one before it; a large batch's chunks come one after another."""
+"""Seconds that a request waits for a missing earlier one; a large batch's chunks arrive one after another."""
 
 Snapshot = Callable[[str, int, str, Adapter, str | None], str]
-"""(session id, sampling_session_seq_id, base name, weights, the model that is followed) -> sampling session id."""
+"""Function (session id, sampling_session_seq_id, base name, weights, followed model) -> sampling session id."""
 
 
 @dataclass(slots=True)
 class LiveRun:
-    """One model in training."""
+    """Model in training."""
 
     model_id: str
     name: str
-    """The served base model, without suffix."""
+    """Name of the served base model, without suffix."""
     spec: AdapterSpec
     lane: Lane
     session: TrainingSession | None = None
-    """None until it was made, on the compute thread."""
+    """Training session; None until it is created on the compute thread."""
     waiting: dict[int, str] = field(default_factory=dict[int, str])
-    """Ids of the requests that wait for one before them, by number."""
+    """Ids of the requests that wait for an earlier one, by number."""
 
 
 @dataclass(slots=True)
 class Runs:
-    """All models in training. Methods are called on the event loop; what computes is posted to the worker."""
+    """Models in training. Methods are called on the event loop; computations are posted to the worker."""
 
     engine: Bases
     store: Store
@@ -81,17 +81,17 @@ class Runs:
     loop: asyncio.AbstractEventLoop
     gap_seconds: float = GAP_SECONDS
     unit_hashes: bool = False
-    """True if a model's trace marks each unit of gradient."""
+    """True if a model's trace digests each gradient unit."""
     num_steps: int = 0
-    """Optimizer steps so far: counted on the compute thread, as the next."""
+    """Optimizer steps so far, counted on the compute thread, as is the next field."""
     num_tokens: int = 0
-    """Target tokens of the training and forward requests carried out so far."""
+    """Target tokens of the training and forward requests executed so far."""
 
     def create(self, request: CreateModel) -> tuple[str, str]:
-        """Make a model; return (request id, model id). A repeated request is answered by the first.
+        """Create a model; return (request id, model id). A retry returns those of the first request.
 
         Raises:
-            InputError, ConfigError: for a model or adapter that is not to be had; nothing was made.
+            InputError, ConfigError: for an unavailable model or adapter; nothing was created.
         """
         parsed = ModelName.parse(request.base_model)
         name = parsed.base
@@ -125,10 +125,10 @@ class Runs:
         return request_id, model_id
 
     def create_from(self, request: LoadWeights, checkpoint: Checkpoint) -> tuple[str, str]:
-        """Make a model from a checkpoint; return (request id, model id).
+        """Create a model from a checkpoint; return (request id, model id).
 
         Raises:
-            InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the one asked for.
+            InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the requested one.
         """
         assert request.session_id is not None
         assert request.model_seq_id is not None
@@ -172,7 +172,7 @@ class Runs:
         return request_id, model_id
 
     def served_base(self, checkpoint: Checkpoint) -> str:
-        """The served name of the base a checkpoint was trained on.
+        """Return the served name of the base that a checkpoint was trained on.
 
         Raises:
             CheckpointError: no served base computes the same function.
@@ -192,7 +192,7 @@ class Runs:
         """Read a checkpoint by its tinker:// path, on the compute thread.
 
         Raises:
-            InputError, CheckpointError: there is none, or it is damaged.
+            InputError, CheckpointError: it does not exist, or is damaged.
         """
         path = TinkerPath.parse(text)
         readable = self.store.may_read(path)
@@ -227,7 +227,7 @@ class Runs:
         return self._submit(request.model_id, request.seq_id, "optim_step", compute)
 
     def trace(self, model_id: str, after: int) -> tuple[StepTrace, ...]:
-        """The optimizer steps after number `after` that are still remembered of a model in memory.
+        """Return the traced optimizer steps of a model in memory after number `after`.
 
         Raises:
             InputError, ConfigError: the model is not in memory.
@@ -248,7 +248,7 @@ class Runs:
         return self._submit(request.model_id, request.seq_id, "save_weights", compute)
 
     def save_for_sampler(self, request: SaveWeightsForSampler) -> str:
-        """Save weights to sample from, or hold a snapshot of them in memory as a sampling session."""
+        """Save weights for sampling, or hold a snapshot of them in memory as a sampling session."""
         kind = "save_weights_for_sampler"
         if request.path is not None:
             path = TinkerPath(session=request.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path)
@@ -271,10 +271,10 @@ class Runs:
         return self._submit(request.model_id, request.seq_id, kind, held)
 
     def save_external(self, request: SaveWeightsExternal) -> str:
-        """Export weights for others to read.
+        """Export weights in a public format.
 
         Raises:
-            InputError: for what an export here does not do.
+            InputError: for an unsupported option.
         """
         if request.age_encryption_recipients or request.ttl_seconds is not None:
             raise InputError(
@@ -291,11 +291,11 @@ class Runs:
         return self._submit(request.model_id, request.seq_id, "save_weights_external", compute)
 
     def load_into(self, request: LoadWeights) -> str:
-        """Load a checkpoint into a model that exists."""
+        """Load a checkpoint into an existing model."""
         assert request.model_id is not None
         assert request.seq_id is not None
 
-        readable = self.store.may_read(request.path)  # who calls is known here only
+        readable = self.store.may_read(request.path)  # the caller is known on this thread only
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
             path = TinkerPath.parse(request.path)
@@ -307,17 +307,17 @@ class Runs:
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)
 
     def of_session(self, session_id: str) -> list[str]:
-        """The ids of a session's models in memory."""
+        """Return the ids of a session's models in memory."""
         return sorted(each for each in self.live if each.rpartition(":train:")[0] == session_id)
 
     def count_refused(self, place: Place, message: str) -> None:
-        """Let a refused request use its number up, unless that was used before."""
+        """Mark a refused request's number as used, unless it was used before."""
         run = self.live.get(place.owner)
         if run is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
             self._release(run, run.lane.skip(place.seq_id))
 
     def unload(self, model_id: str, job: Job) -> None:
-        """Free a model's memory after what it was asked before; it takes no more requests."""
+        """Free a model's memory after its earlier requests; it accepts no more."""
         run = self.live.pop(model_id, None)
         if run is None:
             self.worker.post(job)
@@ -327,7 +327,7 @@ class Runs:
         self._expect(run)
 
     def _start(self, run: LiveRun, session: TrainingSession) -> None:
-        """Train on a session that was just made."""
+        """Start training with a new session."""
         session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
         self.engine.prepare(session)
         run.session = session
@@ -359,7 +359,7 @@ class Runs:
         )
 
     def _require_room(self, model_id: str) -> None:
-        """Refuse a new model where its key holds as many in memory as it may."""
+        """Reject a new model if its key has reached the limit on models in memory."""
         if model_id not in self.live and self.store.training_run(model_id) is None:
             name = owner_of(model_id)
             caller_limits().check_models(sum(owner_of(each) == name for each in self.live))
@@ -402,25 +402,25 @@ class Runs:
         return request_id
 
     def _add(self, run: LiveRun, seq_id: int, request_id: str, job: Job) -> None:
-        """Put a request in its place; it does not wait for ever for those before it."""
+        """Queue a request by its number, with a time limit on the wait for earlier ones."""
         run.waiting[seq_id] = request_id
         self._release(run, run.lane.add(seq_id, job))
         self._expect(run)
 
     def _expect(self, run: LiveRun) -> None:
-        """Do not wait for ever for the number that others wait for."""
+        """Set a time limit for the number that others wait for."""
         if run.lane.waiting:
             self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
-        """Post what may run now, and forget that it waited."""
+        """Post the requests that may run now, and clear their wait."""
         for seq in range(run.lane.next_seq - len(jobs), run.lane.next_seq):
             run.waiting.pop(seq, None)
         for job in jobs:
             self.worker.post(job)
 
     def _give_up(self, run: LiveRun, expected: int) -> None:
-        """Fail what waits for a number that never came: to go on without it would train another model."""
+        """Fail the requests that wait for a missing number: continuing without it would train another model."""
         if run.lane.next_seq != expected or not run.lane.waiting:
             return
         logger.warning("%s: request %d never came; what waits for it fails", run.model_id, expected)
@@ -429,7 +429,7 @@ class Runs:
                 reason = f"request {expected} of this model never reached the server"
                 self.futures.fail(run.waiting.pop(seq), _gap(seq, reason))
             else:
-                self.worker.post(job)  # an unloading, which is no less wanted now
+                self.worker.post(job)  # an unload request is still wanted
 
 
 def _gap(seq_id: int, reason: str) -> InputError:

@@ -1,7 +1,7 @@
-"""Sampling sessions: from a base, a checkpoint or a snapshot; their requests' seeds and order.
+"""Sampling sessions: on a base, a checkpoint or a snapshot; with the seeds and order of their requests.
 
-An unseeded request's seed is derived from the server's seed, the weights, the prompt, the parameters and how often just
-that was asked before, counted in the client's own numbering; so an unseeded script repeats on a fresh server.
+An unseeded request's seed is derived from the server's seed, the weights, the prompt, the parameters and the number of
+earlier equal requests, in the order of the client's numbering; so an unseeded script repeats on a fresh server.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ from tinsmith.types.seeds import derive
 logger = logging.getLogger(__name__)
 
 GAP_SECONDS = 5.0
-"""A number that has not come after so long was given up by its client; what waits for it goes on."""
+"""Seconds after which a missing number counts as abandoned by its client; later requests continue."""
 MOST_OPEN = 65_536
-"""Sampling sessions of one key at once, as each step of a run may make one; and copies of their clients."""
+"""Most open sampling sessions per key (each step of a run may open one), and most copies of their clients."""
 
 GroupDone = Callable[[Group], None]
-"""Called on the compute thread: it copies what it needs, and hands it over."""
+"""Callback on the compute thread: it copies the group's data, and forwards it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A group in the engine, and who is told about it."""
+    """Group in the engine, and its callbacks."""
 
     group: Group
     name: str
-    """The served base model."""
+    """Name of the served base model."""
     ended: GroupDone
     drawn: GroupDone | None
 
 
 def size_of(request: Sample) -> int:
-    """About how much work it is to check a request, in bytes: to compile a grammar takes tens of megabytes."""
+    """Estimate the work of checking a request, in bytes: compiling a grammar takes tens of megabytes."""
     settings = request.sampling_params
     grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
     targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
@@ -75,10 +75,10 @@ def size_of(request: Sample) -> int:
 
 
 def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
-    """Return the most tokens that a sample may have, and the compiled grammar. On any thread.
+    """Return the most tokens of a sample, and the compiled grammar. On any thread.
 
     Raises:
-        InputError: naming the field that is wrong.
+        InputError: naming the invalid field.
     """
     sample_request = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
     return engine.check(name, sample_request), engine.compiled(name, sample_request)
@@ -86,24 +86,24 @@ def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
 
 @dataclass(slots=True)
 class _Live:
-    """One sampling session in memory."""
+    """Sampling session in memory."""
 
     record: SamplingSession
     name: str
     source: str | Future[Loaded | None]
-    """The id of the session whose weights it is on, replaced on the compute thread where it follows a model's; or a
-    base's weights, or none, where what was loaded is held by its own id."""
+    """Id of the session that holds its weights, replaced on the compute thread if it follows a model; or a base's
+    weights; or None if its own id holds them."""
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
 
     @property
     def num_copies(self) -> int:
-        """Copies of the client that have sent a request."""
+        """Number of client copies that have sent a request."""
         return len(self.lanes.keys() - {0})
 
 
 @dataclass(slots=True)
 class Samplers:
-    """All sampling sessions. Methods are called on the event loop unless they say otherwise."""
+    """Sampling sessions. Methods are called on the event loop unless stated otherwise."""
 
     engine: Bases
     store: Store
@@ -115,28 +115,28 @@ class Samplers:
     snapshots: Snapshots
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
     held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """The ids of those that each key has."""
+    """Ids of the sessions of each key."""
     num_copies: Counter[str] = field(default_factory=Counter[str])
-    """Copies of clients that each key has."""
+    """Number of client copies of each key."""
     under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
-    """Sampling requests by their group's id: touched on the compute thread only."""
+    """Sampling requests in progress by their group's id: touched on the compute thread only."""
     requested: dict[str, Group] = field(default_factory=dict[str, Group])
-    """The group of each request of the protocol that is under way: touched on the compute thread only."""
+    """Group of each protocol request in progress: touched on the compute thread only."""
     cancelled: set[str] = field(default_factory=set[str])
-    """Requests given up before they were under way: touched on the compute thread only."""
+    """Requests cancelled before they started: touched on the compute thread only."""
     followers: dict[str, list[_Live]] = field(default_factory=dict[str, "list[_Live]"])
     """Sessions that follow a model's weights, by its id: touched on the compute thread only."""
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
-    """Those of them whose tokens are followed as they are drawn."""
+    """Those whose tokens are streamed as they are drawn."""
     gap_seconds: float = GAP_SECONDS
     num_tokens: int = 0
-    """Tokens drawn by the requests that are no longer under way: counted on the compute thread."""
+    """Tokens drawn by finished requests, counted on the compute thread."""
 
     async def create(self, request: CreateSamplingSession, runs: Runs) -> str:
         """Open a session on a base model or a checkpoint, and load it.
 
         Raises:
-            InputError, ConfigError, CheckpointError: the model or checkpoint is not to be had.
+            InputError, ConfigError, CheckpointError: the model or checkpoint is not available.
         """
         base_model = request.base_model
         if request.model_path is not None:
@@ -161,8 +161,8 @@ class Samplers:
     def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
 
-        With `follows`, the id of a model, the session and all others that follow it are on these weights from now on:
-        a request is on those of the moment when it is given to the sampler, from its first token to its last.
+        With `follows`, the id of a model, the session and all others that follow it use these weights from now on. A
+        request uses the weights current when it enters the sampler, from its first token to its last.
         """
         session = self.store.create_sampling_session(
             session_id=session_id, sampling_session_seq_id=seq, base_model=name, snapshot=True
@@ -182,7 +182,7 @@ class Samplers:
         return held
 
     def close_session(self, session_id: str) -> None:
-        """Let go of the weights that a session's samplers hold; requests that were accepted keep theirs."""
+        """Release the weights that a session's samplers hold; accepted requests keep theirs."""
 
         def let_go() -> None:
             for key, each in tuple(self.live.items()):
@@ -195,10 +195,10 @@ class Samplers:
                 if model_id.rpartition(":train:")[0] == session_id:
                     del self.followers[model_id]
 
-        self.worker.post(let_go)  # after what may still add to them
+        self.worker.post(let_go)  # after any request that may still add to them
 
     def join(self, sampling_session_id: str) -> int:
-        """Return a number that no other copy of this session's client has; the original is 0.
+        """Assign a number to a copy of this session's client; the original is 0.
 
         Raises:
             InputError: there is no such session.
@@ -207,7 +207,7 @@ class Samplers:
         return 1 + self.store.occurrence(f"join {sampling_session_id}")
 
     def cancel(self, request_id: str) -> None:
-        """Give up on a sampling request, and free what it holds before the next step; one that has ended stays.
+        """Cancel a sampling request, and free its resources before the next step; a finished one stays.
 
         Raises:
             InputError: it is not a sampling request of this server.
@@ -222,7 +222,7 @@ class Samplers:
         self.worker.post(lambda: self._cancel(request_id))
 
     def _cancel(self, request_id: str) -> None:
-        """Drop the request, or let it be dropped when its turn comes."""
+        """Drop the request, or mark it to be dropped when its turn comes."""
         if self.store.result(request_id) is not NoResult.PENDING:
             return
         group = self.requested.pop(request_id, None)
@@ -236,7 +236,7 @@ class Samplers:
         """Accept a sampling request; return its id and one id per sequence.
 
         Raises:
-            InputError: for a request that cannot be served; its number is counted all the same.
+            InputError: for a request that cannot be served; its number is used up all the same.
         """
         live = self._live(request.sampling_session_id)
         lane = self._lane(live, request.seq_id)
@@ -252,7 +252,7 @@ class Samplers:
         )
         if new:
             job = self._job(live, request, request_id, grammar)
-            late = request.seq_id < lane.next_seq  # its place was given up: it runs at once
+            late = request.seq_id < lane.next_seq  # its number was skipped: it runs at once
             if request.sampling_params.seed is None and not late:
                 self._post(lane.add(request.seq_id, job))
                 if lane.waiting:
@@ -263,7 +263,7 @@ class Samplers:
         return request_id, [f"{request_id}:{i}" for i in range(request.num_samples)]
 
     def count_refused(self, place: Place, message: str) -> None:
-        """Let a refused request use its number up, unless that was used before."""
+        """Mark a refused request's number as used, unless it was used before."""
         live = self.live.get(place.owner)
         if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
             self._post(self._lane(live, place.seq_id).skip(place.seq_id))
@@ -294,12 +294,12 @@ class Samplers:
         ended: GroupDone,
         drawn: GroupDone | None = None,
     ) -> Group:
-        """Submit a request of a key, `owner`, to the sampler of base model `name`. Called on the compute thread.
+        """Submit a request of key `owner` to the sampler of base model `name`. Called on the compute thread.
 
         `ended` is called once, unless the group is dropped; `drawn` after every step before that.
 
         Raises:
-            InputError: for a request that cannot be served; nobody will be told anything.
+            InputError: for a request that cannot be served; no callback is called.
         """
         group = self.engine.sampler(name).submit(request, policy, owner=owner)
         entry = _UnderWay(group, name, ended, drawn)
@@ -309,7 +309,7 @@ class Samplers:
         return group
 
     def drop(self, group: Group) -> None:
-        """Give up on a request that may still be under way. Called on the compute thread."""
+        """Cancel a request that may still be in progress. Called on the compute thread."""
         self.watched.pop(id(group), None)
         entry = self.under_way.pop(id(group), None)
         if entry is not None:
@@ -317,13 +317,13 @@ class Samplers:
             self.engine.sampler(entry.name).cancel(group)
 
     def stepped(self) -> None:
-        """Tell those who follow their requests. Called on the compute thread after every step."""
+        """Notify followers of their requests. Called on the compute thread after every step."""
         for entry in self.watched.values():
             if entry.drawn is not None:
                 entry.drawn(entry.group)
 
     def finished(self, groups: Sequence[Group]) -> None:
-        """Settle requests whose samples have ended, waiting for the disk once. Called on the compute thread."""
+        """Settle finished requests with one wait for the disk. Called on the compute thread."""
         entries = [self.under_way.pop(id(group)) for group in groups]
         for group in groups:
             self.num_tokens += _num_drawn(group)
@@ -333,13 +333,13 @@ class Samplers:
                 for entry in entries:
                     entry.ended(entry.group)
         except (DiskFullError, sqlite3.Error, OSError) as error:
-            # None of them is settled. Each is by itself now, or else nobody would ever answer who waits for it.
+            # None of them is settled. Settle each by itself now, or their waiters would never get an answer.
             for entry in entries:
                 entry.group.failure = error if isinstance(error, DiskFullError) else BackendError(str(error))
                 entry.ended(entry.group)
 
     def abandon(self, error: Exception) -> None:
-        """Fail whatever is being sampled, and free what it holds. Called on the compute thread."""
+        """Fail all sampling in progress, and free its resources. Called on the compute thread."""
         entries = tuple(self.under_way.values())
         self.under_way.clear()
         self.watched.clear()
@@ -350,7 +350,7 @@ class Samplers:
             entry.ended(entry.group)
 
     def _job(self, live: _Live, request: Sample, request_id: str, grammar: object) -> Job:
-        """The submission to the engine's sampler, on the compute thread; until then the compiled `grammar` is held."""
+        """Return the submission to the engine, for the compute thread; it holds the compiled `grammar` until then."""
         held = [grammar]
 
         def ended(group: Group) -> None:
@@ -368,7 +368,7 @@ class Samplers:
             loaded = self._loaded(live)
             owner = owner_of(live.record.session_id)
             seed = self.seed_of(live.record.base_model, loaded.weights, request, owner=owner)
-            if request_id in self.cancelled:  # its seed is counted all the same: when it came is no matter
+            if request_id in self.cancelled:  # its seed is counted all the same, independent of the time of arrival
                 self.cancelled.discard(request_id)
                 return
             sample_request = to_sample_request(request, seed=seed)
@@ -381,8 +381,8 @@ class Samplers:
     def seed_of(self, base: str, weights: str, request: Sample, *, owner: str, route: str | None = None) -> int:
         """Derive an unseeded request's seed, and count it; a seeded one keeps its own.
 
-        Requests of one `route`, and those of each key (`owner`: its name), are counted apart from all others, which may
-        come at any time between them. Whose the request is changes nothing else.
+        Requests are counted separately for each `route` and each key (`owner`: its name), since others may come at any
+        time between them. The owner has no other effect.
         """
         if request.sampling_params.seed is not None:
             return 0
@@ -411,10 +411,10 @@ class Samplers:
         return self._open(record)
 
     def _open(self, record: SamplingSession) -> _Live:
-        """Load a session's weights on the compute thread; a session that was opened before goes on."""
+        """Load a session's weights on the compute thread, or reuse those loaded before."""
         parsed = ModelName.parse(record.base_model)
         name, kind = parsed.base, parsed.kind
-        # It may have been published when the session was made, and not be any more.
+        # The checkpoint may have been published when the session was created, and withdrawn since.
         readable = record.model_path is None or self.store.may_read(record.model_path)
 
         def load() -> Loaded | None:
@@ -436,7 +436,7 @@ class Samplers:
         return self.live[record.sampling_session_id]
 
     def _lane(self, live: _Live, seq_id: int) -> Lane:
-        """Return the order that a number belongs to: the client's own, or that of a copy of it.
+        """Return the lane of a number: the client's own, or that of a copy of it.
 
         Raises:
             InputError: its key has too many copies of clients.
@@ -456,7 +456,7 @@ class Samplers:
         return live.lanes.setdefault(block, Lane(block * SAMPLING_BLOCK))
 
     def _require_room(self, owner: str) -> None:
-        """Refuse one more sampling session of a key that has as many open as it may."""
+        """Reject a new sampling session if its key has reached the limit."""
         if len(self.held.get(owner, ())) >= MOST_OPEN:
             raise InputError(
                 "this key has too many sampling sessions",

@@ -1,4 +1,4 @@
-"""The verb `tinsmith serve`: loads models, binds, says where it listens, drains on SIGTERM."""
+"""Server process of `tinsmith serve`: it loads models, binds, announces its address, and drains on SIGTERM."""
 
 from __future__ import annotations
 
@@ -54,37 +54,37 @@ class ServeSettings:
     state: Path
     host: str = "127.0.0.1"
     port: int = 8000
-    """0: a free one."""
+    """Port; 0 for any free one."""
     device: str = "cpu"
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     seed: int = 0
     micro_batch: int = 0
-    """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
+    """Most gradient units computed at once; 0 for as many as memory allows. Changes no bit."""
     hold: Hold = Hold.PUBLISHED
-    """Form of a base's matrices in memory. Changes no bit."""
+    """Storage format of a base's matrices in memory. Changes no bit."""
     deviation: Deviation = Deviation.NONE
     """Deliberate deviation of the server."""
     gradient_unit: GradientUnit = GradientUnit.TREE
     """Unit of one chain of sums: prefix trees, or datums one by one."""
     unit_hashes: bool = False
-    """Mark each unit of gradient in the trace of a model's steps."""
+    """True to digest each gradient unit in the trace of a model's steps."""
     max_body: int = 512 << 20
     max_queue: int = 4096
     session_timeout: float = SILENT_HOURS
-    """Hours after which a client that says nothing is taken for gone; 0: never."""
+    """Hours after which a silent client counts as gone; 0 for never."""
     keys: Path | None = None
-    """A file of keys, read again on SIGHUP; None: one key, TINKER_API_KEY or a new one."""
+    """File of keys, read again on SIGHUP; None for one key, TINKER_API_KEY or a new one."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     access_log: str | None = None
-    """A file that a line is written to for every request; `-`: standard output."""
+    """File for one line per request; `-` for standard output."""
     cluster: ClusterSettings | None = None
-    """The workers that compute for it; None: it computes itself."""
+    """Workers that compute for it; None to compute in this process."""
     parent: ParentWatch | None = None
-    """Stop when it finds the parent gone; None: there is none to live with."""
+    """Watch that stops the server when its parent is gone; None for a server without one."""
 
     def __post_init__(self) -> None:
-        """Refuse hours that are no number.
+        """Reject a timeout that is not a number.
 
         Raises:
             ConfigError: naming the flag.
@@ -99,9 +99,9 @@ class ServeSettings:
 
 
 IDLE_SECONDS = 20
-"""Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
+"""Seconds until an idle connection is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
 ORPHAN_SECONDS = 12.0
-"""Seconds that an embedded server waits for its predecessor, which may still save its state after a kill."""
+"""Seconds to wait for a previous embedded server, which may still be saving its state after a kill."""
 
 
 def serve(settings: ServeSettings) -> None:
@@ -178,13 +178,13 @@ def _serve_with_workers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
-    """Access to the service from the network: keys, TLS and the access log."""
+    """Network access of the server: keys, TLS and the access log."""
 
     keys: Keys
     shown: str
-    """Text about the keys that is printed when the server answers."""
+    """Text about the keys, printed when the server is ready."""
     key: str | None
-    """The key that was drawn; None where it was given."""
+    """Generated key; None if one was configured."""
     tls: TlsFiles | None
     access_log: AccessLog | None
 
@@ -210,7 +210,7 @@ def _warn_of_readers(file: Path) -> None:
 
 
 def reread(keys: Keys, file: Path) -> str:
-    """Take the keys that a file has now; one with a mistake is refused as a whole. Return what is to be told."""
+    """Reload the file of keys; one with a mistake is rejected as a whole. Return the message to print."""
     try:
         others = read_keys(file)
         _warn_of_readers(file)
@@ -225,7 +225,7 @@ def _tell(line: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
+    """uvicorn server that returns on SIGTERM and SIGINT, so that the state is closed in order."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, connections: Connections, hang_up: Callable[[], None] | None
@@ -236,16 +236,16 @@ class _Server(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, with bounds that uvicorn's own listening does not have."""
+        """Listen, with limits that uvicorn's own listener lacks."""
         await self.lifespan.startup()
         state = self.server_state, self.lifespan.state
         listeners = [Listener(each, self._connections, self.config, *state) for each in sockets or ()]
-        self.servers = cast("list[asyncio.Server]", listeners)  # they are closed and waited for as such
+        self.servers = cast("list[asyncio.Server]", listeners)  # uvicorn closes them and waits for them like its own
         self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Take signals while serving; uvicorn's own would raise them again and end the process at once."""
+        """Handle signals while serving; uvicorn's own handler would raise them again and end the process at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
@@ -259,7 +259,7 @@ class _Server(uvicorn.Server):
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
-            # The drain is under way; only an impatient person cuts it short, which harms no state.
+            # During the drain a second signal forces the end, which harms no state.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -304,7 +304,7 @@ async def _serve(
     config = uvicorn.Config(
         app,
         ws="none",
-        log_level="error",  # its warnings are of requests that nobody could read
+        log_level="error",  # its warnings are about malformed requests
         access_log=False,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=5,
@@ -335,12 +335,12 @@ async def _serve(
 
 
 def _is_loopback(host: str) -> bool:
-    """True if nobody but this machine's own users reaches a server that listens there."""
+    """True if only this machine's own users can reach a server that listens there."""
     return host in LOOPBACK or host.startswith("127.")
 
 
 def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | None:
-    """Return the action on SIGHUP: read the keys again, and open the log anew. None: it ends the process, as usual."""
+    """Return the action on SIGHUP: reload the keys, and reopen the log. None keeps the default: to end the process."""
     file, log = settings.keys, door.access_log
     if file is None and log is None:
         return None
@@ -358,7 +358,7 @@ def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | No
 
 
 async def _announce(server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, door: _Door) -> None:
-    """Say where and with which key, once it answers; the key only where it was not given."""
+    """Print the address and key once the server is ready; the key only if it was generated."""
     while not server.started:
         await asyncio.sleep(0.01)
     port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The service: an engine, its state, and what runs on it. Everything HTTP needs, and no HTTP."""
+"""Service behind the HTTP routes: an engine, its state and the running requests, independent of HTTP."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from tinsmith.types.version import VERSION
 logger = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 60.0
-"""Seconds between searches for expired checkpoints, and for sessions whose clients are gone."""
+"""Seconds between searches for expired checkpoints and silent sessions."""
 
 
 class Service:
-    """One server's state and computation. Made and used on one event loop."""
+    """State and computation of one server. Created and used on one event loop."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Service:
         presence: Presence | None = None,
         unit_hashes: bool = False,
     ) -> None:
-        """Open the state; what an earlier server left unfinished fails with that reason.
+        """Open the state; requests that an earlier server left unfinished fail with that reason.
 
-        `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before; `presence`: who is
-        taken for gone, and when, unless it is as usual; `unit_hashes`: traces mark each unit of gradient.
+        `workers`: those of a distributed engine; `lock`: the folder's lock, if already taken; `presence`: tracking of
+        silent clients, if not the default; `unit_hashes`: traces digest each gradient unit.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
         """
         self.engine = engine
         self.workers: WorkersStatus | None = None
-        """Public status of the workers that compute for it; None: it computes itself."""
+        """Status of the workers; None if this process computes."""
         self.state = state
         self.max_queue = max_queue
         self._making_tokenizer = threading.Lock()
@@ -91,7 +91,7 @@ class Service:
                 self.store.mark_unloaded(run.model_id)
         for session in self.store.sessions():
             if session.finished is None:
-                self.presence.heard(session.session_id)  # its client may have gone meanwhile
+                self.presence.heard(session.session_id)  # its client may have disconnected in the meantime
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
         snapshots = Snapshots(engine, state / "snapshots")
@@ -116,10 +116,10 @@ class Service:
         self._expiry = loop.create_task(self._expire())
 
     def require_room(self) -> None:
-        """Refuse a sampling request while as many wait or run as are taken.
+        """Reject a sampling request while the queue is full.
 
         Raises:
-            BusyError: the same may be asked again later.
+            BusyError: the client may retry later.
         """
         if self.worker.queued + len(self.samplers.under_way) >= self.max_queue:
             raise BusyError(f"the queue holds {self.max_queue} requests: try again")
@@ -148,7 +148,7 @@ class Service:
         }
 
     def tokenizer_id(self, name: str) -> str:
-        """A folder that transformers loads the base model's tokenizer from.
+        """Return a folder from which transformers loads the base model's tokenizer.
 
         The SDK cuts names with exactly two slashes, so a path of that shape ends in "/.".
         """
@@ -165,7 +165,7 @@ class Service:
         return f"{text}/." if text.count("/") == 2 else text
 
     def offer_tokenizer(self, base_model: str) -> None:
-        """Put a base model's tokenizer where the SDK's sampling clients look for it; once for a name.
+        """Put a base model's tokenizer where the SDK's sampling clients look for it, once per name.
 
         Names of another form than ORG/NAME are left alone, and so is a cache that cannot be written.
         """
@@ -186,11 +186,11 @@ class Service:
             logger.warning("get_tokenizer() of sampling clients will not find %s: %s", name, error)
 
     def unload(self, model_id: str) -> str:
-        """Free a model after what was asked of it so far; return the request's id."""
+        """Free a model after its earlier requests; return the request's id."""
         run = self.store.training_run(model_id)
         if run is None:
             raise InputError("there is no such model", field="model_id", value=model_id)
-        # Of its own order: the client's numbers may be used up.
+        # In an order of its own: the client's numbers may be used up.
         request_id, new = self.futures.accept(owner=f"{model_id}:end", seq_id=0, kind=UNLOAD)
         if new:
             answer = json_result({"model_id": model_id, "type": UNLOAD})
@@ -198,7 +198,7 @@ class Service:
         return request_id
 
     def free(self, session_id: str) -> None:
-        """Free what a session that has ended holds, after what was asked of it; its checkpoints stay."""
+        """Free the resources of a session that has ended, after its earlier requests; its checkpoints stay."""
         for model_id in self.runs.of_session(session_id):
             self.unload(model_id)
         self.presence.ended(session_id)
@@ -209,7 +209,7 @@ class Service:
         self.worker.post(self.engine.give_back)
 
     def end_silent(self) -> None:
-        """End the sessions whose clients have said nothing for too long."""
+        """End the sessions of clients that have been silent too long."""
         for session_id in self.presence.silent():
             logger.info("session %s has ended: its client was silent", session_id)
             detail = f"its client was silent for {self.presence.silent_seconds / 3600:g} hours"
@@ -218,7 +218,7 @@ class Service:
                 self.free(session_id)
 
     async def close(self) -> None:
-        """Finish what was accepted for training, then close the state."""
+        """Finish accepted training requests, then close the state."""
         self._expiry.cancel()
         self.turns.close()
         await asyncio.to_thread(self.worker.stop)
@@ -248,7 +248,7 @@ class Service:
 
 @contextmanager
 def _tried_again_later(failed: str) -> Generator[None]:
-    """Say what went wrong, as on a full disk, and go on: what is left is looked at again a minute later."""
+    """Log a failure, as on a full disk, and continue: the rest is tried again a minute later."""
     try:
         yield
     except (TinsmithError, OSError, sqlite3.Error) as error:

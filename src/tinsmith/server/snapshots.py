@@ -1,7 +1,7 @@
-"""Weights of adapters that are sampled from: the latest used are in memory, the others in files; equal ones once.
+"""Adapter weights of sampling sessions: recently used ones in memory, others in files; equal ones stored once.
 
-A run of a thousand steps makes a thousand snapshots, and its client may come back to any of them; a thousand sampling
-sessions may be on one checkpoint.
+A run of a thousand steps makes a thousand snapshots, and its client may return to any of them; a thousand sampling
+sessions may use one checkpoint.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.server.weights import Loaded
 from tinsmith.types.adapters import AdapterSpec
 
-KEPT_BYTES, KEPT = 1 << 30, 32
-"""In memory, the latest used; one at least."""
+MAX_HELD_BYTES, MAX_HELD = 1 << 30, 32
+"""Limits on weights in memory, least recently used evicted first; at least one stays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,30 +47,30 @@ class _Written:
 
 @dataclass(slots=True)
 class Snapshots:
-    """All weights that sampling sessions hold. Used on the compute thread only."""
+    """Weights of all sampling sessions. Used on the compute thread only."""
 
     engine: Bases
     folder: Path
     _held: OrderedDict[str, _Held] = field(default_factory=OrderedDict[str, _Held])
-    """By what they are, the latest used last."""
+    """Weights in memory by their identity, least recently used first."""
     _written: dict[str, _Written] = field(default_factory=dict[str, _Written])
     _keys: dict[str, str] = field(default_factory=dict[str, str])
-    """Keys of the held weights, by the id of the sampling session that holds them."""
+    """Identities of weights by the id of the sampling session that holds them."""
     _holders: Counter[str] = field(default_factory=Counter[str])
     _count: int = 0
 
     def __post_init__(self) -> None:
-        """Drop the files of a server before this one, whose snapshots ended with it."""
+        """Remove the files of a previous server, whose snapshots ended with it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __len__(self) -> int:
-        """Number of different weights in memory."""
+        """Number of distinct weights in memory."""
         return len(self._holders)
 
     def hold(self, name: str, base: str, spec: AdapterSpec, weights: str, load: Callable[[], Adapter]) -> None:
-        """Hold weights by the id of a sampling session on `base`; nobody trains them any more.
+        """Hold weights under the id of a sampling session on `base`; they must not be trained further.
 
-        `weights` says which they are, among those of adapters like this; `load` is called unless they are there.
+        `weights` identifies them among those of adapters of this shape; `load` is called if they are not held yet.
         """
         self.forget(name)
         key = f"{base} {weights} {spec}"
@@ -82,10 +82,10 @@ class Snapshots:
         self._write_old()
 
     def loaded(self, name: str, base: str) -> Loaded:
-        """The weights that a sampling session holds, on the base model that is served as `base`, bit for bit.
+        """Return the weights that a sampling session holds, on the base served as `base`, bit for bit.
 
         Raises:
-            KeyError: it holds none.
+            KeyError: the session holds none.
             CheckpointError: their file is damaged.
         """
         key = self._keys[name]
@@ -97,7 +97,7 @@ class Snapshots:
         return self._held[key].loaded
 
     def forget(self, name: str) -> None:
-        """Let go of what a sampling session holds, if it does; requests under way keep theirs."""
+        """Release the weights of a sampling session, if any; requests in progress keep theirs."""
         key = self._keys.pop(name, None)
         if key is None:
             return
@@ -111,7 +111,7 @@ class Snapshots:
     def _write_old(self) -> None:
         sizes = [each.size for each in self._held.values()]
         for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) <= KEPT_BYTES and len(sizes) - i <= KEPT:
+            if sum(sizes[i:]) <= MAX_HELD_BYTES and len(sizes) - i <= MAX_HELD:
                 return
             key, old = next(iter(self._held.items()))
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class Snapshots:
             file = self.folder / f"{self._count}.safetensors"
             write_tensors(file, {n: t.cpu() for n, t in values(old.adapter.slots).items()})
             self._written[key] = _Written(file, old.adapter.spec, old.loaded.weights)
-            del self._held[key]  # not before: a disk may be full
+            del self._held[key]  # only now, since the write fails on a full disk
 
     def _read(self, written: _Written, base: str) -> _Held:
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)

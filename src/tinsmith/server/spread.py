@@ -1,7 +1,7 @@
-"""`POST /api/v1/tinsmith/spread`: what the whole distribution after every token of a text is like, in exact figures.
+"""`POST /api/v1/tinsmith/spread`: exact figures of the whole distribution after every token of a text.
 
-Beyond the protocol. Computed by the sampler that serves all samples, from the rows of logits that a prompt's
-log-probabilities are read from: the same bits whatever is computed beside them, and on whichever worker.
+It is not part of the Tinker protocol. The sampler computes it from the same rows of logits as a prompt's
+log-probabilities, so the bits do not depend on the batch or the worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams, Spread
 
 ROUTE: Final = "/api/v1/tinsmith/spread"
 MOST: Final = 256
-"""Texts in one request."""
+"""Most texts in one request."""
 
 _Text = Annotated[FailFast[list[TokenId]], Field(min_length=2)]
 
@@ -38,14 +38,14 @@ class SpreadRequest(Body):
     """POST tinsmith/spread."""
 
     model: str
-    """A served base model, or a `tinker://` path."""
+    """Served base model, or a `tinker://` path."""
     sequences: Annotated[FailFast[list[_Text]], Field(min_length=1, max_length=MOST)]
-    """Token ids, two or more of each text."""
+    """Token ids of each text, two or more."""
     targets: FailFast[list[FailFast[list[TokenId]]]] | None = None
-    """For each text the token asked about after each of its own but the last; None: the text's own next one."""
+    """Target after each token of each text but the last; None for the text's own next tokens."""
 
     begins: FailFast[list[Annotated[int, Field(ge=1)]]] | None = None
-    """For each text its first token that is asked about, counted from 0; None: the second, and so all of them."""
+    """First target of each text, counted from 0; None for the second token, and so all of them."""
 
     @model_validator(mode="after")
     def _as_many(self) -> Self:
@@ -68,7 +68,7 @@ class SpreadRequest(Body):
         return self
 
     def sampler_requests(self) -> list[SampleRequest]:
-        """Return what the sampler is asked: nothing is drawn."""
+        """Return the sampler's requests, which draw nothing."""
         nothing = SamplingParams(seed=0, max_tokens=0)
         targets = self.targets or [tokens[1:] for tokens in self.sequences]
         begins = self.begins or [1] * len(self.sequences)
@@ -81,7 +81,7 @@ class SpreadRequest(Body):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of one text, a value for each of its tokens; null where nothing was asked, and for the logarithm of nothing."""
+    """Figures of one text, one per token; null where no target was given, and for the logarithm of zero."""
 
     rank: list[int | None]
     entropy: list[float | None]
@@ -90,13 +90,13 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class SpreadAnswer(msgspec.Struct, frozen=True):
-    """Answer with a value for each text, in their order."""
+    """Answer with the figures of each text, in order."""
 
     sequences: list[Figures]
 
 
 def add_spread_route(app: FastAPI, service: Service) -> None:
-    """Serve it."""
+    """Add the route."""
     direct = Direct(service)
 
     async def answer(request: Request) -> Response:
@@ -119,22 +119,22 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
     app.post(ROUTE)(answer)
 
 
-def _check(service: Service, found: Found, asked: Sequence[SampleRequest]) -> None:
-    """Refuse what cannot be computed; from now on it is under way, until its client is answered or gone."""
+def _check(service: Service, found: Found, requests: Sequence[SampleRequest]) -> None:
+    """Reject texts that cannot be computed; others count as in progress until answered or disconnected."""
     limits = caller_limits()
-    for request in asked:
+    for request in requests:
         limits.check_sampling(1, service.engine.check(found.name, request))
-    count_call(service.futures.usage, num_samples=len(asked))
+    count_call(service.futures.usage, num_samples=len(requests))
 
 
-async def _computed(service: Service, found: Found, asked: Sequence[SampleRequest]) -> list[Spread]:
-    """Return the figures in the order of the texts; what its client gives up is dropped.
+async def _computed(service: Service, found: Found, requests: Sequence[SampleRequest]) -> list[Spread]:
+    """Return the figures in the order of the texts; the work is dropped if the client disconnects.
 
     Raises:
         BackendError: the server or a worker failed.
     """
     loop, owner = asyncio.get_running_loop(), caller() or DEFAULT
-    waiting: list[asyncio.Future[Spread]] = [loop.create_future() for _ in asked]
+    waiting: list[asyncio.Future[Spread]] = [loop.create_future() for _ in requests]
 
     def settle(place: int, group: Group) -> None:
         future = waiting[place]
@@ -160,8 +160,8 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
         name=found.name,
         policy=found.loaded.policy,
         owner=owner,
-        count=len(asked),
-        request=asked.__getitem__,
+        count=len(requests),
+        request=requests.__getitem__,
         ended=ended,
         failed=failed,
     )

@@ -1,4 +1,4 @@
-"""A server's state folder belongs to one server at a time: a lock that ends with its process."""
+"""Lock on a server's state folder, which ends with its process: one server per folder at a time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tinsmith.types.errors import ConfigError
 
 
 def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:
-    """Take the state folder for this process, before anything in it is read or put right.
+    """Lock the state folder for this process, before anything in it is read or repaired.
 
-    `patience`: seconds to wait for another server that is about to leave the folder.
+    `patience`: seconds to wait for another server that is about to stop.
 
     Raises:
-        ConfigError: another server has it, or it cannot be made.
+        ConfigError: another server holds it, or it cannot be created.
     """
     try:
         private_folder(state)

@@ -1,4 +1,4 @@
-"""Many requests of one client, given to the sampler a few at a time: those that wait take no memory, and no time."""
+"""Many requests of one client, submitted to the sampler a few at a time, so that waiting ones take no memory."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from tinsmith.server.samplers import Samplers
 from tinsmith.types.sampling import SampleRequest
 
 WINDOW: Final = 512
-"""Requests of one client in the sampler at once: twice what it decodes in one step."""
+"""Requests of one client in the sampler at a time: twice what it decodes in one step."""
 STARTED: Final = 4
-"""Requests that are given to the sampler before others have their turn."""
+"""Requests submitted before other events are handled."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Submissions:
-    """Requests on one policy. Its methods are called on the compute thread, and so are its functions."""
+    """Requests on one policy. Its methods and callbacks are called on the compute thread."""
 
     samplers: Samplers
     name: str
-    """The served base model."""
+    """Name of the served base model."""
     policy: Policy
     owner: str
     count: int
     request: Callable[[int], SampleRequest]
-    """Return the one of this number; they are asked for in order."""
+    """Function from a number to its request; called in order."""
     ended: Callable[[int, Group], None]
     drawn: Callable[[int, Group], None] | None = None
     failed: Callable[[Exception], None]
-    """Called at most once, with the reason why no more are given to the sampler."""
+    """Callback with the error, called at most once, after which no more are submitted."""
     next: int = 0
     posted: bool = False
     under_way: dict[int, Group] = field(default_factory=dict[int, Group])
 
     def start(self) -> None:
-        """Give the sampler some more, as far as there is room for them."""
+        """Submit further requests, as far as there is room."""
         self.posted = False
         try:
             for number in range(self.next, min(self.next + STARTED, self.count)):
@@ -53,13 +53,13 @@ class Submissions:
                     ended=partial(self._ended, number),
                     drawn=None if self.drawn is None else partial(self.drawn, number),
                 )
-        except Exception as error:  # the boundary of a request: it is handed to whoever asked
+        except Exception as error:  # the boundary of a request: the error goes to its client
             self.count = self.next
             self.failed(error)
         self._go_on()
 
     def drop(self) -> None:
-        """Give up on all of them."""
+        """Cancel all of them."""
         self.count = self.next
         for group in self.under_way.values():
             self.samplers.drop(group)

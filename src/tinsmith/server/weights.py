@@ -1,4 +1,4 @@
-"""Weights to sample from: a base alone, or a base with a checkpoint's adapter. Called on the compute thread."""
+"""Weights for sampling: a base alone, or a base with a checkpoint's adapter. Called on the compute thread."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class Loaded:
 
 
 def load_base(engine: Bases, name: str, kind: AdapterKind) -> Loaded:
-    """Sample from the base, in the precision that adapters of this kind are trained on."""
+    """Sample from the base, in the precision on which adapters of this kind are trained."""
     policy = engine.base_policy(name, quantised=kind.quantised)
     return Loaded(policy, engine.base(name).fingerprint)
 
 
 def load_checkpoint(engine: Bases, name: str, checkpoint: Checkpoint) -> Loaded:
-    """Sample from what was saved.
+    """Sample from a checkpoint.
 
     Raises:
         CheckpointError: it is of another base, or damaged.
-        ConfigError: its kind is not computed here.
+        ConfigError: its kind is not supported here.
     """
     adapter = adapter_of(engine, name, checkpoint)
     return Loaded(engine.parts.policy_of(adapter), weights_of(checkpoint))
 
 
 def adapter_of(engine: Bases, name: str, checkpoint: Checkpoint) -> Adapter:
-    """Return what was saved, on a served base.
+    """Return a checkpoint's adapter on a served base.
 
     Raises:
         CheckpointError: it is of another base, or damaged.
-        ConfigError: its kind is not computed here.
+        ConfigError: its kind is not supported here.
     """
     engine.check_kind(checkpoint.spec.kind)
     decoder = engine.decoder(name, quantised=checkpoint.spec.kind.quantised)
@@ -50,5 +50,5 @@ def adapter_of(engine: Bases, name: str, checkpoint: Checkpoint) -> Adapter:
 
 
 def weights_of(checkpoint: Checkpoint) -> str:
-    """Return the identity of what was saved."""
+    """Return the identity of a checkpoint's weights."""
     return sha256_of(dict(checkpoint.files))

@@ -1,7 +1,7 @@
-"""The compute thread: every call into the engine happens here, one after another.
+"""Compute thread: all calls into the engine happen here, one after another.
 
 It alternates between ready jobs (training, loading, saving) and steps of the samplers, so that neither starves the
-other. Nothing that is computed depends on how they interleave.
+other. Results do not depend on how they interleave.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 JOBS_SECONDS = 0.02
-"""Seconds that jobs are started for before the samplers have a step again."""
+"""Seconds of jobs before the samplers step again."""
 
 
 class Worker:
-    """Runs jobs and sampler steps until it is stopped."""
+    """Runner of jobs and sampler steps until it is stopped."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Worker:
     ) -> None:
         """Drive `engine`.
 
-        On the compute thread, `finished` is called with the sampling requests that ended together, and `stepped` after
-        every step; `abandoned` when a step failed, which no single request is to blame for.
+        On the compute thread, `finished` is called with the sampling requests that ended together, `stepped` after
+        every step, and `abandoned` if a step failed as a whole.
         """
         self._engine = engine
         self._finished = finished
@@ -54,13 +54,13 @@ class Worker:
         self._thread.start()
 
     def post(self, job: Callable[[], None]) -> None:
-        """Run a job soon; jobs run in the order they are posted. A job records its own failures."""
+        """Queue a job; jobs run in the order of posting. A job records its own failures."""
         with self._wake:
             self._jobs.append(job)
             self._wake.notify()
 
     def call(self, body: Callable[[], T]) -> Future[T]:
-        """Run `body` on the compute thread and hand its result or exception over."""
+        """Run `body` on the compute thread and forward its result or exception."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -68,29 +68,29 @@ class Worker:
                 return
             try:
                 future.set_result(body())
-            except Exception as error:  # the boundary of a request: it is handed to whoever asked
+            except Exception as error:  # the boundary of a request: the error goes to its caller
                 future.set_exception(error)
 
         self.post(job)
         return future
 
     def wake(self) -> None:
-        """Look at the samplers again: one of them has something to hand over. Any thread may call this."""
+        """Check the samplers: one of them has results to deliver. Any thread may call this."""
         with self._wake:
             self._wake.notify()
 
     def tend(self) -> None:
-        """Step the samplers. For a job that waits for something long, on the compute thread."""
+        """Step the samplers. For a job on the compute thread that waits for long."""
         if self._sampling():
             self._step_all()
 
     @property
     def queued(self) -> int:
-        """Jobs that wait."""
+        """Number of waiting jobs."""
         return len(self._jobs)
 
     def stop(self) -> None:
-        """Finish the jobs that wait and the job under way; sampling under way is dropped."""
+        """Finish waiting jobs and the current one; sampling in progress is dropped."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -108,7 +108,7 @@ class Worker:
                 self._step_all()
 
     def _run_jobs(self) -> None:
-        """Run one long job, or as many short ones as wait: a step for each submission would starve the batch."""
+        """Run one long job, or all waiting short ones: a step after each submission would starve the batch."""
         end = time.monotonic() + JOBS_SECONDS
         while self._jobs:
             try:
@@ -124,7 +124,7 @@ class Worker:
     def _step_all(self) -> None:
         try:
             self._step()
-        except Exception as error:  # as above, for all that is being sampled
+        except Exception as error:  # as above, for all sampling in progress
             logger.exception("sampling failed")
             self._abandoned(error)
 

@@ -1,11 +1,11 @@
-"""Caller of a request, and the ids that it may see: the one place that decides.
+"""Caller of a request, and the rule for the ids that it may access.
 
 Every id begins with that of a session, and a session's id with the name of the key that made it (`alice.s000001`); the
-key named `default`, which a server without a file of keys has, writes no name (`s000001`). So an id says whose it is
-without a look-up, and what is somebody else's is answered like what does not exist, on the same way.
+key named `default`, which a server without a file of keys has, writes no name (`s000001`). So an id names its owner
+without a look-up, and an id of another key is treated exactly like one that does not exist.
 
-The guard says who calls, for as long as a request is answered. Outside of requests, on the compute thread above all,
-nobody calls: the server acts for itself, and sees everything.
+The guard sets the caller for the duration of a request. Outside of requests, mainly on the compute thread, there is no
+caller: the server acts for itself and may access everything.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tinsmith.engine.tinker_paths import SCHEME
 from tinsmith.server.access.limits import UNLIMITED, Limits, Usage
 
 DEFAULT = "default"
-"""The only key's name where there is no file of keys."""
+"""Name of the only key if there is no file of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request, and the key it came with."""
+    """HTTP request in progress, and its key."""
 
     name: str
-    """The key's; empty for a request that needed none, which owns nothing."""
+    """Name of the key; empty for a request that needed none, which owns nothing."""
     limits: Limits = UNLIMITED
     at_end: ExitStack = field(default_factory=ExitStack)
-    """Resources that are released when the request was answered, or its client is gone."""
+    """Resources released when the request was answered or its client disconnected."""
     held: list[object] = field(default_factory=list[object])
     """Objects that stay in memory until then."""
 
@@ -40,7 +40,7 @@ _call: ContextVar[Call | None] = ContextVar("call", default=None)
 
 @contextmanager
 def answering(call: Call) -> Generator[None, None, None]:
-    """Answer a request in the body: what it looks up is seen with its key's eyes."""
+    """Answer a request in the body: look-ups are restricted to its key."""
     token = _call.set(call)
     try:
         with call.at_end:
@@ -50,33 +50,33 @@ def answering(call: Call) -> Generator[None, None, None]:
 
 
 def current_call() -> Call | None:
-    """The request that is being answered; None where the server acts for itself."""
+    """Return the current request; None if the server acts for itself."""
     return _call.get()
 
 
 def caller() -> str | None:
-    """The name of the key whose request is being answered; None where the server acts for itself."""
+    """Return the name of the current request's key; None if the server acts for itself."""
     call = _call.get()
     return None if call is None else call.name
 
 
 def caller_limits() -> Limits:
-    """Return the limits of the key whose request is being answered."""
+    """Return the limits of the current request's key."""
     call = _call.get()
     return UNLIMITED if call is None else call.limits
 
 
 def own_rows() -> tuple[str, tuple[str, ...]]:
-    """The condition, and its values, under which a row of a table with `key_name` is seen by whoever calls."""
+    """Return the SQL condition and its values that restrict a table with `key_name` to the caller's rows."""
     name = caller()
     return ("1", ()) if name is None else ("key_name = ?", (name,))
 
 
 def count_call(usage: Usage, *, num_requests: int = 1, num_samples: int = 0) -> None:
-    """Count the request that is being answered as under way, as so many, until its client is answered or gone.
+    """Count the current request, as `num_requests` of them, until it is answered or its client disconnects.
 
     Raises:
-        BusyError: its key has as much under way as it may.
+        BusyError: its key has reached a limit on concurrent work.
     """
     call = _call.get()
     if call is not None:
@@ -87,12 +87,12 @@ def count_call(usage: Usage, *, num_requests: int = 1, num_samples: int = 0) -> 
 
 
 def session_prefix(name: str) -> str:
-    """Return the prefix of the ids of a key's sessions."""
+    """Return the prefix of all session ids of a key."""
     return "" if name == DEFAULT else f"{name}."
 
 
 def owner_of(identity: str) -> str:
-    """The name of the key that an id belongs to: of a session, and of whatever is below one.
+    """Return the name of the key that owns an id: that of a session or of anything below one.
 
     >>> owner_of("s000001:train:0"), owner_of("alice.s000001:sample:3:0:sample")
     ('default', 'alice')
@@ -105,7 +105,7 @@ def owner_of(identity: str) -> str:
 
 
 def without_owner(identity: str) -> str:
-    """An id as a server with one key would have given it: what is derived from it is the same for every key.
+    """Return an id without its owner, so that values derived from it are the same for every key.
 
     >>> without_owner("tinker://alice.s000001:train:0/weights/a")
     'tinker://s000001:train:0/weights/a'
@@ -115,6 +115,6 @@ def without_owner(identity: str) -> str:
 
 
 def is_own(identity: str) -> bool:
-    """True if an id, if it exists, belongs to whoever calls; everything does to the server itself."""
+    """True if an id, should it exist, belongs to the caller; always True for the server itself."""
     name = caller()
     return name is None or owner_of(identity) == name

@@ -1,8 +1,8 @@
-"""Connections: how many there may be, in all and from one address, and how long each may say nothing.
+"""Limits on connections: their number in all and per address, and the idle time of each.
 
-Whoever connects is let in. Where there are as many connections as there may be, the one that has been idle longest is
-closed, one that never sent a request with a key before those that did; only where all of them are answering requests
-is the new one refused. Files keep descriptors of their own: a flood of connections keeps nobody from saving.
+Every client may connect. At the limit, the connection that has been idle longest is closed, those that never sent a
+request with a key first. A new connection is refused only if all others are answering requests. Some descriptors are
+reserved for files, so that a flood of connections does not prevent saving.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from typing import Final, Protocol
 from tinsmith.types.errors import ConfigError
 
 MOST: Final = 8192
-"""Connections at most, however many descriptors there are."""
+"""Most connections, however many descriptors there are."""
 FILES: Final = 256
-"""Descriptors kept for files: the state, checkpoints, logs."""
+"""Descriptors reserved for files: the state, checkpoints, logs."""
 DESCRIPTORS: Final = 65536
-"""The soft limit of descriptors is raised to so many, where the hard one allows it."""
+"""Target for the soft limit of descriptors, within the hard limit."""
 SWEEP_SECONDS: Final = 1.0
 FIRST_SECONDS: Final = 20.0
-"""For the first request's first byte, and for a request's head from its first byte to its last."""
+"""Timeout for the first byte of the first request, and for the head of a request after its first byte."""
 BODY_SECONDS, BODY_BYTES = 20.0, 16 << 10
-"""A body that is read brings so many bytes in so many seconds, or its end."""
+"""Least rate of a body: this many bytes in this many seconds, or its end."""
 
 
 class Closable(Protocol):
-    """A connection."""
+    """Connection that can be closed."""
 
     def late(self, now: float) -> bool:
-        """Return True if it has said nothing for too long."""
+        """Return True if the connection has exceeded its deadline."""
         ...
 
     def cut(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         ...
 
 
 @dataclass(slots=True)
 class _Peer:
-    """The connections from one address."""
+    """Connections from one address."""
 
     count: int = 0
     silent: OrderedDict[Closable, None] = field(default_factory=OrderedDict["Closable", None])
-    """Idle ones that sent no request with a key so far, the longest idle first."""
+    """Idle connections without a request with a key so far, longest idle first."""
     known: OrderedDict[Closable, None] = field(default_factory=OrderedDict["Closable", None])
-    """Other idle ones."""
+    """Other idle connections, longest idle first."""
 
     def longest_idle(self) -> Closable | None:
         for idle in (self.silent, self.known):
@@ -63,26 +63,26 @@ class _Peer:
 
 @dataclass(slots=True)
 class Connections:
-    """All connections of a server. Used on the event loop."""
+    """Open connections of a server. Used on the event loop."""
 
     most: int = MOST
     clock: Callable[[], float] = time.monotonic
     _peers: dict[str, _Peer] = field(default_factory=dict[str, _Peer])
     _open: dict[Closable, str] = field(default_factory=dict[Closable, str])
-    """Every connection, and where it comes from."""
+    """Open connections and their addresses."""
 
     @property
     def most_of_address(self) -> int:
-        """Connections that one address may have."""
+        """Most connections per address."""
         return max(1, self.most // 2)
 
     @property
     def num_open(self) -> int:
-        """Connections that are open."""
+        """Number of open connections."""
         return len(self._open)
 
     def admit(self, connection: Closable, address: str) -> bool:
-        """Make room for one more, which is idle; return False if it is to be refused."""
+        """Make room for one more idle connection; return False if it must be refused."""
         name = _network(address)
         peer = self._peers.get(name)
         if peer is not None and peer.count >= self.most_of_address and not self._cut_one(peer):
@@ -98,7 +98,7 @@ class Connections:
         return True
 
     def replace(self, connection: Closable, other: Closable) -> None:
-        """Count another in the place of one."""
+        """Replace a connection by another one in all counts."""
         name = self._open.pop(connection)
         silent = self._peers[name].silent
         silent.pop(connection, None)
@@ -106,27 +106,27 @@ class Connections:
         self._open[other] = name
 
     def busy(self, connection: Closable) -> None:
-        """Note that a connection has a request under way."""
+        """Mark a connection as answering a request."""
         if (name := self._open.get(connection)) is not None:
             peer = self._peers[name]
             peer.silent.pop(connection, None)
             peer.known.pop(connection, None)
 
     def idle(self, connection: Closable, *, known: bool) -> None:
-        """Note that it has none any more; `known`: it sent one with a key."""
+        """Mark a connection as idle; `known` is True if it sent a request with a key."""
         if (name := self._open.get(connection)) is not None:
             peer = self._peers[name]
             (peer.known if known else peer.silent)[connection] = None
 
     def closed(self, connection: Closable) -> None:
-        """Note that a connection has ended; nothing if that is known."""
+        """Remove a closed connection; harmless if it was removed before."""
         self.busy(connection)
         name = self._open.pop(connection, None)
         if name is not None:
             self._leave(name)
 
     def sweep(self) -> None:
-        """Close those that have said nothing for too long."""
+        """Close connections that have exceeded their deadlines."""
         now = self.clock()
         for connection in [each for each in self._open if each.late(now)]:
             self.closed(connection)
@@ -147,7 +147,7 @@ class Connections:
 
 
 def raise_descriptors() -> int:
-    """Raise this process's limit of descriptors as far as it may; return how many connections there may be."""
+    """Raise this process's limit of descriptors as far as allowed; return the number of connections it permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -159,7 +159,7 @@ def raise_descriptors() -> int:
 
 
 def _network(address: str) -> str:
-    """Return the network that connections are counted by: an IPv4 address, or the 64 bits of IPv6 of one customer.
+    """Return the network for counting connections: an IPv4 address, or one customer's 64 bits of IPv6.
 
     >>> _network("2001:db8:1:2:3::4") == _network("2001:db8:1:2::9"), _network("::ffff:10.0.0.1")
     (True, '10.0.0.1')
@@ -175,7 +175,7 @@ def _network(address: str) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound there, on which answers leave at once.
+    """Return a bound socket that sends answers without delay.
 
     Raises:
         ConfigError: it cannot be bound.

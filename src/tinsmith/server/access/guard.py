@@ -1,6 +1,6 @@
-"""Guard that every request passes first: its key, the largest body; and the report of it once it is over.
+"""Guard in front of every route: it checks the key and the size of the body, and reports finished requests.
 
-Plain ASGI, because each request pays for it.
+Plain ASGI, because it runs for each request.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN = "known"
-"""In a request's state, where its key is known."""
+"""Entry in a request's state that marks a valid key."""
 REFUSED = "refused"
-"""The route of a request that was let through to none."""
+"""Route of a request that was refused before routing."""
 MAX_JSON = 16 << 20
-"""Bytes of a body that is no training request: one of these has no tensors."""
+"""Most bytes of a body outside training requests, as only these hold tensors."""
 GONE, BROKEN = 499, 500
-"""The status of a request whose client left before there was one, and of one that broke."""
+"""Status of a request whose client disconnected early, and of one that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One request that is over. Nothing of its headers, its query or its bodies."""
+    """Finished request, without its headers, query and bodies."""
 
     name: str
-    """The key's; empty where none fitted, or none was needed."""
+    """Name of the key; empty if none was valid, or none was needed."""
     method: str
     path: str
     route: str
-    """The pattern that the path fitted (`/api/v1/samplers/{sampler_id}`)."""
+    """Pattern that the path matched (`/api/v1/samplers/{sampler_id}`)."""
     status: int
     num_bytes: int
-    """Of the answer's body."""
+    """Size of the answer's body."""
     seconds: float
 
 
@@ -55,12 +55,12 @@ Observer = Callable[[Answered], None]
 
 
 def error_answer(message: str, status: int = 400) -> JSONResponse:
-    """An error in the protocol's own words; never without a body, which the SDK would repeat."""
+    """Return an error in the Tinker protocol's form; never without a body, since the SDK would retry."""
     return JSONResponse({"error": message, "detail": message, "category": "user"}, status)
 
 
 def refuse(path: str, message: str, status: int) -> JSONResponse:
-    """Return an error in the words of the protocol that `path` belongs to."""
+    """Return an error in the form of the protocol that `path` belongs to."""
     if path.startswith(ANTHROPIC_PATH):
         return anthropic_answer(message, status)
     if not path.startswith(OPENAI_PATHS):
@@ -72,7 +72,7 @@ def refuse(path: str, message: str, status: int) -> JSONResponse:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port.
+    """Return the name in a Host header, without its port.
 
     >>> host_name("LocalHost:8000"), host_name("[::1]:80"), host_name("[::1]")
     ('localhost', '[::1]', '[::1]')
@@ -82,13 +82,13 @@ def host_name(host: str) -> str:
 
 
 def _key_name(path: str) -> str:
-    """Return the setting in which clients of the protocol of `path` give their key."""
+    """Return the setting in which clients of the protocol of `path` pass their key."""
     return "api_key" if path.startswith((ANTHROPIC_PATH, *OPENAI_PATHS)) else "TINKER_API_KEY"
 
 
 @dataclass(slots=True)
 class _Sending:
-    """Passes an answer on, and keeps what is told of it."""
+    """Forwarder of an answer that records its status and size."""
 
     send: Send
     status: int = 0
@@ -103,7 +103,7 @@ class _Sending:
 
 
 class Guard:
-    """Lets a request with a key and a body that is not too large through."""
+    """Middleware that requires a valid key and a body within the limit."""
 
     def __init__(
         self,
@@ -120,14 +120,14 @@ class Guard:
         """Stand before `app`.
 
         Args:
-            app: what answers.
-            keys: who is let in.
+            app: the application that answers.
+            keys: the valid keys.
             max_body: bytes of a body on `large_paths`; elsewhere at most MAX_JSON of them.
-            open_paths: they need no key: whole paths, or beginnings that end in a slash.
+            open_paths: paths that need no key: whole paths, or prefixes that end in a slash.
             large_paths: whole paths.
-            hosts: the names by which this server may be addressed; None: any.
-            most_at_once: requests that one key may have under way; None: any number.
-            observers: are told of every request that is over.
+            hosts: allowed names in the Host header; None allows any.
+            most_at_once: concurrent requests per key; None for no limit.
+            observers: called with every finished request.
         """
         self._app = app
         self._keys = keys
@@ -140,7 +140,7 @@ class Guard:
         self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request, or hand it on; then tell of it."""
+        """Reject or forward a request, then report it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -203,18 +203,18 @@ class Guard:
             self._at_once[call.name] -= 1
 
     def _is_addressed(self, headers: Mapping[bytes, bytes]) -> bool:
-        """True if a request names this server: a page of another name, made to lead here, does not."""
+        """True if a request names this server as its host; this stops DNS rebinding from a foreign page."""
         host = headers.get(b"host")
         return self._hosts is None or host is None or host_name(host.decode("latin-1")) in self._hosts
 
     def _is_open(self, path: str) -> bool:
-        # Of the root, which ends in a slash as well, nothing below is open.
+        # The root ends in a slash too, but nothing below it is open.
         beginnings = tuple(each for each in self._open_paths if each.endswith("/") and each != "/")
         return path in self._open_paths or path.startswith(beginnings)
 
 
 def _counted(receive: Receive, most: int) -> Receive:
-    """Bodies in pieces do not say their length beforehand."""
+    """Count a chunked body, which does not declare its length."""
     total = 0
 
     async def counted() -> MutableMapping[str, Any]:

@@ -1,7 +1,7 @@
-"""The keys of a server: one, or those of a file, each with a name and limits. Only hashes of them are held.
+"""API keys of a server: one, or those of a file, each with a name and limits. Only hashes are held in memory.
 
-The file is TOML: one table `[[key]]` for each, with `name`, `key` and any of the limits. It is taken as a whole or not
-at all, and no message about it holds a key.
+The file is TOML: one table `[[key]]` for each, with `name`, `key` and any of the limits. It is accepted as a whole or
+not at all, and no message about it contains a key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tinsmith.types.toml_files import read_toml
 PREFIX = "tml-"
 """Prefix that the SDK requires of a key."""
 MIN_LETTERS = 16
-"""Of a key in a file, its prefix included: what is shorter can be guessed."""
+"""Least length of a key in a file, including its prefix: a shorter one can be guessed."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _LIMITS = tuple(each.name for each in fields(Limits))
@@ -32,7 +32,7 @@ _OTHERS_READ = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: whose it is, and its SHA-256."""
+    """API key: its owner's name, and its SHA-256."""
 
     name: str
     digest: bytes
@@ -40,15 +40,15 @@ class Key:
 
 
 class Keys:
-    """The keys that are taken now. Replaced as a whole, on the event loop."""
+    """Set of valid keys, replaced as a whole on the event loop."""
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
-        """Take these keys."""
+        """Start with these keys."""
         self._keys = keys
 
     @staticmethod
     def single(key: str) -> Keys:
-        """The keys of a server that has one, without limits."""
+        """Create the keys of a server that has a single one, without limits."""
         return Keys((Key(DEFAULT, digest(key.encode())),))
 
     @property
@@ -57,11 +57,11 @@ class Keys:
         return tuple(key.name for key in self._keys)
 
     def replace(self, others: Keys) -> None:
-        """Take other keys from now on."""
+        """Replace all keys."""
         self._keys = others._keys
 
     def find(self, given: bytes) -> Key | None:
-        """Return the key that was given; in the same time whichever it is, and if it is none."""
+        """Return the matching key, or None, in constant time."""
         shown, found = digest(given), None
         for key in self._keys:
             if secrets.compare_digest(shown, key.digest):
@@ -70,7 +70,7 @@ class Keys:
 
 
 def digest(key: bytes) -> bytes:
-    """Return the digest that is stored of a key."""
+    """Return the stored digest of a key."""
     return hashlib.sha256(key).digest()
 
 
@@ -78,7 +78,7 @@ def read_keys(file: Path) -> Keys:
     """Read a file of keys.
 
     Raises:
-        ConfigError: naming the file and the field; nothing in the message is of a key.
+        ConfigError: naming the file and the field; the message contains no part of a key.
     """
     document = read_toml(file, field="--keys")
     unknown = sorted(set(document) - {"key"})
@@ -98,10 +98,10 @@ def read_keys(file: Path) -> Keys:
 
 
 def key_from_environment() -> str | None:
-    """Return TINKER_API_KEY; None where it is not set.
+    """Return TINKER_API_KEY; None if it is not set.
 
     Raises:
-        ConfigError: the SDK would not take it.
+        ConfigError: the SDK would reject it.
     """
     key = os.environ.get("TINKER_API_KEY") or None
     if key is not None and not key.startswith(PREFIX):
@@ -111,7 +111,7 @@ def key_from_environment() -> str | None:
 
 
 def readable_by_others(file: Path) -> bool:
-    """True if others than the file's owner may read it or change it."""
+    """True if users other than the file's owner may read or change it."""
     return bool(file.stat().st_mode & _OTHERS_READ)
 
 
@@ -145,5 +145,5 @@ def _is_key(key: object) -> bool:
 
 
 def _refusal(file: Path, what: str, field: str, allowed: str | tuple[str, ...]) -> ConfigError:
-    shown = re.sub(rf"{PREFIX}.*", f"{PREFIX}...", field)  # a key where a field's name belongs
+    shown = re.sub(rf"{PREFIX}.*", f"{PREFIX}...", field)  # a key in place of a field's name
     return ConfigError(f"{file} {what}", field=shown, allowed=allowed)

@@ -1,4 +1,4 @@
-"""Limits on a key's work at once, counted exactly: on the event loop, from acceptance to the answer."""
+"""Limits on a key's concurrent work, counted exactly on the event loop, from acceptance to the answer."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tinsmith.types.errors import InputError, TinsmithError
 
 
 class BusyError(TinsmithError):
-    """A limit is reached by what is under way: the same request may be sent again later."""
+    """Error for a limit on concurrent work; the client may retry later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """A key's limits; None: as much as the server has."""
+    """Limits of a key; None means only the server's own limits apply."""
 
     max_body: int | None = None
-    """Bytes of one request's body."""
+    """Most bytes in one request's body."""
     max_requests: int | None = None
-    """Requests under way: accepted, and without a result yet."""
+    """Most accepted requests without a result."""
     max_samples: int | None = None
-    """Samples under way, of all sampling requests together."""
+    """Most concurrent samples over all sampling requests."""
     max_tokens: int | None = None
-    """Tokens that one sampling request may draw: its samples times the length each may have."""
+    """Most tokens that one sampling request may draw: its number of samples times their most tokens."""
     max_models: int | None = None
-    """Models in training that are held in memory."""
+    """Most models in training held in memory."""
 
     def check_sampling(self, num_samples: int, max_tokens: int) -> None:
-        """Refuse a sampling request that no waiting would make small enough.
+        """Reject a sampling request that exceeds the key's limits by itself.
 
         Raises:
             InputError: it asks for more samples, or may draw more tokens, than the key may have.
@@ -43,10 +43,10 @@ class Limits:
         )
 
     def check_models(self, held: int) -> None:
-        """Refuse one more model in memory than there may be.
+        """Reject a new model if `held` models reach the key's limit.
 
         Raises:
-            InputError: `held` are as many as the key may have.
+            InputError: the limit is reached.
         """
         _require("max_models", self.max_models, held + 1, "unload a model first")
 
@@ -63,7 +63,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Usage:
-    """Work of every key under way. Used on the event loop only."""
+    """Concurrent work of every key. Used on the event loop only."""
 
     _held: dict[Hashable, _Held] = field(default_factory=dict[Hashable, _Held])
     _requests: Counter[str] = field(default_factory=Counter[str])
@@ -71,7 +71,7 @@ class Usage:
 
     @property
     def num_requests(self) -> int:
-        """Requests under way, of all keys."""
+        """Number of requests in progress, over all keys."""
         return self._requests.total()
 
     def require_room(
@@ -83,7 +83,7 @@ class Usage:
         num_samples: int = 0,
         refusal: type[TinsmithError] = BusyError,
     ) -> None:
-        """Refuse more requests of a key than it may have under way.
+        """Reject further requests of a key that has reached its limit.
 
         Raises:
             BusyError, or another `refusal`: naming the limit.
@@ -103,13 +103,13 @@ class Usage:
                 )
 
     def begin(self, request: Hashable, name: str, *, num_requests: int = 1, num_samples: int = 0) -> None:
-        """Count a request, or several as one, as under way."""
+        """Start counting a request, possibly as several."""
         self._held[request] = _Held(name, num_requests, num_samples)
         self._requests[name] += num_requests
         self._samples[name] += num_samples
 
     def end(self, request: Hashable) -> None:
-        """Count a request as no longer under way; nothing if it was not."""
+        """Stop counting a request; harmless if it was not counted."""
         held = self._held.pop(request, None)
         if held is not None:
             self._requests[held.name] -= held.num_requests

@@ -1,6 +1,6 @@
-"""Listening: a connection is taken and counted at once, and is given to uvicorn when it says something.
+"""Listener that accepts connections at once, and passes each to uvicorn when its first bytes arrive.
 
-So one that says nothing costs a descriptor and little else, and many of them keep nobody waiting.
+So a silent connection costs little more than a descriptor, and many of them do not delay others.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 2048
 AT_ONCE: Final = 64
-"""Connections taken before others have their turn."""
+"""Connections accepted before other events are handled."""
 RETRY_SECONDS: Final = 0.1
-"""Until a connection is taken again after one could not be: the process has no descriptor left, say."""
+"""Delay before accepting again after a failure, as when the process is out of descriptors."""
 
 
 class Listener:
-    """Takes the connections of one socket, in the place of a server of asyncio's."""
+    """Listener on one socket, in place of asyncio's own server."""
 
     def __init__(
         self, listener: socket.socket, connections: Connections, config: Config, state: ServerState, app: dict[str, Any]
     ) -> None:
-        """Listen on a socket that is bound; begin at once, on the running loop."""
+        """Listen on a bound socket, starting at once on the running loop."""
         self._listener = listener
         self._connections = connections
         self._config = config
@@ -48,14 +48,14 @@ class Listener:
         self._sweeping = self._loop.create_task(self._sweep())
 
     def close(self) -> None:
-        """Take no more connections; those that are open stay."""
+        """Stop accepting; open connections stay."""
         if not self._ended.is_set():
             self._ended.set()
             self._sweeping.cancel()
             self._loop.remove_reader(self._listener)
 
     async def wait_closed(self) -> None:
-        """Return once no more connections are taken."""
+        """Return once no more connections are accepted."""
         await self._ended.wait()
 
     def _listen(self) -> None:
@@ -66,7 +66,7 @@ class Listener:
         for _ in range(AT_ONCE):
             try:
                 taken, address = self._listener.accept()
-            except (BlockingIOError, ConnectionError):  # there is none, or it is gone
+            except (BlockingIOError, ConnectionError):  # there is none, or it is closed
                 return
             except OSError as error:
                 logger.warning("no connection can be taken: %s", error)
@@ -83,7 +83,7 @@ class Listener:
             self._connections.sweep()
 
     async def open(self, silent: _Silent, taken: socket.socket) -> None:
-        """Serve a connection that says something, after its handshake where there is one."""
+        """Serve a connection once it sends something, after its TLS handshake if there is one."""
         make = partial(
             BoundedProtocol,
             self._config,
@@ -103,7 +103,7 @@ class Listener:
 
 
 class _Silent:
-    """A connection that has said nothing so far."""
+    """Accepted connection that has sent nothing so far."""
 
     def __init__(self, listener: Listener, taken: socket.socket, now: float) -> None:
         self._listener = listener
@@ -115,11 +115,11 @@ class _Silent:
         self._loop.add_reader(taken, self._speaks)
 
     def late(self, now: float) -> bool:
-        """Return True if it has said nothing for too long, or is long in its handshake."""
+        """Return True if it has exceeded its deadline, or that of its handshake."""
         return now - self._since > FIRST_SECONDS
 
     def cut(self) -> None:
-        """Close it, also in its handshake."""
+        """Close the connection, also during its handshake."""
         if self._opening is None:
             self._loop.remove_reader(self._socket)
         else:

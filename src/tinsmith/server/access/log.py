@@ -1,6 +1,6 @@
-"""A line for every request that is over: when, whose key by its name, what, and how it ended. No secrets.
+"""Access log: one line per finished request, with time, key name, request and outcome, but no secrets.
 
-Headers, queries and bodies are never written; and what looks like a key in a path, where none belongs, is blanked.
+Headers, queries and bodies are never written, and text in a path that looks like a key is masked.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PLAIN = "/:._-~{}"
 
 
 def log_to_stderr() -> None:
-    """Write warnings and errors to standard error from now on."""
+    """Send warnings and errors to standard error from now on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 class AccessLog:
-    """Writes to a file, or to standard output."""
+    """Writer of the log to a file or standard output."""
 
     def __init__(self, target: str) -> None:
         """Append to the file of this name; `-` is standard output.
@@ -47,7 +47,7 @@ class AccessLog:
         self._file = _opened(target)
 
     def __call__(self, answered: Answered) -> None:
-        """Write one line. Where it cannot be written, the request is answered all the same."""
+        """Write one line; a failure to write does not affect the request."""
         try:
             self._file.write(line_of(answered, datetime.now(UTC)))
             self._file.flush()
@@ -59,10 +59,10 @@ class AccessLog:
             self._written = True
 
     def reopen(self) -> None:
-        """Go on in a file of the same name: the one of before may have been renamed.
+        """Reopen the file by name, since the previous one may have been renamed.
 
         Raises:
-            ConfigError: it cannot be written; what was open stays open.
+            ConfigError: it cannot be written; the previous file stays open.
         """
         file = _opened(self._target)
         self.close()
@@ -98,7 +98,7 @@ def _opened(target: str) -> TextIO:
     if target == STANDARD_OUTPUT:
         return sys.stdout
     try:
-        # Who asked for what is for nobody else to read.
+        # The log lists users' requests, so other users must not read it.
         handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigError(

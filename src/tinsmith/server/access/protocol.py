@@ -1,7 +1,7 @@
-"""HTTP on one connection: uvicorn's protocol, with bounds on a request's head and deadlines for its parts.
+"""HTTP protocol of one connection: uvicorn's, with limits on a request's head and deadlines for its parts.
 
-httptools keeps what it has not handed over, so a head is counted as it arrives: the bytes since the last piece of a
-body, or the last end of a request.
+httptools buffers incomplete parts, so a head is counted as it arrives: the bytes since the last chunk of a body, or the
+last end of a request.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tinsmith.server.access.connections import BODY_BYTES, BODY_SECONDS, FIRST_S
 from tinsmith.server.access.guard import KNOWN, error_answer
 
 MAX_URL: Final = 8 << 10
-"""Bytes of a request's address, its query included."""
+"""Most bytes in a request's address, including its query."""
 MAX_HEAD: Final = 64 << 10
-"""Bytes of a request's head, or of whatever else is no body."""
+"""Most bytes in a request's head, or in anything else outside a body."""
 MAX_HEADERS: Final = 128
 MAX_PIPELINED: Final = 16
-"""Requests that may wait on one connection for the answers before theirs."""
+"""Most requests that may wait on one connection for earlier answers."""
 
 _WHY: Mapping[int, str] = MappingProxyType(
     {
@@ -36,11 +36,11 @@ _WHY: Mapping[int, str] = MappingProxyType(
 
 
 class _RefusedError(Exception):
-    """Ends the parsing of a request; `refused` says why."""
+    """Error that ends the parsing of a request; `refused` holds the reason."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """Connection with limits and deadlines."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         connections: Connections,
         taken: Closable,
     ) -> None:
-        """Serve one of `connections`, which is `taken` there until it is open."""
+        """Serve a connection of `connections`, which is `taken` there until this is open."""
         super().__init__(config, server_state, app_state, _loop)
         self._all = connections
         self._taken = taken
@@ -60,26 +60,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._num_headers = 0
         self._header_bytes = 0
         self._no_body = 0
-        """Bytes since the last piece of a body, or the last end of a request."""
+        """Bytes since the last chunk of a body, or the last end of a request."""
         self._since: float | None = connections.clock()
-        """Clock time at which the current wait began; None: there is none, or none that has a deadline here."""
+        """Clock time at which the current wait began; None without a wait, or for one without a deadline here."""
         self._brought = 0
         """Bytes of a body since then."""
         self._reading_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection as this."""
+        """Register the connection."""
         super().connection_made(transport)
         self._all.replace(self._taken, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no more."""
+        """Unregister the connection."""
         self._all.closed(self)
         self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived; too much that is no body ends the connection."""
+        """Process received bytes; too many outside a body end the connection."""
         self._no_body += len(data)
         if self._since is None and not self._reading_body:
             self._since = self._all.clock()  # the first bytes of another request
@@ -89,18 +89,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """Begin to count a head."""
+        """Start counting a head."""
         super().on_message_begin()
         self._num_headers = self._header_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        """Refuse an address that is too long."""
+        """Reject an address that is too long."""
         if len(self.url) + len(url) > MAX_URL:
             self._refuse(414)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Refuse headers that are too many, or too large together; those after a body too."""
+        """Reject headers that are too many or too large in all, including trailers."""
         self._num_headers += 1
         self._header_bytes += len(name) + len(value)
         if self._num_headers > MAX_HEADERS or self._header_bytes > MAX_HEAD:
@@ -108,7 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Hand the request on; from now on its body has a deadline."""
+        """Forward the request; its body has a deadline from now on."""
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refuse(400)
         self._all.busy(self)
@@ -116,20 +116,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body."""
+        """Process a chunk of a body."""
         self._no_body = 0
         self._brought += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for nothing any more: the answer is the server's."""
+        """Stop the deadline: the server has to answer now."""
         self._no_body = 0
         self._since, self._reading_body = None, False
         super().on_message_complete()
         self._rest()
 
     def on_response_complete(self) -> None:
-        """Be idle, unless the rest of the body is still to come."""
+        """Become idle, unless the rest of the body is still to come."""
         super().on_response_complete()
         self._rest()
 
@@ -141,28 +141,28 @@ class BoundedProtocol(HttpToolsProtocol):
         self._since, self._brought, self._reading_body = self._all.clock(), 0, True
 
     def late(self, now: float) -> bool:
-        """Return True if what is waited for does not come."""
+        """Return True if the awaited bytes are overdue."""
         if self._since is None and self.transport.is_closing():
-            self._since = now  # what was written last is to be read
+            self._since = now  # the last write has yet to be read
         if self._since is None or now - self._since <= (BODY_SECONDS if self._reading_body else FIRST_SECONDS):
             return False
         if not self._reading_body or self.cycle.response_complete:
             return True
-        # What is not read yet, because it waits for its turn, cannot come.
+        # Pipelined bytes that are not read yet cannot arrive.
         waits = self.flow.read_paused or self.cycle.waiting_for_100_continue
         late = self._brought < BODY_BYTES and not waits
         self._begin_body()
         return late
 
     def cut(self) -> None:
-        """Close the connection, and drop what its client does not read."""
+        """Close the connection, and drop data that its client has not read."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read as a request, and close the connection."""
+        """Answer malformed input with a 400, and close the connection."""
         del msg
         if self.transport.is_closing():
             return

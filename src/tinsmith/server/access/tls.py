@@ -1,4 +1,4 @@
-"""TLS by two files: a certificate, and its private key. Checked before anything is loaded."""
+"""TLS certificate and private key, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A pair that fits."""
+    """Matching pair of certificate and key files."""
 
     cert: Path
     key: Path
 
 
 def tls_files(cert: Path | None, key: Path | None) -> TlsFiles | None:
-    """Return the pair; None where neither is given, which is plain HTTP.
+    """Return the pair; None if neither is given, which means plain HTTP.
 
     Raises:
-        ConfigError: one is missing or cannot be read, they do not belong together, or the key has a passphrase.
+        ConfigError: one is missing or cannot be read, they do not match, or the key has a passphrase.
     """
     if cert is None and key is None:
         return None
@@ -38,7 +38,7 @@ def tls_files(cert: Path | None, key: Path | None) -> TlsFiles | None:
         except OSError as error:
             raise ConfigError(f"this file cannot be read: {error.strerror}", field=flag, value=str(file)) from None
     try:
-        # An empty passphrase fits no key that has one, and asks nobody for it.
+        # An empty passphrase fails for every protected key, and prevents a prompt on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
         raise ConfigError(

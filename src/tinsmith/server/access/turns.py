@@ -1,9 +1,9 @@
-"""Work in proportion to what a request holds: on threads beside the event loop, each key's in turn.
+"""Work whose time grows with a request's size: on threads beside the event loop, one per key at a time.
 
-A key has one piece of work under way at a time, and all keys together a few, first come first served among them: many
-pieces of one key make only that key wait. What a key's bodies take is bounded in the same way: the next one stays with
-its client until there is room. Memory that a large piece has freed goes back to the system: the C library would keep
-the most that a piece ever took, for each thread.
+A key has one piece of work in progress at a time, and all keys together a few, in order of arrival: many pieces of one
+key delay only that key. The memory of a key's bodies is limited in the same way: the next body is not read until there
+is room. Memory freed by a large piece is returned to the system: the C library would retain the largest amount ever
+used, for each thread.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ from tinsmith.server.access.caller import caller, current_call
 T = TypeVar("T")
 
 SMALL: Final = 16 << 10
-"""Bytes, or about as much work, that are done on the event loop at once: a thread would take longer."""
+"""Work up to this size in bytes, or the like, runs on the event loop: a thread would take longer."""
 LARGE: Final = 256 << 10
-"""Bytes, or the like, of work that takes tens of megabytes of memory."""
+"""Work from this size on takes tens of megabytes of memory."""
 AT_ONCE: Final = 2
-"""Pieces of work at once, of all keys: they share one interpreter with the event loop."""
+"""Concurrent pieces of work over all keys, which share one interpreter with the event loop."""
 ROOM: Final = 16 << 20
-"""Bytes that a key's bodies may have together while they are read, and then until they are answered; one alone may have
-more."""
+"""Bytes that a key's bodies may take together until they are answered; a single larger one is allowed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    """Bytes that bodies share."""
+    """Bytes shared by a key's bodies."""
 
     entrance: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by whoever waits for room: the others wait behind it."""
+    """Lock of the first body in the queue for room."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
     held: int = 0
 
     async def take(self, size: int) -> None:
-        """Take room for a body; one that is larger than all there is has it alone."""
+        """Reserve room for a body; one larger than the whole room has it alone."""
         async with self.entrance:
             while self.held and self.held + size > ROOM:
                 self.left.clear()
@@ -53,14 +52,14 @@ class _Room:
             self.held += size
 
     def leave(self, size: int) -> None:
-        """Give room back."""
+        """Release room."""
         self.held -= size
         self.left.set()
 
 
 @dataclass(slots=True, eq=False)
 class _Own:
-    """Work of one key under way."""
+    """Work of one key in progress."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: _Room = field(default_factory=_Room)
@@ -69,7 +68,7 @@ class _Own:
 
 
 class Turns:
-    """Threads for work, and whose turn it is. Methods are called on the event loop."""
+    """Threads for work, shared fairly between keys. Methods are called on the event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tinsmith-work")
@@ -77,12 +76,12 @@ class Turns:
         self._keys: dict[str, _Own] = {}
 
     async def run(self, work: Callable[[], T], *, size: int = SMALL + 1) -> T:
-        """Return what `work` does; where its `size`, in bytes or the like, is small it is done at once."""
+        """Return the result of `work`; a small `size`, in bytes or the like, runs at once."""
         if size <= SMALL:
             return work()
         with self._own() as own:
             async with own.turn, self._free:
-                context = copy_context()  # who calls
+                context = copy_context()  # sets the caller
                 loop = asyncio.get_running_loop()
                 try:
                     return await loop.run_in_executor(self._threads, context.run, work)
@@ -91,9 +90,9 @@ class Turns:
                         await loop.run_in_executor(self._threads, give_back_freed_memory)
 
     async def read(self, request: Request, parse: Callable[[bytes], T]) -> T:
-        """Read a request's body, and return what `parse` makes of it.
+        """Read a request's body, and return the result of `parse`.
 
-        Until the request is answered, what it holds is taken for as large as its body.
+        Until the request is answered, it counts with the size of its body.
         """
         content_length = request.headers.get("content-length", "")
         size = int(content_length) if content_length.isdecimal() else ROOM
@@ -111,10 +110,10 @@ class Turns:
                 answered.callback(own.unanswered.leave, length)
             finally:
                 own.reading.leave(size)
-            return await self.run(lambda: parse(body.pop()), size=length)  # nothing holds the body then
+            return await self.run(lambda: parse(body.pop()), size=length)  # the body is unreferenced then
 
     def close(self) -> None:
-        """Take no more work."""
+        """Accept no more work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
@@ -131,7 +130,7 @@ class Turns:
 
 
 async def _whole(request: Request) -> bytes:
-    """A body, put together in one place: it is never there twice."""
+    """Assemble a body in one buffer, so that it is in memory only once."""
     body = BytesIO()
     async for piece in request.stream():
         body.write(piece)

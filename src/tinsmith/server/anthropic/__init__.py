@@ -1,1 +1,1 @@
-"""Anthropic's Messages API over any served model: how its clients ask, and how they are answered."""
+"""Anthropic's Messages API over any served model."""

@@ -1,4 +1,4 @@
-"""Answers in Anthropic's words: a message with its blocks, whole or as named events."""
+"""Answers in Anthropic's format: a message with its blocks, whole or as named events."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _REASONS: Mapping[Ending, str] = MappingProxyType(
 
 @dataclass(slots=True)
 class MessageAnswer:
-    """One message as it comes into being."""
+    """Message in progress."""
 
     prepared: Prepared
     secret: str = field(default_factory=lambda: secrets.token_hex(12))
     blocks: int = 0
     """Blocks begun so far."""
     open: bool = False
-    """True if the last block is a text that may go on."""
+    """True if the last block is a text that may continue."""
 
     def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
+        """Add drawn tokens to an answer that is sent whole."""
         self.prepared.take(drawn)
 
     def whole(self) -> Json:
-        """The message, once it has ended."""
+        """Return the complete message."""
         parts = self.prepared.replies[0].parts
         content = [_tool_use(p) if isinstance(p, Call) else _text(p) for p in parts]
         counts = {"output_tokens": self.prepared.num_drawn}
@@ -44,26 +44,26 @@ class MessageAnswer:
         return {**self._head(content), **self._ending(), "usage": usage}
 
     def opening(self) -> Iterator[bytes]:
-        """The message without its content."""
+        """Yield the events before any token: the message without its content."""
         usage = {"input_tokens": len(self.prepared.prompt), "output_tokens": 0}
         unended = {"stop_reason": None, "stop_sequence": None}
         yield event("message_start", message={**self._head([]), **unended, "usage": usage})
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """A text's growth; or a whole call."""
+        """Yield the events for drawn tokens: new text, or a complete call."""
         _, parts = self.prepared.take(drawn)
         for part in parts:
             yield from self._part(part)
 
     def closing(self) -> Iterator[bytes]:
-        """Yield the last events: the reason for the end, and the token counts."""
+        """Yield the last events: the stop reason and the token counts."""
         yield from self._closed()
         usage = {"output_tokens": self.prepared.num_drawn}
         yield event("message_delta", delta=self._ending(), usage=usage)
         yield event("message_stop")
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The refusal."""
+        """Return the error event."""
         return event("error", error=refusal(error)[0]["error"])
 
     def _part(self, part: Part) -> Iterator[bytes]:
@@ -109,7 +109,7 @@ class MessageAnswer:
 
 
 def event(kind: str, **values: object) -> bytes:
-    """One server-sent event, with its name."""
+    """Encode one server-sent event with its name."""
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **values})}\n\n".encode()
 
 

@@ -1,4 +1,4 @@
-"""The messages of Anthropic's clients: blocks of text, calls of tools and what these gave."""
+"""Messages of Anthropic's clients: blocks of text, tool calls and tool results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tinsmith.server.wire.bounds import TurnList
 from tinsmith.types.errors import InputError
 
 _REMARKS = frozenset({"cache_control", "caller", "citations", "signature"})
-"""They change no token."""
+"""Accepted and ignored, since they change no token."""
 
 
 class Block(Request):
-    """A piece of a message. That a tool failed (`is_error`) is for its text to say: templates have no place for it."""
+    """Block of a message. `is_error` has no effect: templates have no place for it."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str
@@ -28,10 +28,10 @@ class Block(Request):
     is_error: bool | None = None
 
     def require_known(self, where: str, kinds: tuple[str, ...]) -> None:
-        """Refuse another kind of block, and what is not known in it.
+        """Reject other kinds of blocks, and unknown fields.
 
         Raises:
-            InputError: naming it.
+            InputError: naming the field.
         """
         if self.type not in kinds:
             raise unread(f"{where}.type", self.type, ", ".join(kinds))
@@ -50,10 +50,10 @@ class MessageParam(Request):
     content: Content
 
     def turns(self, index: int) -> list[Turn]:
-        """Return the turns that it is: what tools gave comes before a user's text, and each is a turn of its own.
+        """Return the message as turns: each tool result is a turn of its own, before the user's text.
 
         Raises:
-            InputError: for another role, or a block that is not understood.
+            InputError: for another role, or an unsupported block.
         """
         where = f"messages[{index}]"
         if self.role == "user":
@@ -67,10 +67,10 @@ class MessageParam(Request):
 
 
 def text_of(content: Content, where: str) -> str:
-    """Return the text of blocks that are text, one after the other.
+    """Concatenate the text of text blocks.
 
     Raises:
-        InputError: a block is something else.
+        InputError: another kind of block.
     """
     if isinstance(content, str):
         return content
@@ -80,7 +80,7 @@ def text_of(content: Content, where: str) -> str:
 
 
 def unread(field: str, value: object, allowed: str) -> InputError:
-    """The refusal of what is not understood."""
+    """Return the error for an unsupported block."""
     return InputError("only text and calls of tools can be read here", field=field, value=value, allowed=allowed)
 
 

@@ -1,4 +1,4 @@
-"""Errors in Anthropic's words."""
+"""Errors in Anthropic's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.server.wire.client_names import MESSAGE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 PATH = "/v1/messages"
-"""Prefix of the paths on which errors have Anthropic's shape."""
+"""Prefix of the paths whose errors have Anthropic's format."""
 
 _KINDS: Mapping[int, str] = MappingProxyType(
     {
@@ -31,19 +31,19 @@ _KINDS: Mapping[int, str] = MappingProxyType(
 
 
 def error_answer(message: str, status: int) -> JSONResponse:
-    """Refuse a request; but where it may be asked again, the SDK is told not to."""
+    """Answer with an error; unless a retry makes sense, a header tells the SDK not to."""
     return JSONResponse(_body(message, status), status, headers=_headers(status))
 
 
 def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
-    """Return the error body for a client, and the HTTP status: that of OpenAI's routes."""
+    """Return the error body and the HTTP status, which is that of OpenAI's routes."""
     status = openai_refusal(error)[1]
     known = as_sent(error, MESSAGE) if isinstance(error, TinsmithError) else error
     return _body(str(known), status), status
 
 
 def refused(error: TinsmithError | ModelNotFoundError) -> JSONResponse:
-    """Refuse a request; but where it may be asked again, the SDK is told not to."""
+    """Answer with an error; unless a retry makes sense, a header tells the SDK not to."""
     body, status = refusal(error)
     return JSONResponse(body, status, headers=_headers(status))
 

@@ -1,4 +1,4 @@
-"""Bodies of Anthropic's requests. What would change the answer and is not served is refused by name."""
+"""Bodies of Anthropic's requests. Unsupported fields that would change the answer are rejected by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
 _REMARKS = frozenset({"cache_control", "metadata", "service_tier", "user_profile_id"})
-"""They change no token, so they are taken and ignored."""
+"""Accepted and ignored, since they change no token."""
 
 _TOOL_REMARKS = frozenset({"cache_control", "eager_input_streaming"})
 
@@ -39,10 +39,10 @@ class ToolParam(Request):
     strict: bool | None = None
 
     def tool(self, index: int) -> Tool:
-        """The function, in the words of no protocol.
+        """Return the function in the common form.
 
         Raises:
-            InputError: it is one of Anthropic's own, or has what is not known here.
+            InputError: it is one of Anthropic's own tools, or has unknown fields.
         """
         if self.type not in (None, "custom") or self.input_schema is None:
             raise _unserved(f"tools[{index}].type", self.type, "tools of one's own: custom")
@@ -83,7 +83,7 @@ class OutputConfig(Request):
 
 
 class CountRequest(Request):
-    """POST /v1/messages/count_tokens; and what it has in common with a request for a message."""
+    """POST /v1/messages/count_tokens; the fields that it shares with a request for a message."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
@@ -99,7 +99,7 @@ class CountRequest(Request):
         """Return the request in a form common to all protocols.
 
         Raises:
-            InputError: naming what is not served.
+            InputError: naming the unsupported field.
         """
         self._require_served()
         return Ask(
@@ -115,7 +115,7 @@ class CountRequest(Request):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts before which the message ends."""
+        """Stop texts."""
         return ()
 
     def sampling(self) -> SamplingSettings:
@@ -165,14 +165,14 @@ class MessageRequest(CountRequest):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts before which the message ends."""
+        """Stop texts."""
         return tuple(self.stop_sequences or ())
 
     def sampling(self) -> SamplingSettings:
         """Return the settings for drawing tokens.
 
         Raises:
-            InputError: another format than a JSON schema's.
+            InputError: a format other than a JSON schema.
         """
         return SamplingSettings(
             max_tokens=self.max_tokens,

@@ -43,7 +43,7 @@ def add_message_routes(app: FastAPI, chats: Chats) -> None:
 
 
 def _answering(handler: Handler) -> Handler:
-    """Refuse in Anthropic's shape."""
+    """Answer errors in Anthropic's format."""
 
     async def answer(request: Request) -> Response:
         try:

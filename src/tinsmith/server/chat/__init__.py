@@ -1,1 +1,1 @@
-"""A chat as the server knows it, whichever protocol it came in: asked, prepared, sampled, read as text and calls."""
+"""Chats in a form common to all protocols: request, preparation, sampling, and replies as text and calls."""

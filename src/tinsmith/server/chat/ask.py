@@ -1,4 +1,4 @@
-"""Chat request in a form common to all protocols: the three routes for chats are turned into it."""
+"""Chat request in a form common to all protocols."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tinsmith.types.errors import InputError
 
 
 class Choice(StrEnum):
-    """True if a reply calls tools."""
+    """Choice of tools."""
 
     AUTO = auto()
-    """As the model likes."""
+    """The model decides."""
     NONE = auto()
-    """It does not: the template is not told of any tools, and nothing is read as a call."""
+    """No calls: the template gets no tools, and nothing is parsed as a call."""
     REQUIRED = auto()
-    """It does nothing else."""
+    """The reply must be calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The functions that a reply may call, and how."""
+    """Functions that a reply may call, and the choice among them."""
 
     offered: tuple[Tool, ...] = ()
     choice: Choice = Choice.AUTO
     named: str | None = None
-    """The one function that has to be called."""
+    """The one function that must be called."""
     parallel: bool = True
-    """True if a reply may hold several calls."""
+    """True if a reply may contain several calls."""
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.offered]
@@ -66,52 +66,52 @@ class Tools:
 
     @property
     def shown(self) -> tuple[Tool, ...]:
-        """The tools of which the template is told."""
+        """Tools passed to the template."""
         return () if self.choice is Choice.NONE else self.offered
 
     @property
     def callable(self) -> tuple[Tool, ...]:
-        """The tools that the reply may call."""
+        """Tools that the reply may call."""
         return tuple(tool for tool in self.shown if self.named in (None, tool.name))
 
     @property
     def constrained(self) -> bool:
-        """True if what the model would say by itself may not be what was asked for."""
+        """True if an unconstrained reply could violate the request."""
         strict = any(tool.strict for tool in self.shown)
         return bool(self.shown) and (self.choice is Choice.REQUIRED or strict or not self.parallel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One chat request."""
+    """Chat request."""
 
     model: str
     turns: tuple[Turn, ...]
     sample: Callable[[tuple[int, ...]], Sample]
-    """Function from a prompt's tokens to the request to the engine."""
+    """Function from a prompt's tokens to the engine's request."""
     tools: Tools = field(default_factory=Tools)
     opening: Opening = Opening.REPLY
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Variables of the model's own chat template."""
+    """Variables for the model's own chat template."""
     thinks: bool | None = None
-    """False: told not to think, where the template knows of it (`enable_thinking`)."""
+    """False turns thinking off, if the template supports it (`enable_thinking`)."""
     stops: tuple[str, ...] = ()
-    """Texts before which a reply ends."""
+    """Stop texts."""
     stop_tokens: tuple[int, ...] = ()
-    """Tokens with which it ends, beside the template's."""
+    """Stop tokens, besides the template's."""
     ends: bool = True
-    """True if it ends where the model ends it."""
+    """True if the reply ends where the model ends it."""
     shown: Shown = field(default_factory=Shown)
     format_name: str | None = None
-    """The parameter in which it is said what a reply must look like; None: nowhere."""
+    """Name of the parameter with the reply's format; None if there is none."""
     turns_name: str = "messages"
-    """The parameter in which the conversation came."""
+    """Name of the parameter with the conversation."""
     only_prompt: bool = False
-    """True if nothing is drawn, and the prompt alone is told."""
+    """True if nothing is drawn, and only the prompt is returned."""
 
     @property
     def num_letters(self) -> int:
-        """Letters of what the model is to read, at least."""
+        """Least number of characters that the model is to read."""
         calls = (call.arguments for turn in self.turns for call in turn.calls)
         tools = (tool.parameters for tool in self.tools.shown)
         texts = (turn.content for turn in self.turns)
@@ -119,7 +119,7 @@ class Ask:
 
 
 def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sample]:
-    """Return what asks the engine for one sample drawn like this."""
+    """Return a function that requests one sample with these settings."""
 
     def sample(prompt: tuple[int, ...]) -> Sample:
         return Sample(
@@ -133,6 +133,6 @@ def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sampl
 
 
 def opening_after(turns: tuple[Turn, ...]) -> Opening:
-    """A last reply is gone on with; after anything else a new one is begun."""
+    """Continue a final reply; after any other turn, open a new one."""
     ended = bool(turns) and turns[-1].speaker is Speaker.ASSISTANT and not turns[-1].calls
     return Opening.CONTINUED if ended else Opening.REPLY

@@ -1,6 +1,6 @@
-"""Grammar of a reply, for the sampler, where calls of tools are required or must satisfy a schema.
+"""Grammar for a reply in which tool calls are required or must satisfy a schema.
 
-JSON is demanded with the spaces that chat templates print, which is how models write it.
+JSON is constrained to the spaces that chat templates print, as models write it that way.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _ANY: dict[str, object] = {"type": "object"}
 _SPACES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _TEXT = r"TEXT: /(.|\n)*/"
 _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
-"""A text in which no bare call can begin."""
+"""Lark expression for a text in which no bare call can begin."""
 
 
 def is_constrained(sampling: SamplingSettings, tools: Tools) -> bool:
-    """True if replies have to match a grammar of calls."""
+    """True if replies must match a grammar of calls."""
     formatted = sampling.adjustments is not None and sampling.adjustments.grammar is not None
     return tools.constrained or (bool(tools.shown) and formatted)
 
 
 def constrain(sampling: SamplingSettings, tools: Tools, style: CallStyle, control: Collection[str]) -> SamplingSettings:
-    """Return how tokens are drawn, so that a reply calls as `tools` say.
+    """Return sampling settings under which a reply calls as `tools` require.
 
-    `control` are the marks of calls that are one token, which a grammar names. A format that was asked for besides is
-    that of replies without a call.
+    `control` lists the call markers that are single tokens, which a grammar names. A requested format applies to
+    replies without a call.
 
     Raises:
-        InputError: another grammar was asked for besides.
+        InputError: another grammar is requested too.
     """
     adjusted = sampling.adjustments or AdjustmentSettings()
     grammar = _grammar(tools, style, control, adjusted.grammar)
@@ -50,7 +50,7 @@ def constrain(sampling: SamplingSettings, tools: Tools, style: CallStyle, contro
 def _grammar(
     tools: Tools, style: CallStyle, control: Collection[str], answer: GrammarSettings | None
 ) -> GrammarSettings:
-    """Return the grammar of a reply: calls, or its form without one."""
+    """Return the grammar of a reply: calls, or its format without one."""
     calls = _calls(tools, style, control)
     if tools.choice is Choice.REQUIRED:
         rules = f"start: calls\n{calls}"
@@ -66,7 +66,7 @@ def _grammar(
 
 
 def _calls(tools: Tools, style: CallStyle, control: Collection[str]) -> str:
-    """One or several calls and nothing else."""
+    """Return the grammar of one or several calls and nothing else."""
     named = [f"call_{i}" for i in range(len(tools.callable))]
     rules = [
         f"{name}: {_head(tool, style)} {name}_arguments {json.dumps('}')}\n"
@@ -85,7 +85,7 @@ def _calls(tools: Tools, style: CallStyle, control: Collection[str]) -> str:
 
 
 def _among_text(tools: Tools, control: Collection[str]) -> str:
-    """Text in which whatever begins like a call is one."""
+    """Return the grammar of text in which everything that begins like a call is one."""
     opening = f"begun: TEXT {OPENED}" if OPENED in control else f'begun[lazy]: TEXT "{OPENED}"'
     start = "(begun rest)* TEXT" if tools.parallel else "TEXT | begun rest"
     return f"start: {start}\n{opening}\n{_TEXT}"
@@ -100,12 +100,12 @@ def _head(tool: Tool, style: CallStyle) -> str:
 
 
 def _arguments(tool: Tool) -> object:
-    """The schema of a tool's arguments; the root of what it refers to stays its own."""
+    """Return the schema of a tool's arguments; internal references keep their own root."""
     return {**_ANY, **(tool.parameters or {}), "x-guidance": _SPACES}
 
 
 def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
-    """A JSON object that is a call or an answer: one schema, as they may begin alike."""
+    """Return one schema for a JSON object that is a call or an answer, since both may begin alike."""
     schemas: dict[str, JsonValue] = {"answer": answer}
     for i, tool in enumerate(tools.callable):
         schemas[f"arguments_{i}"] = cast("JsonValue", _ANY | dict(tool.parameters or {}))
@@ -125,7 +125,7 @@ def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
 
 
 def _moved(schema: JsonValue, place: str) -> JsonValue:
-    """The same schema where its root is found at `place`."""
+    """Move a schema so that its references find their root at `place`."""
     if isinstance(schema, list):
         return [_moved(each, place) for each in schema]
     if not isinstance(schema, dict):
@@ -139,7 +139,7 @@ def _moved(schema: JsonValue, place: str) -> JsonValue:
 
 
 def _spaced(answer: GrammarSettings) -> JsonValue:
-    """The schema of the format that was asked for, with spaces as the engine has them in formats."""
+    """Return the schema of the requested format, with spaces as the engine allows them in formats."""
     schema = _schema(answer)
     if not isinstance(schema, dict):
         return schema
@@ -147,10 +147,10 @@ def _spaced(answer: GrammarSettings) -> JsonValue:
 
 
 def _schema(answer: GrammarSettings) -> JsonValue:
-    """The schema of the format that was asked for.
+    """Return the schema of the requested format.
 
     Raises:
-        InputError: it is no JSON's, and cannot stand beside calls.
+        InputError: it is not JSON, and cannot be combined with calls.
     """
     if answer.kind is GrammarKind.JSON_OBJECT:
         return cast("JsonValue", _ANY)

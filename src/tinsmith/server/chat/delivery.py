@@ -1,4 +1,4 @@
-"""Delivery of an answer to a client, in any protocol: whole at the end, or as server-sent events on the way."""
+"""Delivery of an answer to a client, in any protocol: whole, or as server-sent events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinsmith.server.draws import Drawn
 from tinsmith.types.errors import TinsmithError
 
 LOOK_SECONDS = 0.4
-"""Least seconds between two checks that a client is still there."""
+"""Least seconds between two checks that a client is still connected."""
 TOKEN_BYTES, SAMPLE_BYTES = 64, 256
 
 Json = dict[str, object]
@@ -24,42 +24,42 @@ Draws = AsyncGenerator[tuple[Drawn, ...], None]
 
 
 class GrowingAnswer(Protocol):
-    """One answer as it comes into being, in the words of a protocol."""
+    """Answer in progress, in the format of a protocol."""
 
     def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
+        """Add drawn tokens to an answer that is sent whole."""
         ...
 
     def whole(self) -> Json:
-        """Return the answer, once everything was taken."""
+        """Return the complete answer."""
         ...
 
     def opening(self) -> Iterator[bytes]:
-        """The events before anything was drawn."""
+        """Yield the events before any token."""
         ...
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The events that send what was drawn."""
+        """Yield the events for drawn tokens."""
         ...
 
     def closing(self) -> Iterator[bytes]:
-        """The events after the last sample has ended."""
+        """Yield the events after the last sample ended."""
         ...
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The event that ends a stream which cannot go on."""
+        """Return the event for an error that ends the stream."""
         ...
 
 
 async def send(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns, *, stream: bool) -> Response:
-    """Answer at once or as a stream."""
+    """Answer whole or as a stream, as requested."""
     if stream:
         return StreamingResponse(events(request, growing, draws, turns), media_type="text/event-stream")
     return await whole(request, growing, draws, turns)
 
 
 async def whole(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns) -> Response:
-    """Answer at once; what is under way is dropped when the client is gone."""
+    """Answer whole; the work is dropped if the client disconnects."""
     taken: list[Drawn] = []
     looked = time.monotonic()
     async with aclosing(draws):
@@ -83,13 +83,13 @@ def _grown(growing: GrowingAnswer, batch: Sequence[Drawn]) -> list[bytes]:
 
 
 def _size(batch: Sequence[Drawn]) -> int:
-    """About how many bytes are written of this."""
+    """Estimate the size of an answer in bytes."""
     scored = sum(len(drawn.scored.logprobs) for drawn in batch if drawn.scored is not None)
     return TOKEN_BYTES * (scored + sum(len(drawn.tokens) for drawn in batch)) + SAMPLE_BYTES * len(batch)
 
 
 async def events(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns) -> AsyncGenerator[bytes, None]:
-    """Answer as a stream; an error after its beginning is an event of its own."""
+    """Answer as a stream; an error after its start is an event."""
     async with aclosing(draws):
         try:
             for event in growing.opening():

@@ -1,4 +1,4 @@
-"""A chat that is ready to be sampled: its prompt, how tokens are drawn, and its replies as they grow."""
+"""Chat ready for sampling: its prompt, sampling settings, and replies as they grow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.sampling import StopReason
 
 THINKING = "enable_thinking"
-"""The variable by which chat templates are told whether the model thinks before it answers."""
+"""Chat template variable that turns thinking on or off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """One chat, and every choice so far."""
+    """Chat with all its choices so far."""
 
     ask: Ask
     found: Found
     text: ModelText
     sample: Sample
-    """The request as the Tinker protocol would put it."""
+    """Request in the Tinker protocol's form."""
     stop_tokens: tuple[int, ...]
-    """Tokens that end a reply, beside the model's own end tokens."""
+    """Tokens that end a reply, besides the model's own end tokens."""
     ends: frozenset[int]
     """All tokens that end a reply."""
     choices: tuple[Progress, ...]
@@ -45,22 +45,22 @@ class Prepared:
 
     @property
     def prompt(self) -> tuple[int, ...]:
-        """The prompt's tokens."""
+        """Tokens of the prompt."""
         return self.sample.prompt.chunks[0].tokens
 
     @property
     def num_drawn(self) -> int:
-        """Tokens drawn so far, those that ended a reply included."""
+        """Number of tokens drawn so far, including end tokens."""
         return sum(progress.num_drawn for progress in self.choices)
 
     def take(self, drawn: Drawn) -> tuple[Grown, Sequence[Part]]:
-        """Take what was drawn; return what is certain by now, as text with its tokens and as a reply's parts."""
+        """Add drawn tokens; return the settled part, as text with its tokens and as parts of a reply."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         return grown, self.replies[drawn.index].add(grown.text, progress.reason)
 
     def stop_text(self, index: int) -> str | None:
-        """The stop text that ended a reply; None if it ended otherwise."""
+        """Return the stop text that ended a reply; None if it ended otherwise."""
         progress = self.choices[index]
         if progress.reason is not StopReason.STOP or progress.drawn[-1] in self.ends:
             return None
@@ -72,7 +72,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Chats:
-    """Prepares chats and has them answered, for whichever protocol asks. Called on the event loop."""
+    """Preparation and answering of chats for all protocols. Called on the event loop."""
 
     served: Served
 
@@ -81,7 +81,7 @@ class Chats:
 
         Raises:
             ModelNotFoundError: there is no such model.
-            TinsmithError: the request cannot be served; it names the field.
+            TinsmithError: the request cannot be served; the message names the field.
         """
         turns = self.served.service.turns
         found = await self.served.find(ask.model)
@@ -114,7 +114,7 @@ class Chats:
         return await turns.run(prepared, size=8 * len(prompt) + 256 * sample.num_samples)
 
     async def _constrained(self, ask: Ask, sample: Sample, style: CallStyle | None, name: str) -> Sample:
-        """The same with a grammar of calls, where `ask.tools` or a format demand one."""
+        """Add a grammar of calls, if `ask.tools` or a format requires one."""
         sampling = sample.sampling_params
         if style is None or not is_constrained(sampling, ask.tools):
             return sample
@@ -126,11 +126,11 @@ class Chats:
         return await self.served.service.turns.run(constrained)
 
     async def answer(self, request: Request, prepared: Prepared, growing: GrowingAnswer, *, stream: bool) -> Response:
-        """Answer in a protocol's words, at once or as a stream.
+        """Answer in a protocol's format, whole or as a stream.
 
         Raises:
-            BusyError: not now.
-            TinsmithError: the request cannot be served after all.
+            BusyError: the server is busy.
+            TinsmithError: the request cannot be served.
         """
         requests = Requests((prepared.prompt,), lambda _: prepared.sample)
         draws = self.served.draws(prepared.found, requests, prepared.stop_tokens, watch=stream)
@@ -138,10 +138,10 @@ class Chats:
 
 
 def _rendered(ask: Ask, text: ModelText) -> tuple[ConversationRenderer, CallStyle | None, tuple[int, ...]]:
-    """Return the renderer of the template that a chat gets, how calls stand in a reply, and the prompt.
+    """Return the chat's renderer, the style of calls in a reply, and the prompt.
 
     Raises:
-        ConfigError, InputError: the template cannot be applied to what is asked.
+        ConfigError, InputError: the template cannot be applied to the request.
     """
     tools = ask.tools.shown
     renderer = text.conversation(tools=bool(tools))

@@ -1,4 +1,4 @@
-"""One reply to a chat as it grows: its text, and the calls of tools in it, each told once it is complete."""
+"""Incremental reader of a reply: its text, and its tool calls, each emitted once complete."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tinsmith.types.sampling import StopReason
 
 
 class Ending(StrEnum):
-    """Reason that a reply ended."""
+    """Reason for the end of a reply."""
 
     STOP = auto()
     LENGTH = auto()
     CALLS = auto()
-    """It calls tools, and waits for what they give."""
+    """The reply calls tools, and waits for their results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call in a reply."""
+    """Tool call in a reply."""
 
     index: int
-    """Among the reply's calls."""
+    """Index among the reply's calls."""
     id: str
-    """24 letters, the same wherever the same is answered to the same prompt; protocols put their own word before it."""
+    """Id of 24 letters, equal for equal answers to equal prompts; protocols add their own prefix."""
     name: str
     arguments: Json
     text: str
-    """The arguments as JSON."""
+    """Arguments as JSON."""
 
 
 Part = str | Call
@@ -40,19 +40,19 @@ Part = str | Call
 
 
 class Reply:
-    """Reads one reply. The parts are the same, however its text comes, but for how texts are cut."""
+    """Reader of one reply. The parts do not depend on how the text arrives, except where texts are cut."""
 
     def __init__(self, style: CallStyle | None, *, prompt: str, index: int) -> None:
-        """`style` is None where nothing is read as a call; `prompt` is a mark of the prompt, `index` the choice's."""
+        """Read with `style` (None: no calls); `prompt` is a digest of the prompt, `index` the choice's."""
         self._reader = CallReader(style)
         self._prompt = prompt
         self._index = index
         self._ending: StopReason | None = None
         self.parts: list[Part] = []
-        """Parts so far; texts that follow each other are one."""
+        """Parts so far; adjacent texts are merged."""
 
     def add(self, text: str, reason: StopReason | None) -> Sequence[Part]:
-        """Take what has come, the last of it if there is a `reason`; return what may be told by now."""
+        """Add text, the last of it if there is a `reason`; return the parts that are settled."""
         pieces = list(self._reader.add(text))
         if reason is not None:
             pieces += self._reader.end(cut=reason is StopReason.LENGTH)
@@ -61,7 +61,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """All of the reply that is no call."""
+        """Text of the reply outside calls."""
         return "".join(part for part in self.parts if isinstance(part, str))
 
     @property
@@ -71,7 +71,7 @@ class Reply:
 
     @property
     def ending(self) -> Ending | None:
-        """Reason that it ended; None while it goes on. A reply that was cut off is cut off, whatever it calls."""
+        """Reason for the end; None before it. A truncated reply counts as truncated even if it has calls."""
         if self._ending is StopReason.STOP:
             return Ending.CALLS if self.calls else Ending.STOP
         return None if self._ending is None else Ending.LENGTH

@@ -1,1 +1,1 @@
-"""A server's workers as Ray has them: started, watched, replaced; and their other end."""
+"""Workers of a server on Ray: the server's side, which starts and watches them, and the workers' own."""

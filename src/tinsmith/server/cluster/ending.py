@@ -1,4 +1,4 @@
-"""The end of a server whose workers are gone: it says why for a moment, and has ended soon after, whatever waits."""
+"""Shutdown of a server whose workers are lost: it reports the reason for a moment, then ends in bounded time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.types.errors import LostError
 
 SAYING_SECONDS: Final = 5.0
-"""For which requests are still answered, with the reason."""
+"""Seconds in which requests are still answered, with the reason."""
 END_SECONDS: Final = 22.0
-"""Within which it has ended, even where Ray is waited for that will never answer."""
+"""Seconds until the process ends, even if a dead Ray blocks it."""
 
 
 @dataclass(slots=True)
 class ServersWorkers:
-    """A server's workers, where it has some, and what becomes of it when they are gone."""
+    """Workers of a server, if it has any, and its shutdown when they are lost."""
 
     running: RayWorkers | None = None
     gone: str | None = None
-    """Reason that no worker is left; None while there are some."""
+    """Reason for the loss of all workers; None while some are left."""
     leave: Callable[[], None] | None = None
-    """Stops the server; None: it does not serve yet."""
+    """Callback that stops the server; None until it serves."""
     limit: threading.Timer | None = None
-    """Ends the process if nothing else does."""
+    """Watchdog that ends the process if nothing else does."""
 
     def lost(self, why: str) -> None:
-        """Stop the server: nobody is left to compute. Any thread may call this."""
+        """Stop the server: no worker is left. Any thread may call this."""
         self.gone = why
         self.limit = threading.Timer(END_SECONDS, self._end)
         self.limit.daemon = True
@@ -39,10 +39,10 @@ class ServersWorkers:
             self.leave()
 
     def finish(self) -> NoReturn:
-        """End the server, whose state is closed.
+        """End the server after its state was closed.
 
         Raises:
-            LostError: nobody is left to compute.
+            LostError: no worker is left.
         """
         if self.running is not None and self.running.ray_is_dead:
             self._end()
@@ -59,5 +59,5 @@ class ServersWorkers:
         )
 
     def _end(self) -> NoReturn:
-        """End this process: a Ray that is dead is waited for at the end of a Python process."""
+        """End this process at once: Python's own exit would wait for the dead Ray."""
         end_process(self._error())

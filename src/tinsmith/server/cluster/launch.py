@@ -1,4 +1,4 @@
-"""Starts a server's workers: on a Ray of its own on this machine, or on a cluster's."""
+"""Start of a server's workers, on a local Ray or on a cluster."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.shards import check_shards
 
 OBJECT_STORE_BYTES = 512 << 20
-"""Of a Ray on this machine: adapters on their way to workers, and gradients on their way back."""
+"""Object store of a local Ray: adapters on their way to workers, and gradients on their way back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Number of workers, and their place."""
+    """Number and place of the workers."""
 
     workers: int = 0
-    """Workers in all; 0, on a cluster: one on each node."""
+    """Number of workers; 0 on a cluster means one per node."""
     address: str | None = None
-    """Of a Ray that is there; None: one is started on this machine."""
+    """Address of an existing Ray; None starts one on this machine."""
     shards: int = 1
-    """Over so many of the workers each base is spread."""
+    """Number of processes over which each base is spread."""
 
     def __post_init__(self) -> None:
-        """Refuse shards that do not share the workers evenly.
+        """Reject a number of shards that does not divide the workers evenly.
 
         Raises:
             ConfigError: naming the numbers that do.
@@ -43,19 +43,19 @@ class ClusterSettings:
 def launch(
     where: ClusterSettings, settings: WorkerSettings, gone: Callable[[str], None]
 ) -> tuple[ClusterEngine, RayWorkers]:
-    """Start the workers, and return once the first has answered; `gone` is called if later none is left.
+    """Start the workers, and return once the first is ready; `gone` is called if none is left later.
 
-    Called by a thread that lives as long as the server: a Ray of its own ends with the thread that started it.
+    The calling thread must live as long as the server: a local Ray ends with the thread that started it.
 
     Raises:
         ConfigError: Ray is not installed, the cluster cannot be joined, or a model has fewer layers than shards.
-        TinsmithError: workers cannot be started; the reason is a worker's.
+        TinsmithError: workers cannot be started, with a worker's reason.
     """
     share_one_heap()
-    keep_giving_back()  # this process computes nothing: it takes in what workers send
+    keep_giving_back()  # this process computes nothing: it receives results
     for source in settings.models.values():
         cut_layers(read_shape(source), where.shards)
-    teams = where.workers // where.shards  # of one that is several processes, one computes at a time
+    teams = where.workers // where.shards  # of a worker's processes, one computes at a time
     if where.address is None:
         configured = os.environ.get("TINSMITH_THREADS", "")
         cores = int(configured) if configured.isdecimal() and int(configured) else physical_cores()

@@ -1,4 +1,4 @@
-"""Loading of a worker's process, beside its event loop, so that it answers meanwhile."""
+"""Loading in a worker's process, on a thread, so that its event loop stays responsive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinsmith.types.home import certificates_folder
 
 
 def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> Engine | ShardedEngine:
-    """Load the bases and check the arithmetic: whole, or the last share of them before the `earlier` ones.
+    """Load the bases and check the arithmetic: all of them, or the last share behind the `earlier` ones.
 
     Raises:
         TinsmithError: this machine cannot serve them, or the machine of an earlier share cannot.
@@ -40,7 +40,7 @@ def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> En
 
 
 def load_shard(settings: WorkerSettings, index: int) -> Shard:
-    """Find the bases, and check the arithmetic on a share of them.
+    """Locate the bases, and check the arithmetic on a share of them.
 
     Raises:
         TinsmithError: this machine cannot serve it.
@@ -61,7 +61,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process has in use; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     statm = Path("/proc/self/statm")
     if not statm.exists():  # of Linux only
         return 0

@@ -1,4 +1,4 @@
-"""An earlier process of a worker that is several: it holds its stages, and does what the last process asks of them."""
+"""Actor for an earlier process of a sharded worker: it holds stages and serves the last process's calls."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tinsmith.server.cluster.settings import WorkerSettings
 T = TypeVar("T")
 
 _HEAVY = frozenset({Stage.clear, Stage.open_pool, Stage.close, Stage.backward})
-"""After these there is memory to give back."""
+"""Calls after which memory can be returned to the system."""
 
 
 class RayStage:
-    """One such process. Its coroutines run on one event loop, and what computes on one thread beside it."""
+    """Process with stages. Coroutines run on one event loop, computations on one thread beside it."""
 
     def __init__(self, settings: WorkerSettings, index: int, threads: int) -> None:
-        """Be number `index` of the worker's processes; begin to load."""
+        """Become process `index` of the worker, and start loading."""
         share_one_heap()
         extension.configure(threads=threads)
         self._thread = ThreadPoolExecutor(1, "tinsmith-compute")
@@ -32,7 +32,7 @@ class RayStage:
         self._stages: dict[tuple[str, bool], Stage] = {}
 
     async def facts(self) -> ShardFacts:
-        """Return the facts of its share of the bases, once that is loaded.
+        """Return the facts of its share of the bases, once it is loaded.
 
         Raises:
             TinsmithError: this machine cannot serve it.
@@ -40,11 +40,11 @@ class RayStage:
         return (await asyncio.wrap_future(self._shard)).facts()
 
     async def ping(self) -> int:
-        """Say that it is alive; return its resident memory in bytes."""
+        """Return the resident memory in bytes; the answer shows that the process is alive."""
         return resident_bytes()
 
     async def call(self, name: str, quantised: bool, method: Callable[..., T], given: tuple[Any, ...]) -> T:
-        """Call a method of the stage of one form of a base; the stage is read when first asked for."""
+        """Call a method of the stage of one form of a base; the stage is loaded on first use."""
 
         def body() -> T:
             key = (name, quantised)

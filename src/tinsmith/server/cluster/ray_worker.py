@@ -1,4 +1,4 @@
-"""The other end: a process that Ray starts, with an engine, its compute thread, and answers to the server."""
+"""Worker process on Ray: an engine, its compute thread, and answers to the server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tinsmith.types.errors import BackendError, InputError, TinsmithError
 
 
 class RayWorker:
-    """One worker. Its coroutines run on one event loop, and what computes on one thread beside it."""
+    """Worker. Coroutines run on one event loop, computations on one thread beside it."""
 
     def __init__(self, settings: WorkerSettings, stages: Sequence[Any], threads: int) -> None:
-        """Begin to load the bases; `stages` are the handles of the earlier processes that hold them too."""
+        """Start loading the bases; `stages` are the handles of the earlier processes of this worker."""
         share_one_heap()
         extension.configure(threads=threads)
         earlier = [RemoteShard(handle) for handle in stages]
@@ -33,12 +33,12 @@ class RayWorker:
         self._loading: Future[Engine | ShardedEngine] = loader.submit(load_engine, settings, earlier)
         loader.shutdown(wait=False)
         self._queued: set[str] = set()
-        """Works that are not begun and that somebody waits for."""
+        """Works that have not begun and are still wanted."""
         self._compiling: set[asyncio.Future[None]] = set()
-        """Grammars of works that are not begun, each until it is compiled."""
+        """Grammars being compiled for works that have not begun."""
 
     async def facts(self) -> WorkerFacts:
-        """Return the facts of this worker, once it is loaded; works may be sent from then on.
+        """Return the facts of this worker, once it is loaded; works may be sent after that.
 
         Raises:
             TinsmithError: this machine cannot serve the bases.
@@ -50,7 +50,7 @@ class RayWorker:
         return self._host.facts()
 
     async def ping(self) -> int:
-        """Say that it is alive; return its resident memory in bytes."""
+        """Return the resident memory in bytes; the answer shows that the process is alive."""
         return resident_bytes()
 
     async def carry_out(self, work: Work, weights: Sequence[Any]) -> Outcome:
@@ -77,19 +77,19 @@ class RayWorker:
         return await asyncio.wrap_future(self._worker.call(body))
 
     async def drop(self, work_id: str) -> None:
-        """Give up on a work, if that is still possible."""
+        """Cancel a work, if that is still possible."""
         self._queued.discard(work_id)
         if work_id.startswith("sample"):
             self._worker.post(lambda: self._host.drop(work_id))
 
     async def forget(self, weights: WeightsId) -> None:
-        """Drop weights, after the works that came before."""
+        """Drop weights, after all works submitted before."""
         if self._compiling:
             await asyncio.wait(set(self._compiling))
         self._worker.post(lambda: self._host.forget(weights))
 
     async def tidy(self) -> None:
-        """Give back memory that is free, after the works that came before."""
+        """Return free memory to the system, after all works submitted before."""
         self._worker.post(self._host.tidy)
 
     async def _sampled(self, work: SampleWork, bring: FetchTensors | None) -> Outcome:
@@ -107,14 +107,14 @@ class RayWorker:
                 return Refused(error=error)
         self._worker.post(lambda: self._host.sample(work, bring, settled))
         outcome = await found
-        del grammar  # it was held so that it need not be compiled again
+        del grammar  # the grammar was held so that it need not be recompiled
         return outcome
 
     async def _compiled(self, work: SampleWork) -> object:
-        """Compile a request's grammar beside what is sampled.
+        """Compile a request's grammar while others are sampled.
 
         Raises:
-            InputError: it does not compile, or nobody waits for it any more.
+            InputError: it does not compile, or the request was cancelled.
         """
         over = asyncio.get_running_loop().create_future()
         self._compiling.add(over)
@@ -135,4 +135,4 @@ class RayWorker:
 
 
 def _nothing() -> None:
-    """Nobody follows samples token by token here."""
+    """Ignore tokens as they are drawn: workers do not stream."""

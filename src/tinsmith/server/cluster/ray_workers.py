@@ -1,7 +1,6 @@
-"""Workers by Ray: started on this machine or on a cluster's, watched, and replaced when they are lost.
+"""Workers on Ray: started on this machine or on a cluster's, watched, and replaced when they are lost.
 
-Ray starts processes, carries values and says when a process is gone. It does nothing again by itself: that is the
-scheduler's, who knows what a work is.
+Ray starts processes, transfers values and reports lost processes. Its own retries are off: the scheduler repeats works.
 """
 
 from __future__ import annotations
@@ -29,49 +28,49 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 """Seconds between checks of the workers."""
 SILENT_SECONDS = 60.0
-"""A worker that does not answer for so long is lost."""
+"""Seconds without an answer after which a worker counts as lost."""
 WATCH_SECONDS = 0.2
 """Seconds between checks that Ray itself is alive."""
 RAY_SECONDS = 20.0
-"""A Ray that does not answer for so long is dead."""
+"""Seconds without an answer after which Ray counts as dead."""
 STARTS = 3
-"""Workers that may be lost before they answered, one after another, before it is given up to start more."""
-KEPT_WEIGHTS = 16
-"""Versions of adapters that are held for workers that may ask for them."""
+"""Consecutive workers lost before their first answer, after which no more are started."""
+MAX_CACHED_WEIGHTS = 16
+"""Versions of adapters that stay available to workers."""
 
 
 @dataclass(slots=True, eq=False)
 class _Process:
-    """A process of a worker."""
+    """Process of a worker."""
 
     node: str
-    """The id of its node."""
+    """Id of its node."""
     actor: Any
     since: float = field(default_factory=time.monotonic)
     """Monotonic time at which it was last known to be alive."""
     ping: Future[int] | None = None
     memory: int = 0
-    """Resident, in bytes."""
+    """Resident memory in bytes."""
 
 
 @dataclass(slots=True, eq=False)
 class _Started:
-    """A worker, from when it is asked for until it is lost: as a whole, whichever of its processes is."""
+    """Worker from its start until the loss of any of its processes."""
 
     name: str
     processes: tuple[_Process, ...]
-    """One for each share of the bases."""
+    """Processes, one per share of the bases."""
     joined: bool = False
 
     @property
     def driver(self) -> _Process:
-        """The last, which is given works and has the others compute with it."""
+        """Last process, which receives works and calls the others."""
         return self.processes[-1]
 
 
 @dataclass(slots=True, kw_only=True)
 class RayWorkers:
-    """A server's workers. The dispatcher's thread sends, one thread here looks after them.
+    """Workers of a server.
 
     Answers come on a thread of Ray's own, which must not wait for Ray: it ends no process itself.
     """
@@ -79,29 +78,29 @@ class RayWorkers:
     cluster: Cluster
     settings: WorkerSettings
     wanted: int
-    """Workers in all, each of as many processes as there are shards; 0: one on each node."""
+    """Number of workers, each with one process per shard; 0 means one per node."""
     threads: int
-    """Of each process's kernels; 0: all cores of its node."""
+    """Threads of each process's kernels; 0 means all cores of its node."""
     gone: Callable[[str], None]
-    """Called once, when no worker is left and none can be started: with the reason."""
+    """Callback with the reason, called once when no worker is left and none can be started."""
     silent_seconds: float = SILENT_SECONDS
     dispatcher: Dispatcher = field(init=False)
     _started: dict[str, _Started] = field(default_factory=dict[str, _Started])
     _weights: OrderedDict[WeightsId, Any] = field(default_factory=OrderedDict[WeightsId, Any])
     over: str | None = None
-    """Reason that there will be no worker any more; None while there may be."""
+    """Reason that there will be no more workers; None otherwise."""
     ray_is_dead: bool = False
-    """Nothing may be asked of Ray any more: it might never answer."""
+    """True once Ray must not be called any more, as it might never answer."""
     _expected: WorkerFacts | None = None
-    """Facts of the first worker, which every other must match."""
+    """Facts of the first worker, which all others must match."""
     _count: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _first: Future[WorkerFacts] = field(default_factory=Future[WorkerFacts])
     _doomed: deque[_Started] = field(default_factory=deque[_Started])
-    """Lost workers of which processes may be left."""
+    """Lost workers that may have processes left."""
     _awake: threading.Event = field(default_factory=threading.Event)
-    """There is something to look after at once."""
+    """Set when a worker needs attention at once."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
     _watcher: threading.Thread = field(init=False)
@@ -114,20 +113,20 @@ class RayWorkers:
         self._watcher = threading.Thread(target=self._watch, name="tinsmith-ray", daemon=True)
 
     def start(self) -> WorkerFacts:
-        """Start the workers; return what the first to answer says of itself.
+        """Start the workers; return the facts of the first one that is ready.
 
         Raises:
-            TinsmithError: they cannot be started; the reason is a worker's.
+            TinsmithError: they cannot be started, with a worker's reason.
         """
         self._thread.start()
         self._watcher.start()
         return self._first.result()
 
     def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
-        """Send a work; what comes back is the dispatcher's."""
+        """Send a work; its answer goes to the dispatcher."""
         known = self._started.get(worker)
         if known is None:
-            return  # its loss is already told
+            return  # its loss has been reported
         try:
             refs = [] if weights is None else [self._reference(weights)]
             answer: Future[Outcome] = known.driver.actor.carry_out.remote(work, refs).future()
@@ -137,16 +136,16 @@ class RayWorkers:
         answer.add_done_callback(lambda done: self._answered(known, work.id, done))
 
     def drop(self, worker: str, work_id: str) -> None:
-        """Tell a worker that nobody waits for a work any more."""
+        """Tell a worker that a work's result is no longer needed."""
         self._tell(worker, lambda actor: actor.drop.remote(work_id))
 
     def forget(self, worker: str, weights: WeightsId) -> None:
-        """Tell a worker to drop weights; Ray's store has no use for them either."""
+        """Tell a worker to drop weights, and remove them from Ray's store."""
         self._weights.pop(weights, None)
         self._tell(worker, lambda actor: actor.forget.remote(weights))
 
     def tidy(self, worker: str) -> None:
-        """Tell a worker to give back memory that it has free."""
+        """Tell a worker to return its free memory."""
         self._tell(worker, lambda actor: actor.tidy.remote())
 
     def _tell(self, worker: str, call: Callable[[Any], object]) -> None:
@@ -157,18 +156,18 @@ class RayWorkers:
 
     @property
     def unready(self) -> str | None:
-        """Reason that nothing can be computed just now; None: something can."""
+        """Reason that nothing can be computed now; None if a worker is ready."""
         if self.over is None and not any(each.joined for each in tuple(self._started.values())):
             return "no worker is there; a new one is being started"
         return self.over
 
     @property
     def memory(self) -> dict[str, int]:
-        """Resident bytes of each worker, all its processes together, as they last said."""
+        """Latest resident memory of each worker in bytes, all its processes together."""
         return {name: sum(process.memory for process in each.processes) for name, each in tuple(self._started.items())}
 
     def close(self) -> None:
-        """End all workers, and what Ray has started."""
+        """End all workers, and the Ray that was started for them."""
         self._stopping.set()
         self._awake.set()
         if self.ray_is_dead:
@@ -180,12 +179,12 @@ class RayWorkers:
         self.cluster.close()
 
     def _reference(self, weights: Shipped) -> object:
-        """Return Ray's reference to these weights: put there once, fetched by each worker once."""
+        """Return Ray's reference to these weights: stored once, fetched by each worker once."""
         import ray
 
         if weights.id not in self._weights:
             self._weights[weights.id] = ray.put(dict(weights.tensors))  # pyright: ignore[reportUnknownMemberType]
-            if len(self._weights) > KEPT_WEIGHTS:
+            if len(self._weights) > MAX_CACHED_WEIGHTS:
                 self._weights.popitem(last=False)
         self._weights.move_to_end(weights.id)
         return self._weights[weights.id]
@@ -224,12 +223,12 @@ class RayWorkers:
             self._awake.wait(LOOK_SECONDS)
 
     def _watch(self) -> None:
-        """Check that Ray itself is alive. Asks it nothing: its answers may never come."""
+        """Check that Ray itself is alive, without calling it: its answers may never come."""
         looked = time.monotonic()
         while not self._stopping.wait(WATCH_SECONDS):
             before, looked = looked, time.monotonic()
             if looked - before > RAY_SECONDS / 4:
-                self._answered_at = looked  # this process itself was stopped meanwhile
+                self._answered_at = looked  # this process itself was stopped in the meantime
             why = self.cluster.ended()
             if why is None and looked - self._answered_at > RAY_SECONDS:
                 why = f"Ray did not answer for {RAY_SECONDS:.0f} s"
@@ -239,7 +238,7 @@ class RayWorkers:
                 return
 
     def _end(self, why: str) -> None:
-        """Give all workers and works up: no answer comes, and no worker starts."""
+        """Fail all workers and works: no answer will come, and no worker can start."""
         with self._lock:
             if self.over is not None or self._stopping.is_set():
                 return
@@ -345,7 +344,7 @@ class RayWorkers:
         self._tell_if_none(cause)
 
     def _tell_if_none(self, cause: str) -> None:
-        """Give up where none is left and starting others has failed again and again."""
+        """Report the failure if no worker is left and repeated starts have failed."""
         if self._failed < STARTS or any(each.joined for each in self._started.values()):
             return
         self._end(f"no worker is left, and none could be started: {cause}")
@@ -361,7 +360,7 @@ class RayWorkers:
                     break
 
     def _missing(self, process: _Process) -> str | None:
-        """Ping a process, unless it has yet to answer; return why it is taken for lost, if it is."""
+        """Ping a process, unless it has yet to answer; return the reason if it counts as lost."""
         now = time.monotonic()
         if process.ping is not None and process.ping.done():
             error = process.ping.exception()
@@ -387,7 +386,7 @@ class RayWorkers:
 
 
 def ray_failures() -> tuple[type[Exception], ...]:
-    """Return what Ray raises where it is going away."""
+    """Return the exceptions that Ray raises while it shuts down."""
     from ray.exceptions import RayError
 
     return (RayError, RuntimeError, ValueError, OSError)
@@ -399,7 +398,7 @@ def _message(error: BaseException) -> str:
 
 
 def _difference(expected: WorkerFacts, found: WorkerFacts) -> str | None:
-    """Return the first difference between a worker and the first one that its results depend on; None: none."""
+    """Return the first difference between a worker and the first one that can affect results; None if there is none."""
     if found.source != expected.source:
         return "version of tinsmith is another"
     if found.arithmetic != expected.arithmetic:

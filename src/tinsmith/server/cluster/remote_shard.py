@@ -1,4 +1,4 @@
-"""The other end of `RayStage`, as the last process of a worker has it: Ray brings its calls there."""
+"""Client of `RayStage` in the last process of a worker; Ray transfers its calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RemoteShard:
-    """A `RayStage`, by Ray's handle."""
+    """Share of another process, behind Ray's handle of a `RayStage`."""
 
     handle: Any
 
@@ -40,56 +40,56 @@ class RemoteShard:
         return cast("ShardFacts", answer_of(self.handle.facts.remote()))
 
     def stage(self, name: str, *, quantised: bool) -> StageCalls:
-        """Its stage of one form of a base."""
+        """Return its stage of one form of a base."""
         return RemoteStage(self.handle, name, quantised)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStage:
-    """Implements `StageCalls`: each call waits for its answer."""
+    """`StageCalls` on a remote process: each call waits for its answer."""
 
     handle: Any
     name: str
     quantised: bool
 
     def clear(self) -> None:
-        """As `StageCalls`."""
+        """Drop everything that an earlier driver left."""
         self._ask(Stage.clear)
 
     def open(self, adapter: int, parts: Sequence[OpenedPart]) -> list[FloatArray | None]:
-        """As `StageCalls`."""
+        """Hold an adapter's parts under a number; see `StageCalls`."""
         return self._ask(Stage.open, adapter, parts)
 
     def close(self, adapters: Sequence[int], steps: Sequence[int]) -> None:
-        """As `StageCalls`."""
+        """Drop adapters; see `StageCalls`."""
         self._ask(Stage.close, adapters, steps)
 
-    def forward(self, asked: TreeRows, x: FloatArray | None) -> FloatArray:
-        """As `StageCalls`."""
-        return self._ask(Stage.forward, asked, x)
+    def forward(self, request: TreeRows, x: FloatArray | None) -> FloatArray:
+        """Compute rows; see `StageCalls`."""
+        return self._ask(Stage.forward, request, x)
 
     def backward(self, step: int, grad: FloatArray) -> StageGradients:
-        """As `StageCalls`."""
+        """Return gradients; see `StageCalls`."""
         return self._ask(Stage.backward, step, grad)
 
     def open_pool(self, pool: int, capacity: int) -> None:
-        """As `StageCalls`."""
+        """Allocate pages; see `StageCalls`."""
         self._ask(Stage.open_pool, pool, capacity)
 
-    def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
-        """As `StageCalls`."""
-        return self._ask(Stage.sample, asked, x)
+    def sample(self, request: CachedRows, x: FloatArray | None) -> FloatArray:
+        """Compute new rows over pages; see `StageCalls`."""
+        return self._ask(Stage.sample, request, x)
 
     def routed(self) -> Recorded | None:
-        """As `StageCalls`."""
+        """Return the mixture's routes of the rows computed last; see `StageCalls`."""
         return self._ask(Stage.routed)
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
-        """As `StageCalls`."""
+        """Copy one page into others; see `StageCalls`."""
         self._ask(Stage.duplicate, pool, page, copies)
 
     def scrub(self, pool: int, pages: Sequence[int]) -> None:
-        """As `StageCalls`."""
+        """Zero pages; see `StageCalls`."""
         self._ask(Stage.scrub, pool, pages)
 
     def _ask(self, method: Callable[Concatenate[Stage, P], T], *given: P.args, **named: P.kwargs) -> T:
@@ -103,7 +103,7 @@ def answer_of(reference: object) -> object:
 
     Raises:
         StageLostError: it is gone.
-        Exception: what it raised itself.
+        Exception: the process's own error.
     """
     import ray
     from ray.exceptions import RayError, RayTaskError

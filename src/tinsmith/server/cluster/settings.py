@@ -11,15 +11,15 @@ from tinsmith.types.gradient import GradientUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """The same for all workers, but for their threads."""
+    """Settings common to all workers, except their threads."""
 
     models: Mapping[str, str]
     seed: int
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     gradient_unit: GradientUnit = GradientUnit.TREE
     micro_batch: int = 0
-    """Most units of gradient computed at once; 0: as many as memory allows."""
+    """Most gradient units computed at once; 0 means as many as memory allows."""
     hold: Hold = Hold.PUBLISHED
-    """Form of a base's matrices in memory. Changes no bit."""
+    """Storage format of a base's matrices in memory. Changes no bit."""
     shards: int = 1
-    """Processes that a worker is made of: each holds a share of every base."""
+    """Processes per worker: each holds a share of every base."""

@@ -1,4 +1,4 @@
-"""Public status of a server's workers: `/api/v1/tinsmith/workers`, and their lines in `/metrics`."""
+"""Status of a server's workers: `/api/v1/tinsmith/workers`, and their lines in `/metrics`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.prometheus import Labels, Metric, MetricKind
 
 RATE_SECONDS = 60.0
-"""Over how long tokens a second are a mean."""
+"""Window of the mean rate of tokens."""
 
 
 @dataclass(slots=True)
 class WorkersStatus:
-    """The workers as they stand whenever somebody asks."""
+    """Current status of the workers."""
 
     workers: RayWorkers
     num_tokens: Callable[[], int]
     """Tokens sampled and trained so far."""
-    _seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
 
     def answer(self) -> dict[str, object]:
-        """The endpoint's answer."""
+        """Return the endpoint's answer."""
         dispatcher = self.workers.dispatcher
         under_way = dispatcher.under_way
         return {
@@ -51,7 +51,7 @@ class WorkersStatus:
         }
 
     def metrics(self) -> Iterator[Metric]:
-        """Lines for Prometheus."""
+        """Yield the workers' metrics for Prometheus."""
         dispatcher = self.workers.dispatcher
         under_way, counter, gauge = dispatcher.under_way, MetricKind.COUNTER, MetricKind.GAUGE
         alive = [each for each in dispatcher.workers if each.lost is None]
@@ -93,10 +93,10 @@ class WorkersStatus:
         )
 
     def _rate(self) -> float:
-        """Tokens a second since the oldest look of the last minute."""
+        """Return the tokens per second since the oldest sample of the last minute."""
         now, tokens = time.monotonic(), self.num_tokens()
-        self._seen.append((now, tokens))
-        while now - self._seen[0][0] > RATE_SECONDS and len(self._seen) > 2:
-            self._seen.popleft()
-        since, before = self._seen[0]
+        self._samples.append((now, tokens))
+        while now - self._samples[0][0] > RATE_SECONDS and len(self._samples) > 2:
+            self._samples.popleft()
+        since, before = self._samples[0]
         return (tokens - before) / (now - since) if now > since else 0.0

@@ -1,9 +1,9 @@
-"""Records of checkpoints beside their files; the files are the truth about which there are.
+"""Records of checkpoints beside their files; the files decide which checkpoints exist.
 
-A checkpoint is written first and recorded then. If the process dies in between, the next start finds
-it without a record and makes one from the folder's marker: all but its expiry is known from there.
+A checkpoint is written first and recorded afterwards. If the process dies in between, the next start creates the record
+from the folder's marker, which holds all but the expiry.
 
-A request reads the checkpoints of its own key and those that were published; the server itself reads all.
+A request may read its own key's checkpoints and published ones; the server itself may read all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tinsmith.types.model_names import ModelName
 
 
 class CheckpointRows:
-    """The part of the store that holds checkpoints' records."""
+    """Part of the store with the records of checkpoints."""
 
     _database: Database
     _state: Path
@@ -40,17 +40,17 @@ class CheckpointRows:
         ttl_s: float | None = None,
         user_metadata: Mapping[str, object] | None = None,
     ) -> CheckpointRecord:
-        """Note a checkpoint that was just written; an overwritten one becomes the newest.
+        """Record a checkpoint that was just written; an overwritten one becomes the newest.
 
         Args:
-            path: its name; its folder is there.
-            base_model: the name that was asked for, with its suffix.
-            rank: None where all weights are trained.
-            ttl_s: after so many seconds it is among the `expired`; None keeps it.
-            user_metadata: what the user said about it.
+            path: its name; its folder exists.
+            base_model: the requested name, with its suffix.
+            rank: None if all weights are trained.
+            ttl_s: seconds until it expires; None for never.
+            user_metadata: the user's metadata.
 
         Raises:
-            CheckpointError: no whole checkpoint is there.
+            CheckpointError: there is no complete checkpoint.
         """
         folder = path.folder(self._state)
         if not is_checkpoint(folder):
@@ -70,25 +70,25 @@ class CheckpointRows:
         return record
 
     def checkpoint(self, path: TinkerPath) -> CheckpointRecord | None:
-        """Return a checkpoint's record; None if no whole one is there, or it is another's."""
+        """Return a checkpoint's record; None if it is missing, incomplete or another key's."""
         if not self.may_read(path):
             return None
         rows = self._database.query("SELECT * FROM checkpoints WHERE path = ?", str(path))
         return next(iter(self._existing(rows)), None)
 
     def may_read(self, path: TinkerPath | str) -> bool:
-        """True if whoever calls may read a checkpoint, if it is there: it is their own, or published."""
+        """True if the caller may read this checkpoint, should it exist: its own, or a published one."""
         return is_own(str(path)) or bool(
             self._database.query("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path))
         )
 
     def require_checkpoint(self, path: TinkerPath, *, readable: bool | None = None) -> Path:
-        """Return the folder of a checkpoint that is there.
+        """Return the folder of an existing checkpoint.
 
-        `readable`: what `may_read` said when the request came, where it is carried out later.
+        `readable`: the result of `may_read` at the time of the request, if it is executed later.
 
         Raises:
-            InputError: there is none of this name.
+            InputError: there is none with this name.
         """
         folder = path.folder(self._state)
         if not (self.may_read(path) if readable is None else readable) or not is_checkpoint(folder):
@@ -101,7 +101,7 @@ class CheckpointRows:
         return folder
 
     def checkpoints(self, *, model_id: str | None = None) -> tuple[CheckpointRecord, ...]:
-        """Return the checkpoints (of one training run) that are there, the newest last."""
+        """Return the existing checkpoints (of one training run), newest last."""
         own, values = own_rows()
         where, of_model = ("1", ()) if model_id is None else ("model_id = ?", (model_id,))
         rows = self._database.query(
@@ -110,12 +110,12 @@ class CheckpointRows:
         return self._existing(rows)
 
     def expired(self, now: float) -> tuple[CheckpointRecord, ...]:
-        """Return the checkpoints that are there and to be deleted, by the wall clock `now`."""
+        """Return the existing checkpoints that have expired by the wall clock time `now`."""
         rows = self._database.query("SELECT * FROM checkpoints WHERE expires_at <= ? ORDER BY checkpoint_order", now)
         return self._existing(rows)
 
     def set_ttl(self, path: TinkerPath, ttl_s: float | None) -> bool:
-        """Let a checkpoint expire so many seconds from now, or never; False if it is not there."""
+        """Set the expiry of a checkpoint in seconds from now, or to never; False if it does not exist."""
         if self.checkpoint(path) is None:
             return False
         expires_at = None if ttl_s is None else self._clock() + ttl_s
@@ -129,12 +129,12 @@ class CheckpointRows:
             self._database.execute("UPDATE checkpoints SET public = ? WHERE path = ?", int(public), str(path))
 
     def forget_checkpoint(self, path: TinkerPath) -> None:
-        """Drop the record of a checkpoint whose files were deleted; does nothing without one."""
+        """Drop the record of a checkpoint whose files were deleted; harmless without one."""
         with self._database.transaction():
             self._database.execute("DELETE FROM checkpoints WHERE path = ?", str(path))
 
     def _reconcile(self) -> None:
-        """Bring the records in line with the files: before anything else runs on this state."""
+        """Reconcile the records with the files, before anything else uses this state."""
         recorded = {row["path"] for row in self._database.query("SELECT path FROM checkpoints")}
         there = {str(path): path for path in list_checkpoints(self._state)}
         found = [
@@ -149,12 +149,12 @@ class CheckpointRows:
                 self._put(record)
 
     def _record_of(self, path: TinkerPath) -> CheckpointRecord | None:
-        """Make the record of a checkpoint from its files; None if they are damaged."""
+        """Create the record of a checkpoint from its files; None if they are damaged."""
         folder = path.folder(self._state)
         try:
             checkpoint = read(folder)
         except CheckpointError:
-            return None  # it is refused, with the reason, where it is named
+            return None  # it is rejected, with the reason, when it is requested
         spec = checkpoint.spec
         kind = spec.kind
         rows = self._database.query("SELECT base_model FROM training_runs WHERE model_id = ?", path.session)

@@ -1,8 +1,8 @@
-"""One SQLite file, open for the life of a server: written under a lock, read beside it.
+"""SQLite file of a server, open for its whole life: writes under a lock, concurrent reads.
 
-Two connections. Writes take turns on one, from any thread. Reads go through the other and see what
-is committed, at the last commit: a read never waits for a disk, and what it reports does not go
-away when the process is killed. In a transaction only `execute` sees what was not yet committed.
+There are two connections. Writes are serialised on one, from any thread. Reads use the other and return the last
+commit: a read never waits for a disk, and its rows survive a killed process. In a transaction only `execute` returns
+uncommitted rows.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _JOURNAL_BYTES = 64 << 20
 
 
 class Durability(Enum):
-    """Event that a commit outlives."""
+    """Failure that a commit survives."""
 
     DISK = "FULL"
-    """A power cut: the commit returns when it is on the disk."""
+    """Power failure: the commit returns once it is on the disk."""
     PROCESS = "NORMAL"
-    """The process's death; and a power cut, if a commit to DISK followed (the journal is one file)."""
+    """End of the process; and a power failure, if a commit to DISK followed (the journal is one file)."""
 
 
 class Database:
-    """The two connections to a state file; safe to use from several threads."""
+    """Two connections to a state file. Thread-safe."""
 
     def __init__(self, file: Path) -> None:
-        """Open `file`, or make it.
+        """Open `file`, or create it.
 
         Raises:
-            ConfigError: as `schema.prepare`.
+            ConfigError: see `schema.prepare`.
             DiskFullError: there is no room for it.
         """
         self._file = file
@@ -60,7 +60,7 @@ class Database:
 
     @contextmanager
     def transaction(self, durability: Durability = Durability.DISK) -> Generator[None, None, None]:
-        """Commit what the body executes, all or nothing; within another one, as part of it."""
+        """Commit the statements of the body, all or nothing; a nested transaction joins the outer one."""
         with self._writing:
             if self._writer.in_transaction:
                 yield
@@ -80,17 +80,17 @@ class Database:
             raise
 
     def execute(self, sql: str, *values: Storable) -> list[sqlite3.Row]:
-        """Run a statement of the transaction that the caller is in; return its rows."""
+        """Run a statement of the caller's transaction; return its rows."""
         assert self._writer.in_transaction, "a write stands in a transaction"
         return self._writer.execute(sql, _bound(values)).fetchall()
 
     def query(self, sql: str, *values: Storable) -> list[sqlite3.Row]:
-        """Return the rows of a SELECT over what is committed."""
+        """Return the rows of a SELECT over committed data."""
         with self._reading:
             return self._reader.execute(sql, _bound(values)).fetchall()
 
     def close(self) -> None:
-        """Close the file; nothing is lost, whether or not this is called."""
+        """Close the file; nothing is lost without this call."""
         with self._writing, self._reading:
             self._reader.close()
             self._writer.close()
@@ -106,7 +106,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 def _bound(values: tuple[Storable, ...]) -> tuple[Storable, ...]:
-    """Return values that SQLite takes: lone surrogates, which are no text, become U+FFFD.
+    """Return values that SQLite accepts: lone surrogates, which are not valid text, become U+FFFD.
 
     Raises:
         InputError: an integer has more than 64 bits.

@@ -1,4 +1,4 @@
-"""Folders and files that only the server's user may read: made so, and made so again where they are wider."""
+"""Private folders and files, readable by the server's user only, with permissions tightened if necessary."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 UMASK: Final = 0o077
-"""Of a server's process: whatever it writes is its user's alone."""
+"""Umask of a server's process: its files are for its user only."""
 LOCK: Final = "server.lock"
 FILE: Final = "tinsmith.sqlite3"
 OWN: Final = frozenset({LOCK, FILE})
-"""By one of these a folder is known as a server's state."""
+"""Entries that identify a folder as a server's state."""
 _FOLDER: Final = 0o700
 _FILE: Final = 0o600
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, or take one, that only this user may enter; one with other things in it is left as it is.
+    """Create or restrict a folder for this user only; a folder with other contents is left as it is.
 
     Raises:
         OSError: it cannot be made.
@@ -35,7 +35,7 @@ def private_folder(folder: Path) -> None:
 
 
 def private_file(file: Path) -> None:
-    """Make an empty file, or take one, that only this user may read.
+    """Create or restrict a file for this user only.
 
     Raises:
         OSError: it cannot be made.

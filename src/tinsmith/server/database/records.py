@@ -1,4 +1,4 @@
-"""Records of the server, as frozen values: sessions, runs, requests' outcomes, checkpoints."""
+"""Records of the server as frozen values: sessions, runs, outcomes of requests, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.types.adapters import AdapterSpec
 
 CANCELLED = "cancelled"
-"""Of a session that its client did not finish: it was gone."""
+"""Status of a session whose client disconnected without finishing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,29 +26,29 @@ class Session:
     project_id: str | None
     display_name: str | None
     finished: str | None
-    """Reason that the client finished it (`success`, `errored`, `interrupted`), or CANCELLED; None while open."""
+    """Client's reason for the end (`success`, `errored`, `interrupted`), or CANCELLED; None while open."""
     finished_detail: str | None
     created_at: float | None = None
-    """Wall clock, seconds since 1970; None for a session of a version that did not keep it."""
+    """Wall clock time in seconds since 1970; None for a session of a version that did not store it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    """One trained model, alive or not."""
+    """Trained model, in memory or not."""
 
     model_id: str
-    """`{session_id}:train:{model_seq_id}`: the client computes it too."""
+    """Id `{session_id}:train:{model_seq_id}`, which the client derives too."""
     session_id: str
     model_seq_id: int
     base_model: str
-    """The name that was asked for, with its suffix (`NAME:dora`)."""
+    """Requested name, with its suffix (`NAME:dora`)."""
     spec: AdapterSpec
     user_metadata: Mapping[str, object] | None
     created_at: float
-    """Wall clock, seconds since 1970."""
+    """Wall clock time in seconds since 1970."""
     last_request_at: float
     last_applied_seq_id: int
-    """All requests up to this one have been carried out; 0 is the model's creation."""
+    """Last executed request; all earlier ones were executed too. 0 is the model's creation."""
     unloaded: bool
 
 
@@ -57,18 +57,18 @@ class SamplingSession:
     """Source of a `SamplingClient`'s samples."""
 
     sampling_session_id: str
-    """`{session_id}:sample:{sampling_session_seq_id}`."""
+    """Id `{session_id}:sample:{sampling_session_seq_id}`."""
     session_id: str
     sampling_session_seq_id: int
     base_model: str
     model_path: str | None
-    """A checkpoint's `tinker://` path; None samples from the base, or from a snapshot."""
+    """A checkpoint's `tinker://` path; None for the base or a snapshot."""
     snapshot: bool
-    """Its weights were held in memory only: after a restart it cannot be sampled from."""
+    """True if its weights were in memory only: after a restart they are lost."""
 
 
 class ErrorCategory(StrEnum):
-    """Side that has to act on a failed request; the SDK's own words."""
+    """Side that must act on a failed request, as named by the SDK."""
 
     USER = "user"
     SERVER = "server"
@@ -77,7 +77,7 @@ class ErrorCategory(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request that was accepted and neither finished nor failed."""
+    """Accepted request that is not settled."""
 
     request_id: str
     owner: str
@@ -87,7 +87,7 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A request's result, as it is sent."""
+    """Result of a request, encoded for sending."""
 
     body: bytes
     media_type: str
@@ -95,18 +95,18 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Error of a request that has no result and never will."""
+    """Error of a request that has no result."""
 
     message: str
     category: ErrorCategory
 
 
 class NoResult(StrEnum):
-    """Reason that there is nothing to send for a request."""
+    """Reason that a request has nothing to send."""
 
     PENDING = "pending"
     FORGOTTEN = "forgotten"
-    """It finished, and so many after it that its body was dropped."""
+    """Its body was dropped, after so many later ones."""
     UNKNOWN = "unknown"
 
 
@@ -119,34 +119,34 @@ class CheckpointRecord:
 
     path: TinkerPath
     base_model: str
-    """The name that was asked for, with its suffix."""
+    """Requested name, with its suffix."""
     rank: int | None
-    """None where all weights are trained."""
+    """LoRA rank; None if all weights are trained."""
     created_at: float
-    """Wall clock, seconds since 1970; the order of creation does not depend on it."""
+    """Wall clock time in seconds since 1970; the order of creation does not depend on it."""
     expires_at: float | None
     user_metadata: Mapping[str, object] | None
     size_bytes: int
     public: bool = False
-    """True if its owner published it: then every key of the server reads it."""
+    """True if it is published: every key of the server may read it."""
 
     @property
     def model_id(self) -> str:
-        """The training run that saved it."""
+        """Training run that saved it."""
         return self.path.session
 
     @property
     def kind(self) -> CheckpointKind:
-        """To train on from, or to sample from."""
+        """Purpose: training or sampling."""
         return self.path.kind
 
 
 def dumped_metadata(metadata: Mapping[str, object] | None) -> str:
-    """Return a user's metadata as it is stored; no metadata is not the same as empty metadata."""
+    """Encode a user's metadata for storage; no metadata differs from empty metadata."""
     return json.dumps(None if metadata is None else dict(metadata))
 
 
 def loaded_metadata(text: str) -> Mapping[str, object] | None:
-    """Return what `dumped_metadata` stored."""
+    """Decode metadata encoded by `dumped_metadata`."""
     metadata: dict[str, object] | None = json.loads(text)
     return None if metadata is None else MappingProxyType(metadata)

@@ -1,7 +1,7 @@
-"""Requests and their futures: accepted once, settled once, their results kept for a while.
+"""Requests and their futures: accepted once, settled once, with results stored for a limited time.
 
-That a request was made is kept for ever, about a hundred bytes each: a retried POST must never be
-taken for a new one. A result's body can be dropped, by `forget_older_than`.
+The record of a request is permanent, about a hundred bytes each: a retried POST must never count as a new one. A
+result's body can be dropped by `forget_older_than`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from tinsmith.server.database.records import ErrorCategory, Failed, Finished, No
 from tinsmith.types.errors import InputError
 
 REFUSED = "refused request"
-"""The kind of a request that was never accepted."""
+"""Kind of a request that was never accepted."""
 
 
 _KIND_OF = "SELECT kind FROM requests WHERE owner = ? AND seq_id = ?"
 
 
 class RequestRows:
-    """The part of the store that holds requests, and the counters behind unseeded sampling."""
+    """Part of the store with requests, and the counters behind unseeded sampling."""
 
     _database: Database
 
     def open_request(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
-        """Accept a request; return its id, and whether it is new rather than a retry.
+        """Accept a request; return its id, and True if it is new or False for a retry.
 
         Args:
             owner: the model or sampling session whose requests `seq_id` counts.
             seq_id: unique per owner, given by the client; a refused request uses it up too.
-            kind: what is asked for (`optim_step`).
+            kind: kind of request (`optim_step`).
 
         Raises:
             InputError: `seq_id` was used for another kind of request.
@@ -52,7 +52,7 @@ class RequestRows:
         return request_id, not rows
 
     def find_request(self, *, owner: str, seq_id: int, kind: str) -> str | None:
-        """Return the id of a request that was accepted before; None if there is none.
+        """Return the id of a request accepted earlier; None if there is none.
 
         Raises:
             InputError: `seq_id` was used for another kind of request.
@@ -64,7 +64,7 @@ class RequestRows:
         return _request_id(owner, seq_id, kind)
 
     def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
-        """Note that a number was used by a request that was refused; False if it was used before, or is another's."""
+        """Record the number of a refused request; False if it was used before, or belongs to another key."""
         if not is_own(owner):
             return False
         with self._database.transaction(Durability.PROCESS):
@@ -81,10 +81,10 @@ class RequestRows:
         return bool(rows)
 
     def finish(self, request_id: str, *, body: bytes, media_type: str) -> bool:
-        """Settle a request with its result, on the disk when this returns.
+        """Settle a request with its result, which is on the disk when this returns.
 
         Returns:
-            Whether this settled it: False if it was settled before, which then stays.
+            True if this settled it; False if it was settled before.
 
         Raises:
             InputError: there is no such request.
@@ -103,13 +103,13 @@ class RequestRows:
         return owner is not None
 
     def fail(self, request_id: str, *, message: str, category: ErrorCategory) -> bool:
-        """Settle a request with the reason why it has no result; else as `finish`."""
+        """Settle a request with an error; otherwise like `finish`."""
         with self._database.transaction():
             owner = self._settle(request_id, Failed(message=message, category=category))
         return owner is not None
 
     def _settle(self, request_id: str, outcome: Finished | Failed) -> str | None:
-        """Change a pending request's state; return its owner, None if it was settled before."""
+        """Change a pending request's state; return its owner, or None if it was settled before."""
         rows = self._database.execute("SELECT owner, state FROM requests WHERE request_id = ?", request_id)
         if not rows:
             raise InputError("there is no such request", field="request_id", value=request_id)
@@ -125,7 +125,7 @@ class RequestRows:
         return rows[0]["owner"]
 
     def result(self, request_id: str) -> Outcome:
-        """Return what a request came to, as of the last commit; another's is not known."""
+        """Return the outcome of a request as of the last commit; another key's request is unknown."""
         if not is_own(request_id):
             return NoResult.UNKNOWN
         rows = self._database.query(
@@ -143,9 +143,9 @@ class RequestRows:
         return NoResult.PENDING if row["state"] == "pending" else NoResult.FORGOTTEN
 
     def pending(self) -> tuple[PendingRequest, ...]:
-        """Return the requests that are not settled, in the order of acceptance.
+        """Return the pending requests in order of acceptance.
 
-        When a server starts, these are what the last one was working on when it died.
+        When a server starts, these are the requests that the last one left unfinished.
         """
         rows = self._database.query(
             "SELECT request_id, owner, seq_id, kind FROM requests WHERE state = 'pending' ORDER BY request_order"
@@ -156,19 +156,19 @@ class RequestRows:
         )
 
     def seq_ids(self, owner: str) -> tuple[int, ...]:
-        """Return the numbers that an owner's requests have used, ascending: where it goes on."""
+        """Return the numbers used by an owner's requests, ascending."""
         rows = self._database.query("SELECT seq_id FROM requests WHERE owner = ? ORDER BY seq_id", owner)
         return tuple(row["seq_id"] for row in rows)
 
     def forget_older_than(self, count: int, *, total: int | None = None, num_bytes: int | None = None) -> int:
-        """Drop bodies so that each owner keeps its `count` last finished, and each key `total`, of `num_bytes` in all.
+        """Drop bodies beyond the latest `count` per owner, and beyond `total` and `num_bytes` per key.
 
-        Each RL step has a sampling session of its own, so that only `total` bounds the file. No key's results are
-        dropped for another's. A key's last one stays, however large. Room that comes free is used again; the file does
-        not shrink. The requests stay, as FORGOTTEN.
+        Each RL step has a sampling session of its own, so that only `total` limits the file. Keys do not affect each
+        other. A key's latest body stays, however large. Freed room is reused; the file does not shrink. The requests
+        stay, as FORGOTTEN.
 
         Returns:
-            How many were dropped.
+            The number of dropped bodies.
         """
         with self._database.transaction(Durability.PROCESS):
             rows = self._database.execute(
@@ -186,10 +186,10 @@ class RequestRows:
         return len(rows)
 
     def occurrence(self, key: str) -> int:
-        """Count one more occurrence of `key`; return how many there were before, over restarts.
+        """Count an occurrence of `key`; return the earlier number, over all restarts.
 
-        A fresh state repeats an unseeded script from 0; a restarted server does not give the same
-        draws a second time. Takes some thirty bytes a key, of whatever length it is.
+        A fresh state repeats an unseeded script from 0; a restarted server does not repeat its draws. Takes some thirty
+        bytes per key, whatever its length.
         """
         digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._database.transaction(Durability.PROCESS):

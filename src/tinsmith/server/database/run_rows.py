@@ -1,6 +1,6 @@
-"""Training runs, which are the trained models: noted at creation, kept after they left the memory.
+"""Training runs: recorded at creation, and retained after their models left memory.
 
-A request sees those of its own key only; the server itself sees all.
+A request may access those of its own key only, the server itself all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 
 
 class RunRows:
-    """The part of the store that holds training runs."""
+    """Part of the store with training runs."""
 
     _database: Database
     _clock: Callable[[], float]
@@ -33,7 +33,7 @@ class RunRows:
         spec: AdapterSpec,
         user_metadata: Mapping[str, object] | None = None,
     ) -> TrainingRun:
-        """Note a new model; asked again with the same values, return the one that is there.
+        """Record a new model; a repeated call with the same values returns the existing one.
 
         Raises:
             InputError: there is no such session, it has ended, or `model_seq_id` was used for another model.
@@ -63,14 +63,14 @@ class RunRows:
         return _training_run(row)
 
     def training_run(self, model_id: str) -> TrainingRun | None:
-        """Return a training run, None if there is none."""
+        """Return a training run, or None."""
         if not is_own(model_id):
             return None
         rows = self._database.query("SELECT * FROM training_runs WHERE model_id = ?", model_id)
         return _training_run(rows[0]) if rows else None
 
     def training_runs(self, *, session_id: str | None = None) -> tuple[TrainingRun, ...]:
-        """Return the training runs (of one session), in the order of their creation."""
+        """Return the training runs (of one session), in order of creation."""
         own, values = own_rows()
         where, of_session = ("1", ()) if session_id is None else ("session_id = ?", (session_id,))
         rows = self._database.query(
@@ -81,7 +81,7 @@ class RunRows:
     def training_runs_page(
         self, *, limit: int, offset: int, project_id: str | None = None
     ) -> tuple[tuple[TrainingRun, ...], int]:
-        """Return a page of the training runs (of one project's sessions), the newest first, and how many there are."""
+        """Return a page of the training runs (of one project's sessions), newest first, and their total number."""
         own, values = own_rows()
         where, of_project = "1", ()
         if project_id is not None:
@@ -95,7 +95,7 @@ class RunRows:
         return tuple(_training_run(row) for row in rows), count
 
     def mark_applied(self, model_id: str, seq_id: int) -> None:
-        """Note that a run's requests up to `seq_id` were carried out; never goes back."""
+        """Record that a run's requests up to `seq_id` were executed; never decreases."""
         with self._database.transaction(Durability.PROCESS):
             self._database.execute(
                 "UPDATE training_runs SET last_request_at = ?,"
@@ -106,7 +106,7 @@ class RunRows:
             )
 
     def mark_unloaded(self, model_id: str) -> None:
-        """Note that a run's weights are no longer in memory: it takes no more requests."""
+        """Record that a run's weights left memory: it accepts no more requests."""
         with self._database.transaction():
             self._database.execute("UPDATE training_runs SET unloaded = 1 WHERE model_id = ?", model_id)
 

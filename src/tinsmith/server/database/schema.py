@@ -1,6 +1,6 @@
-"""The tables of the server's state file, and which versions of it can be read.
+"""Tables of the server's state file, and upgrades from earlier versions.
 
-A table's rows are never reused for something else: numbers that order rows only grow, across restarts.
+Row numbers are never reused: they only grow, across restarts.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tinsmith.types.disk import is_full
 from tinsmith.types.errors import ConfigError
 
 VERSION = 4
-"""Raised with every change of the tables."""
+"""Version of the schema, incremented with every change of the tables."""
 
 OWNED = ("sessions", "training_runs", "sampling_sessions", "checkpoints")
-"""Tables whose rows belong to a key: its name stands in them, never the key."""
+"""Tables whose rows belong to a key; they store its name, never the key."""
 
 _OWNERS = tuple(f"CREATE INDEX owned_{table} ON {table} (key_name)" for table in OWNED)
 _OF_MODEL = "CREATE INDEX checkpoints_of_model ON checkpoints (model_id, checkpoint_order)"
@@ -25,12 +25,12 @@ UPGRADES = {
     2: (*(f"ALTER TABLE {t} ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'" for t in OWNED), *_OWNERS),
     3: (
         "ALTER TABLE bodies ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'",
-        # An owner's id begins with its key's name and a point, which no other part of it has (access.caller.owner_of).
+        # An owner's id begins with its key's name and a dot; names contain no dot (access.caller.owner_of).
         "UPDATE bodies SET key_name = substr(owner, 1, instr(owner, '.') - 1) WHERE instr(owner, '.') > 0",
         _OF_MODEL,
     ),
 }
-"""Version -> what makes the next one of it. Before there were several keys, the one was that named default."""
+"""Statements that upgrade from each version to the next. Before keys had names, the only one was the default."""
 
 TABLES = (
     "CREATE TABLE schema_version (version INTEGER NOT NULL)",
@@ -88,7 +88,7 @@ TABLES = (
     )
     """,
     "CREATE INDEX pending_requests ON requests (request_order) WHERE state = 'pending'",
-    # Apart from `requests`, so that what is kept for ever (that a request was made) stays small.
+    # Separate from `requests`, so that the permanent record of requests stays small.
     """
     CREATE TABLE bodies (
         body_order INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -122,10 +122,10 @@ TABLES = (
 
 
 def prepare(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables in an empty file, or check those of one that has some and bring them up to date.
+    """Create the tables in an empty file, or check and upgrade those of an existing one.
 
     Raises:
-        ConfigError: the file is not ours, of a newer version, or on a disk that has no WAL.
+        ConfigError: the file is another program's, of a newer version, or on a disk without support for WAL.
     """
     try:
         if not _is_ours(connection, file):
@@ -146,7 +146,7 @@ def prepare(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _is_ours(connection: sqlite3.Connection, file: Path) -> bool:
-    """True if the tables are there; False for an empty file."""
+    """True if our tables exist; False for an empty file."""
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master").fetchall()}
     if not names:
         return False
@@ -159,7 +159,7 @@ def _is_ours(connection: sqlite3.Connection, file: Path) -> bool:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring the tables of an earlier version up to this one, all or nothing."""
+    """Upgrade the tables of an earlier version, all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("SELECT version FROM schema_version").fetchone()
     for step in range(version, VERSION):
@@ -170,7 +170,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def refusal(file: Path, found: object, allowed: str) -> ConfigError:
-    """Return the error that says why a state file is not used, and what to do."""
+    """Return the error for an unusable state file, with the reason and the remedy."""
     return ConfigError(
         f"{file}: this version of tinsmith cannot keep its state here",
         field="state",

@@ -1,6 +1,6 @@
-"""Sessions and the sampling sessions in them: made once, however often a client asks.
+"""Sessions and their sampling sessions: each created once, however often a client repeats the request.
 
-A request sees those of its own key only; the server itself sees all.
+A request may access those of its own key only, the server itself all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tinsmith.types.errors import InputError
 
 
 class SessionRows:
-    """The part of the store that holds sessions and sampling sessions."""
+    """Part of the store with sessions and sampling sessions."""
 
     _database: Database
     _clock: Callable[[], float]
@@ -30,7 +30,7 @@ class SessionRows:
         project_id: str | None = None,
         display_name: str | None = None,
     ) -> Session:
-        """Open a session; a key's n-th in a state file is always called the same (`s000001`), whatever others do."""
+        """Open a session; a key's n-th in a state file always has the same id (`s000001`), whatever others do."""
         about = {
             "tags": list(tags),
             "user_metadata": dumped_metadata(user_metadata),
@@ -52,7 +52,7 @@ class SessionRows:
         return _session(row)
 
     def finish_session(self, session_id: str, *, reason: str, detail: str | None = None) -> None:
-        """Note why a client ended its session; the first reason stays.
+        """Record a client's reason for ending its session; the first reason stays.
 
         Raises:
             InputError: there is no such session.
@@ -67,20 +67,20 @@ class SessionRows:
             )
 
     def session(self, session_id: str) -> Session | None:
-        """Return a session, None if there is none."""
+        """Return a session, or None."""
         if not is_own(session_id):
             return None
         rows = self._database.query("SELECT * FROM sessions WHERE session_id = ?", session_id)
         return _session(rows[0]) if rows else None
 
     def sessions(self) -> tuple[Session, ...]:
-        """Return all sessions, in the order of their creation."""
+        """Return all sessions in order of creation."""
         own, values = own_rows()
         rows = self._database.query(f"SELECT * FROM sessions WHERE {own} ORDER BY session_order", *values)
         return tuple(_session(row) for row in rows)
 
     def session_ids(self, *, limit: int, offset: int) -> tuple[str, ...]:
-        """Return a page of the sessions' ids, the newest first."""
+        """Return a page of the sessions' ids, newest first."""
         own, values = own_rows()
         rows = self._database.query(
             f"SELECT session_id FROM sessions WHERE {own} ORDER BY session_order DESC LIMIT ? OFFSET ?",
@@ -91,7 +91,7 @@ class SessionRows:
         return tuple(row["session_id"] for row in rows)
 
     def sessions_before(self, session_id: str | None, *, limit: int) -> tuple[Session, ...]:
-        """Return the sessions that were made before this one, or before now, the newest first."""
+        """Return the sessions created before this one, or before now, newest first."""
         own, values = own_rows()
         rows = self._database.query(
             f"SELECT * FROM sessions WHERE {own} AND session_order <"
@@ -120,7 +120,7 @@ class SessionRows:
         model_path: str | None = None,
         snapshot: bool = False,
     ) -> SamplingSession:
-        """Note a new sampling session; asked again with the same values, return it.
+        """Record a new sampling session; a repeated call with the same values returns the existing one.
 
         Raises:
             InputError: there is no such session, it has ended, or the number was used for another sampler.
@@ -156,7 +156,7 @@ class SessionRows:
         return wanted
 
     def sampling_session(self, sampling_session_id: str) -> SamplingSession | None:
-        """Return a sampling session, None if there is none."""
+        """Return a sampling session, or None."""
         if not is_own(sampling_session_id):
             return None
         rows = self._database.query(
@@ -165,7 +165,7 @@ class SessionRows:
         return _sampling_session(rows[0]) if rows else None
 
     def sampling_sessions(self, *, session_id: str | None = None) -> tuple[SamplingSession, ...]:
-        """Return the sampling sessions (of one session), in the order of their creation."""
+        """Return the sampling sessions (of one session), in order of creation."""
         own, values = own_rows()
         where, of_session = ("1", ()) if session_id is None else ("session_id = ?", (session_id,))
         rows = self._database.query(
@@ -175,10 +175,10 @@ class SessionRows:
 
 
 def require_session(database: Database, session_id: str) -> None:
-    """Check, in a transaction, that a session was created here, by whoever calls.
+    """Check, in a transaction, that the caller created this session here.
 
     Raises:
-        InputError: it was not.
+        InputError: the caller has no such session.
     """
     found = is_own(session_id) and database.execute("SELECT 1 FROM sessions WHERE session_id = ?", session_id)
     if not found:
@@ -191,10 +191,10 @@ def require_session(database: Database, session_id: str) -> None:
 
 
 def require_open_session(database: Database, session_id: str) -> None:
-    """Check, in a transaction, that a session of whoever calls is there and goes on.
+    """Check, in a transaction, that a session of the caller exists and is open.
 
     Raises:
-        InputError: it does not: what it held is freed, and nobody would free what is made in it now.
+        InputError: it does not, or has ended: objects created in it now would never be freed.
     """
     require_session(database, session_id)
     (row,) = database.execute("SELECT finished, finished_detail FROM sessions WHERE session_id = ?", session_id)
@@ -209,7 +209,7 @@ def require_open_session(database: Database, session_id: str) -> None:
 
 
 def number_used(field: str, value: int) -> InputError:
-    """Return the refusal of a number that a client used before, for something else."""
+    """Return the error for a number that a client used before, for something else."""
     return InputError(
         "this number was used before with other content",
         field=field,

@@ -1,10 +1,10 @@
-"""Everything the server must know again after a restart, in one SQLite file beside the checkpoints.
+"""Persistent state of a server, in one SQLite file beside the checkpoints.
 
-It knows who asked for what and what came of it; it computes nothing, and holds no weights. All
-methods may be called from any thread. Writes take turns and, where they promise something to a
-client, return when it is on the disk; reads see what is committed and never wait for a write.
+It records requests and their outcomes; it computes nothing, and holds no weights. All methods may be called from any
+thread. Writes are serialised and, if they promise something to a client, return once it is on the disk; reads return
+committed data and never wait for a write.
 
-One server per state folder: two would count the same sessions.
+One server per state folder: two would number the same sessions.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tinsmith.server.database.session_rows import SessionRows
 from tinsmith.types.errors import ConfigError
 
 BESIDE = ("-wal", "-shm")
-"""Files that SQLite keeps beside it, with its mode."""
+"""Suffixes of the files that SQLite writes beside it."""
 
 
 class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
-    """The state of one server."""
+    """State of one server."""
 
     def __init__(self, state: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open the state below a folder, or begin one; records and checkpoints are made to agree.
+        """Open or create the state below a folder, and reconcile records and checkpoints.
 
         Args:
-            state: the folder; the checkpoints lie there too.
-            clock: seconds since 1970, for what is shown to people and for expiry.
+            state: the folder, which contains the checkpoints too.
+            clock: seconds since 1970, for display and expiry.
 
         Raises:
             ConfigError: the folder cannot be made, or holds the state of a newer version.
@@ -62,16 +62,15 @@ class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
             raise
 
     def batch(self) -> AbstractContextManager[None]:
-        """Commit all writes of a `with` body at once: all or nothing, one wait for the disk.
+        """Commit all writes of a `with` body together: all or nothing, with one wait for the disk.
 
-        Other threads' writes wait meanwhile, so compute nothing in it; never `await` in it, or
-        another task's writes would join. Reads do not see its writes before its end. An error in
-        it must leave it.
+        Other threads' writes wait for its end, so compute nothing in it; never `await` in it, or another task's writes
+        would join. Reads do not include its writes before its end. An error in it must propagate out of it.
         """
         return self._database.transaction()
 
     def close(self) -> None:
-        """Close the file; a killed process loses nothing by not calling it."""
+        """Close the file; a killed process loses nothing without this call."""
         self._database.close()
 
     def __enter__(self) -> Store:

@@ -1,1 +1,1 @@
-"""The OpenAI-compatible `/v1`."""
+"""OpenAI-compatible `/v1`."""

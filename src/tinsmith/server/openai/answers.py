@@ -1,4 +1,4 @@
-"""Answers in OpenAI's words: errors, choices, log-probabilities, usage. Nothing here samples."""
+"""Parts of answers in OpenAI's format: errors, choices, log-probabilities, usage. Nothing here samples."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Json = dict[str, object]
 Handler = Callable[[Request], Awaitable[Response]]
 
 IMPOSSIBLE = -9999.0
-"""OpenAI's log-probability of what has none."""
+"""OpenAI's log-probability for an impossible token."""
 
 OPENAI_PATHS = ("/v1/", "/inference/", "/tokenize", "/detokenize")
-"""Prefixes of the paths on which errors have OpenAI's shape."""
+"""Prefixes of the paths whose errors have OpenAI's format."""
 
 
 class ModelNotFoundError(Exception):
-    """The model that was asked for is not here; says why, and what is."""
+    """Error for a model that is not served; it lists those that are."""
 
 
 def error_body(message: str, *, kind: str, param: str | None, code: str | None) -> Json:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's format."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def refusal(error: TinsmithError | ModelNotFoundError, names: Names = CHAT) -> tuple[Json, int]:
-    """Return an error's body and status; its fields have the `names` that clients know."""
+    """Return an error's body and status; fields have the `names` that clients know."""
     if isinstance(error, ModelNotFoundError):
         kind, code = "invalid_request_error", "model_not_found"
         return error_body(str(error), kind=kind, param="model", code=code), 404
@@ -59,18 +59,18 @@ def refusal(error: TinsmithError | ModelNotFoundError, names: Names = CHAT) -> t
 
 
 def error_answer(error: TinsmithError | ModelNotFoundError, names: Names = CHAT) -> JSONResponse:
-    """Refuse a request; the SDK is told not to try again."""
+    """Answer with an error; a header tells the SDK not to retry."""
     body, status = refusal(error, names)
     headers = None if status == 429 else {"x-should-retry": "false"}
     return JSONResponse(body, status, headers=headers)
 
 
 Top = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""The most probable tokens at one place, and their log-probabilities, descending."""
+"""Most probable tokens at one position, with their log-probabilities, descending."""
 
 
 def answering(handler: Handler, names: Names = CHAT) -> Handler:
-    """Refuse in OpenAI's shape, by the `names` that clients of this route know."""
+    """Answer errors in OpenAI's format, with the `names` that clients of this route know."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -83,21 +83,21 @@ def answering(handler: Handler, names: Names = CHAT) -> Handler:
 
 @dataclass(slots=True)
 class Progress:
-    """One choice: its text, and what is known of its tokens."""
+    """Choice in progress: its text and its tokens."""
 
     choice: Choice
     prompt: tuple[int, ...]
     echoes: bool = False
-    """The prompt's tokens are the first of its own."""
+    """True if the prompt's tokens come first."""
     drops: bool = False
-    """True if the answer has no drawn tokens: only the prompt's are in it."""
+    """True if the answer has no drawn tokens, only the prompt's."""
     grown: Grown | None = None
-    """Growth at the last look: all of it, where the tokens came at once."""
+    """Latest growth; all of it if the tokens arrived together."""
     reason: StopReason | None = None
     scored: Scored | None = None
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[float | None] = field(default_factory=list[float | None])
-    """None: of a prompt's first token, and of a prompt that was not scored."""
+    """Log-probabilities; None for a prompt's first token, and for a prompt without scores."""
     top: list[Top | None] = field(default_factory=list[Top | None])
 
     def __post_init__(self) -> None:
@@ -108,12 +108,12 @@ class Progress:
 
     @property
     def num_echoed(self) -> int:
-        """Prompt tokens among its own."""
+        """Number of prompt tokens among its tokens."""
         return len(self.prompt) if self.echoes else 0
 
     @property
     def drawn(self) -> list[int]:
-        """The tokens that were drawn."""
+        """Drawn tokens."""
         return self.tokens[self.num_echoed :]
 
     @property
@@ -123,12 +123,12 @@ class Progress:
 
     @property
     def mean_logprob(self) -> float:
-        """Mean log-probability of the tokens that were drawn; 0.0 if there is none."""
+        """Mean log-probability of the drawn tokens; 0.0 if there are none."""
         logprobs = [p for p in self.logprobs[self.num_echoed :] if p is not None]
         return sum(logprobs) / len(logprobs) if logprobs else 0.0
 
     def add(self, drawn: Drawn) -> Grown:
-        """Take what was drawn; return what the client may see of it."""
+        """Add drawn tokens; return the part that the client may get."""
         if drawn.scored is not None:
             self._score(drawn.scored)
         tokens = () if self.drops else drawn.tokens
@@ -150,7 +150,7 @@ class Progress:
 
 
 def chat_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False) -> Json:
-    """Log-probabilities of these tokens, as a chat tells them; `as_ids` spells tokens `token_id:N`."""
+    """Return log-probabilities in a chat's format; `as_ids` spells tokens `token_id:N`."""
     content: list[Json] = []
     for i in range(tokens.start, tokens.stop):
         top = [_entry(text, token, p, as_ids) for token, p in top_of(progress, i, k)]
@@ -162,7 +162,7 @@ def chat_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *,
 
 
 def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False) -> Json:
-    """Log-probabilities of these tokens, as a completion tells them; null where a prompt's first token has none."""
+    """Return log-probabilities in a completion's format; null for a prompt's first token, which has none."""
     places = range(tokens.start, tokens.stop)
     return {
         "tokens": [_spelled(text, progress.tokens[i], as_ids, begins=i == progress.choice.first) for i in places],
@@ -177,9 +177,9 @@ def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: i
 
 
 def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Scored, k: int) -> list[Json | None]:
-    """Return the scores of a prompt's tokens, by id, as vLLM does: each token itself, then the `k` most probable.
+    """Return the scores of a prompt's tokens in vLLM's format: each token by id, then the `k` most probable.
 
-    Without `text` no token is spelled.
+    Without `text`, tokens are not decoded.
     """
     entries: list[Json | None] = [None]
     for i, token in enumerate(prompt[1:], start=1):
@@ -200,17 +200,17 @@ def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Score
 
 
 def usage(num_prompt: int, num_drawn: int) -> Json:
-    """Token counts; a prompt counts once, however many choices it has, and end tokens count."""
+    """Return token counts; a prompt counts once for all its choices, and end tokens count."""
     return {"prompt_tokens": num_prompt, "completion_tokens": num_drawn, "total_tokens": num_prompt + num_drawn}
 
 
 def finish_reason(reason: StopReason | None) -> str | None:
-    """OpenAI's word for why a choice ended."""
+    """Return OpenAI's name for the reason of a choice's end."""
     return None if reason is None else reason.value
 
 
 def model_entry(model: str, created: float, *, root: str, parent: str | None, length: int | None) -> Json:
-    """One model, as it is listed; `root`, `parent` and `max_model_len` are vLLM's."""
+    """Return the entry of a model in a list; `root`, `parent` and `max_model_len` are vLLM's."""
     return {
         "id": model,
         "object": "model",
@@ -223,12 +223,12 @@ def model_entry(model: str, created: float, *, root: str, parent: str | None, le
 
 
 def top_of(progress: Progress, i: int, k: int) -> Sequence[tuple[int, float]]:
-    """The `k` most probable tokens where token `i` stands."""
+    """Return the `k` most probable tokens at the position of token `i`."""
     return _pairs(progress.top[i], k)
 
 
 def as_id(token: int) -> str:
-    """A token spelled by its id, as vLLM does."""
+    """Return a token's id in vLLM's spelling."""
     return f"token_id:{token}"
 
 
@@ -248,7 +248,7 @@ def _entry(text: ModelText, token: int, logprob: float, as_ids: bool) -> Json:
 
 
 def _table(text: ModelText, top: Sequence[tuple[int, float]], as_ids: bool) -> Json:
-    """Log-probabilities by spelling; of two tokens that are spelled alike the less probable one goes by its id."""
+    """Return log-probabilities by spelling; of two tokens spelled alike, the less probable one goes by id."""
     table: Json = {}
     for token, p in top:
         spelled = _spelled(text, token, as_ids)
@@ -257,7 +257,7 @@ def _table(text: ModelText, top: Sequence[tuple[int, float]], as_ids: bool) -> J
 
 
 def _spelled(text: ModelText, token: int, as_ids: bool, *, begins: bool = False) -> str:
-    """A token's text; OpenAI's spelling for bytes that are not text by themselves, so that no two tokens look alike."""
+    """Spell a token; bytes that are not text are escaped as OpenAI does, so that no two tokens look alike."""
     if as_ids:
         return as_id(token)
     raw = text.codec.first_bytes(token) if begins else text.bytes_of(token)
@@ -268,5 +268,5 @@ def _spelled(text: ModelText, token: int, as_ids: bool, *, begins: bool = False)
 
 
 def finite(logprob: float) -> float:
-    """A log-probability that JSON can hold."""
+    """Return a log-probability that JSON can represent."""
     return logprob if math.isfinite(logprob) else IMPOSSIBLE

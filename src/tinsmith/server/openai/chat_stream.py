@@ -1,4 +1,4 @@
-"""One OpenAI chat answer as it comes into being: a message for each choice, with its text and its calls of tools."""
+"""OpenAI chat answer in progress: a message for each choice, with its text and tool calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REASONS: Mapping[Ending, str] = MappingProxyType(
 
 @dataclass(slots=True, kw_only=True)
 class ChatAnswer:
-    """Request of a chat, and every choice so far."""
+    """Chat request with all its choices so far."""
 
     body: ChatRequest
     prepared: Prepared
@@ -32,23 +32,23 @@ class ChatAnswer:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
+        """Add drawn tokens to an answer that is sent whole."""
         self.prepared.take(drawn)
 
     def whole(self) -> Json:
-        """The answer, once every choice has ended."""
+        """Return the complete answer."""
         shown = [self._ended(i) for i in range(len(self.prepared.choices))]
         answer = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
         return answer | self._prompt_ids() | self._prompt_logprobs()
 
     def opening(self) -> Iterator[bytes]:
-        """The first chunks: who speaks, and the prompt's ids where they were asked for."""
+        """Yield the first chunks: the role, and the prompt's ids if requested."""
         for i in range(len(self.prepared.choices)):
             chunk = self._chunk(i, {"role": "assistant", "content": ""})
             yield event(chunk | (self._prompt_ids() if i == 0 else {}))
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The chunks that tell what was drawn; a call's tokens are told as they come, before the call is complete."""
+        """Yield the chunks for drawn tokens; a call's tokens are sent as they come, before the call is complete."""
         grown, parts = self.prepared.take(drawn)
         progress = self.prepared.choices[drawn.index]
         deltas: list[Json] = [delta for part in parts for delta in _deltas(part)]
@@ -63,14 +63,14 @@ class ChatAnswer:
             yield event(self._chunk(drawn.index, {}, ended=True))
 
     def closing(self) -> Iterator[bytes]:
-        """The token counts, where they were asked for, and the end."""
+        """Yield the token counts, if requested, and the end."""
         if self.body.include_usage:
             head = self._head("chat.completion.chunk")
             yield event({**head, "choices": [], "usage": self._usage()})
         yield DONE
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The refusal."""
+        """Return the error event."""
         return event(refusal(error)[0])
 
     def _ended(self, index: int) -> Json:
@@ -96,7 +96,7 @@ class ChatAnswer:
         return chat_logprobs(self.prepared.text, progress, tokens, k, as_ids=as_ids)
 
     def _prompt_ids(self) -> Json:
-        """The prompt's ids where they were asked for: vLLM tells them once a chat."""
+        """Return the prompt's ids if requested: vLLM sends them once per chat."""
         return {"prompt_token_ids": self.prepared.prompt} if self.body.return_token_ids else {}
 
     def _prompt_logprobs(self) -> Json:
@@ -143,7 +143,7 @@ def _call(call: Call) -> Json:
 
 
 def _deltas(part: Part) -> Iterator[Json]:
-    """A text; or a call: first who is called, then with what."""
+    """Return the deltas of a text, or of a call: first its name, then its arguments."""
     if isinstance(part, str):
         yield {"content": part}
         return

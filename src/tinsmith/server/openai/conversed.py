@@ -1,4 +1,4 @@
-"""Fields of OpenAI's and vLLM's requests for a conversation beside its messages: tools, and the reply's beginning."""
+"""Fields of OpenAI's and vLLM's conversation requests besides the messages: tools, and the start of the reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinsmith.types.errors import InputError
 
 
 class Conversed(Request):
-    """A request that holds a conversation."""
+    """Request with a conversation."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
@@ -24,22 +24,22 @@ class Conversed(Request):
     tool_choice: str | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     add_generation_prompt: bool | None = None
-    """False: the prompt ends with the last message."""
+    """False if the prompt ends with the last message."""
     continue_final_message: bool | None = None
-    """True: the last message is a reply, which is gone on with."""
+    """True if the last message is a reply to be continued."""
     chat_template_kwargs: dict[str, JsonValue] | None = None
-    """Variables of the model's own chat template."""
+    """Variables for the model's own chat template."""
 
     def offered_tools(self) -> Tools:
         """Return the tools that may be called, and the choice among them.
 
         Raises:
-            InputError: for what does not exist here.
+            InputError: for unsupported tools.
         """
         return tools_of(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def opening(self, turns: tuple[Turn, ...]) -> Opening:
-        """Return the prompt's end by vLLM's two switches; a last reply is gone on with unless they say otherwise.
+        """Return the end of the prompt by vLLM's two switches; by default a final reply is continued.
 
         Raises:
             InputError: they exclude each other.
@@ -62,6 +62,6 @@ def turns_of(messages: Sequence[ChatMessage]) -> tuple[Turn, ...]:
     """Return the turns of a conversation.
 
     Raises:
-        InputError: naming the message that is not understood.
+        InputError: naming the unsupported message.
     """
     return tuple(message.turn(i) for i, message in enumerate(messages))

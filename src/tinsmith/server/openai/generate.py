@@ -1,4 +1,4 @@
-"""vLLM's `/inference/v1/generate`: token ids in, token ids and their log-probabilities out, no text at all."""
+"""vLLM's `/inference/v1/generate`: token ids in, token ids and log-probabilities out, no text."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType({"output_mode":
 
 
 class TokenSampling(Sampling):
-    """The `sampling_params` of a request for tokens."""
+    """Field `sampling_params` of a request for tokens."""
 
     logprobs: Count | None = None
-    """So many of the most probable tokens beside each that was drawn."""
+    """Number of most probable tokens to list besides each drawn one."""
     detokenize: bool | None = None
-    """Taken and ignored: there is no text either way."""
+    """Accepted and ignored: there is no text either way."""
     routed_experts_prompt_start: int | None = None
-    """Taken and ignored: no routing is told."""
+    """Accepted and ignored: no routing is returned."""
 
     @property
     def only_prompt(self) -> bool:
-        """True if nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and only the prompt is returned."""
         return self.max_tokens == 0 and self.scores_prompt
 
 
@@ -47,13 +47,13 @@ class GenerateRequest(Request):
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
     model: str | None = None
-    """None: the only one that is served."""
+    """Model name; None for the only one that is served."""
     token_ids: Annotated[FailFast[list[TokenId]], Field(min_length=1)]
     sampling_params: TokenSampling
     request_id: str | None = None
-    """Told again in the answer."""
+    """Echoed in the answer."""
     return_token_ids: bool | None = None
-    """Tell the prompt's ids too."""
+    """True to return the prompt's ids too."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -73,7 +73,7 @@ class GenerateRequest(Request):
 
 @dataclass(slots=True)
 class Tokens:
-    """One choice: what was drawn so far."""
+    """Choice in progress."""
 
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
@@ -83,7 +83,7 @@ class Tokens:
 
 @dataclass(slots=True, kw_only=True)
 class TokensAnswer:
-    """Request for tokens, and every choice so far."""
+    """Request for tokens with all its choices so far."""
 
     body: GenerateRequest
     found: Found
@@ -94,13 +94,13 @@ class TokensAnswer:
 
     @classmethod
     def of(cls, body: GenerateRequest, found: Found) -> TokensAnswer:
-        """The answer before anything was drawn."""
+        """Create the answer before any token."""
         choices = tuple(Tokens() for _ in range(body.sampling_params.num_samples))
         request_id = body.request_id or secrets.token_hex(16)
         return cls(body=body, found=found, choices=choices, request_id=request_id)
 
     def take(self, drawn: Drawn) -> None:
-        """Keep what was drawn."""
+        """Add drawn tokens."""
         choice = self.choices[drawn.index]
         self.scored = drawn.scored or self.scored
         if self.body.sampling_params.only_prompt:
@@ -112,7 +112,7 @@ class TokensAnswer:
         choice.reason = drawn.stop_reason
 
     def whole(self) -> Json:
-        """The answer, once every choice has ended."""
+        """Return the complete answer."""
         given = self.body.sampling_params
         answer: Json = {
             "request_id": self.request_id,
@@ -128,29 +128,29 @@ class TokensAnswer:
         return answer | self._prompt_ids()
 
     def opening(self) -> Iterator[bytes]:
-        """A stream's first chunk: the prompt's ids, where they were asked for."""
+        """Yield a stream's first chunk: the prompt's ids, if requested."""
         if self.body.return_token_ids:
             yield event({"request_id": self.request_id, "choices": [], **self._prompt_ids()})
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """Keep what was drawn, and return the chunk that tells it."""
+        """Add drawn tokens, and yield their chunk."""
         begin = len(self.choices[drawn.index].tokens)
         self.take(drawn)
         shown = self._shown(drawn.index, begin, self.choices[drawn.index].reason)
         yield event({"request_id": self.request_id, "choices": [shown]})
 
     def closing(self) -> Iterator[bytes]:
-        """The token counts, where they were asked for, and the end."""
+        """Yield the token counts, if requested, and the end."""
         if self.body.stream_options is not None and self.body.stream_options.include_usage:
             yield event({"request_id": self.request_id, "choices": [], "usage": self._usage()})
         yield DONE
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The refusal."""
+        """Return the error event."""
         return event(refusal(error, TOKENS)[0])
 
     def _shown(self, index: int, begin: int, reason: StopReason | None) -> Json:
-        """A choice's tokens from number `begin` on."""
+        """Return a choice's tokens from number `begin` on."""
         choice, k = self.choices[index], self.body.sampling_params.logprobs
         return {
             "index": index,
@@ -160,9 +160,9 @@ class TokensAnswer:
         }
 
     def _content(self, choice: Tokens, begin: int, k: int) -> list[Json]:
-        """The tokens' log-probabilities: `token` for clients of vLLM as it was, `token_id` for those of the later one.
+        """Return the tokens' log-probabilities: `token` for clients of older vLLM, `token_id` for newer ones.
 
-        The most probable tokens come after the one that was drawn, as vLLM has it.
+        The most probable tokens follow the drawn one, as in vLLM.
         """
         content: list[Json] = []
         for i in range(begin, len(choice.tokens)):

@@ -1,4 +1,4 @@
-"""Settings for drawing tokens in OpenAI's and vLLM's fields. A field that is not served is refused by name."""
+"""Settings for drawing tokens in OpenAI's and vLLM's fields. Unsupported fields are rejected by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REMARKS = frozenset(
         "user",
     }
 )
-"""They change no token, so they are taken and ignored: no text has spaces between control tokens of itself."""
+"""Accepted and ignored, since they change no token: texts have no spaces between control tokens anyway."""
 
 NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
     {
@@ -58,11 +58,11 @@ NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
         "vllm_xargs": ({},),
     }
 )
-"""Values with which a parameter that is not known here means nothing."""
+"""Values with which an unknown parameter has no effect."""
 
 
 class Sampling(Request):
-    """Settings for drawing tokens, common to every request for tokens."""
+    """Settings for drawing tokens, common to all requests for tokens."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
@@ -70,23 +70,23 @@ class Sampling(Request):
     temperature: Finite | None = None
     top_p: Finite | None = None
     top_k: Int32 | None = None
-    """0 and -1 keep all."""
+    """Top-k; 0 and -1 disable it."""
     min_p: Finite | None = None
     repetition_penalty: Finite | None = None
     presence_penalty: Finite | None = None
     frequency_penalty: Finite | None = None
     logit_bias: dict[str, JsonValue] | None = None
-    """By token id, spelled in decimals."""
+    """Bias by token id, written in decimal."""
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     stop: str | FailFast[list[str]] | None = None
     stop_token_ids: FailFast[list[TokenId]] | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
-    """True leaves control tokens out of the text; None and False spell them."""
+    """True removes control tokens from the text; None and False spell them."""
     seed: int | None = None
     prompt_logprobs: Count | None = None
-    """Tell every prompt token's log-probability, and so many of the most probable tokens."""
+    """Number of most probable tokens to return for every prompt token, besides its own log-probability."""
     response_format: JsonValue = None
     structured_outputs: JsonValue = None
     guided_json: JsonValue = None
@@ -110,29 +110,29 @@ class Sampling(Request):
 
     @property
     def num_samples(self) -> int:
-        """Choices for each prompt."""
+        """Choices per prompt."""
         return 1 if self.n is None else self.n
 
     @property
     def scores_prompt(self) -> bool:
-        """True if anything about the prompt's tokens is to be computed."""
+        """True if any score of the prompt's tokens is needed."""
         return self.prompt_logprobs is not None
 
     @property
     def num_prompt_top(self) -> int:
-        """The most probable tokens that are told at every place of the prompt."""
+        """Number of most probable tokens to return at every position of the prompt."""
         return self.prompt_logprobs or 0
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts before which a choice ends."""
+        """Stop texts."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     def grammar(self) -> tuple[str, GrammarSettings] | None:
-        """Return the grammar that every answer must match, after the name of the parameter that sets it.
+        """Return the name of the parameter that sets a grammar, and the grammar that every answer must match.
 
         Raises:
-            InputError: for what is not understood.
+            InputError: for an invalid grammar.
         """
         return grammar_of(
             {
@@ -147,15 +147,15 @@ class Sampling(Request):
 
     @property
     def grammar_name(self) -> str | None:
-        """The parameter in which a grammar came."""
+        """Name of the parameter that sets a grammar."""
         grammar = self.grammar()
         return None if grammar is None else grammar[0]
 
     def adjustments(self) -> AdjustmentSettings | None:
-        """Return the changes to the choice of a token, beyond the distribution; None: there are none.
+        """Return the adjustments of the distribution; None if there are none.
 
         Raises:
-            InputError: for a grammar or a bias that is not understood.
+            InputError: for an invalid grammar or bias.
         """
         neutral, grammar = AdjustmentSettings(), self.grammar()
         found = AdjustmentSettings(
@@ -185,7 +185,7 @@ class Sampling(Request):
 
 
 class StreamOptions(Request):
-    """Content of a stream beside the text."""
+    """Contents of a stream besides the text."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -199,9 +199,9 @@ class Generation(Sampling):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
-    """Tell the ids of the prompt's tokens, and of every token that was drawn."""
+    """True to return the ids of the prompt's and of all drawn tokens."""
     return_tokens_as_token_ids: bool | None = None
-    """Spell tokens `token_id:N` in log-probabilities."""
+    """True to spell tokens `token_id:N` in log-probabilities."""
 
     @model_validator(mode="after")
     def _is_answered(self) -> Self:
@@ -217,7 +217,7 @@ class Generation(Sampling):
 
     @property
     def num_drawn(self) -> int:
-        """Samples for each prompt: more than its choices where the best are chosen."""
+        """Samples per prompt: more than the choices if the best are selected."""
         return self.num_samples
 
     @property
@@ -227,19 +227,19 @@ class Generation(Sampling):
 
     @property
     def tells_all(self) -> bool:
-        """True if every token that was drawn is told, not only those that begin in the text."""
+        """True to return every drawn token, not only those that begin in the text."""
         return bool(self.return_token_ids or self.return_tokens_as_token_ids)
 
     @property
     def shown(self) -> Shown:
-        """Part of the drawn tokens that a client is sent."""
+        """Part of the drawn tokens that a client gets."""
         return Shown(
             control=not self.skip_special_tokens, stop=bool(self.include_stop_str_in_output), every_token=self.tells_all
         )
 
 
 def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]]) -> None:
-    """Refuse parameters that are not known, unless they are remarks, null, or have a value in `neutral`.
+    """Reject unknown parameters, unless they are remarks, null, or have a value in `neutral`.
 
     Raises:
         InputError: naming the first.
@@ -261,7 +261,7 @@ def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[
 
 
 def check_stream(stream: bool | None, options: StreamOptions | None) -> None:
-    """Refuse stream options that cannot be followed.
+    """Reject unsupported stream options.
 
     Raises:
         InputError: without a stream, or for counts in every chunk.

@@ -1,4 +1,4 @@
-"""Grammar of an answer, from the fields of OpenAI's clients and of vLLM's to the engine's."""
+"""Grammar of an answer, read from the fields of OpenAI's and vLLM's clients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMATS = "{'type': 'text'}, {'type': 'json_object'}, or {'type': 'json_schema',
 
 
 def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | None:
-    """Return the grammar that these parameters ask for, after the name of the one that does; None if none does.
+    """Return the name of the parameter that requests a grammar, and the grammar; None if none does.
 
     Their names: `response_format`, `structured_outputs`, `guided_json`, `guided_regex`, `guided_choice`,
     `guided_grammar`.
 
     Raises:
-        InputError: for what is not understood, or two grammars for one answer.
+        InputError: for an invalid grammar, or two grammars for one answer.
     """
     found: list[tuple[str, GrammarSettings]] = []
     for name, value in given.items():
@@ -42,7 +42,7 @@ def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | 
 
 
 def as_parameter_error(error: InputError, name: str) -> InputError:
-    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
+    """Rename the field of the engine's grammar error to the client's parameter."""
     if error.field not in ("grammar", "response_format"):
         return error
     return InputError(error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix)
@@ -69,7 +69,7 @@ def _of_format(value: JsonValue) -> GrammarSettings | None:
 
 
 def _of_structured(value: JsonValue) -> GrammarSettings | None:
-    """Of vLLM's `structured_outputs`, which has one of several keys."""
+    """Return the grammar of vLLM's `structured_outputs`, which has one of several keys."""
     given = {name: each for name, each in value.items() if each not in (None, False)} if isinstance(value, dict) else {}
     if len(given) == 1:
         ((name, inner),) = given.items()
@@ -105,7 +105,7 @@ def _of_guided(field: str, kind: str, value: JsonValue) -> GrammarSettings:
 
 
 def _schema(field: str, value: JsonValue) -> GrammarSettings:
-    """A schema as JSON; vLLM takes it as a text too."""
+    """Return a schema as JSON; vLLM accepts it as a text too."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -1,4 +1,4 @@
-"""A chat's messages as OpenAI's clients write them; only text, and the calls of tools, are understood."""
+"""Chat messages of OpenAI's clients; only text and tool calls are supported."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tinsmith.types.errors import InputError
 SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
     {**{speaker.value: speaker for speaker in Speaker}, "developer": Speaker.SYSTEM}
 )
-"""Speakers by OpenAI's roles: the developer is the system's later name."""
+"""Roles by OpenAI's names: `developer` is the newer name of the system role."""
 
 
 class Part(Request):
-    """A piece of a message; only text is understood."""
+    """Part of a message; only text is supported."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str
@@ -29,14 +29,14 @@ class Part(Request):
 
 
 class CalledFunction(Request):
-    """A function that a reply called, with its arguments as JSON."""
+    """Called function, with its arguments as JSON."""
 
     name: str
     arguments: str
 
 
 class CallMessage(Request):
-    """A call in a reply."""
+    """Call in a reply."""
 
     id: str = ""
     type: str = "function"
@@ -52,15 +52,15 @@ class ChatMessage(Request):
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    """The same by the name that vLLM has for it."""
+    """Reasoning text under vLLM's name."""
     tool_calls: TurnList[CallMessage] | None = None
     tool_call_id: str | None = None
 
     def turn(self, index: int) -> Turn:
-        """Return the turn as the renderer takes it.
+        """Return the turn for the renderer.
 
         Raises:
-            InputError: for another role, for what is not text, or for what does not belong to the role.
+            InputError: for another role, for content that is not text, or for a field of another role.
         """
         where = f"messages[{index}]"
         if self.role not in SPEAKERS:
@@ -91,7 +91,7 @@ class ChatMessage(Request):
 
 
 def text_of(content: str | list[Part], where: str) -> str:
-    """Return a content's text, its parts one after the other.
+    """Concatenate the text parts of a content.
 
     Raises:
         InputError: a part is not text.
@@ -107,10 +107,10 @@ def text_of(content: str | list[Part], where: str) -> str:
 
 
 def arguments_of(text: str, where: str) -> Json:
-    """Return a call's arguments; templates take them as an object, and none at all as an empty one.
+    """Return a call's arguments as an object for templates; no arguments give an empty one.
 
     Raises:
-        InputError: they are no JSON object.
+        InputError: they are not a JSON object.
     """
     try:
         value: object = json.loads(text or "{}")
@@ -127,7 +127,7 @@ def arguments_of(text: str, where: str) -> Json:
 
 
 def unread(field: str, value: object, allowed: str) -> InputError:
-    """The refusal of what is not text."""
+    """Return the error for content that is not text."""
     return InputError("only text is supported here", field=field, value=value, allowed=allowed)
 
 

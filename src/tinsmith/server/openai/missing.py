@@ -1,4 +1,4 @@
-"""Routes that `/v1` and its neighbours do not have: refused in OpenAI's shape, by name."""
+"""Unsupported routes of `/v1` and its neighbours, answered with errors in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNSERVED = {
     "rerank": "ranking is not supported",
     "score": "ranking is not supported",
 }
-"""Routes of OpenAI and vLLM under `/v1` that are missing here, and the reasons."""
+"""Unsupported routes of OpenAI and vLLM under `/v1`, with the reasons."""
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 
 def add_missing_routes(app: FastAPI) -> None:
-    """Answer what no route of `app` so far answers, on paths of OpenAI's and vLLM's."""
+    """Answer the paths of OpenAI's and vLLM's that no earlier route of `app` serves."""
     known = tuple(app.routes)
 
     async def missing(request: Request) -> JSONResponse:
@@ -36,7 +36,7 @@ def add_missing_routes(app: FastAPI) -> None:
 
 
 def _methods(known: tuple[BaseRoute, ...], request: Request) -> str:
-    """The methods that this path has, if any."""
+    """Return the methods that this path supports, if any."""
     found: set[str] = set()
     for route in known:
         if isinstance(route, Route) and route.matches(request.scope)[0] is Match.PARTIAL:
@@ -45,7 +45,7 @@ def _methods(known: tuple[BaseRoute, ...], request: Request) -> str:
 
 
 def _answer(path: str, methods: str) -> JSONResponse:
-    """The refusal of a path, or of a method where the path has others."""
+    """Return the error for a path, or for a method if the path supports others."""
     if methods:
         message, status, code = f"{path} has only {methods}", 405, "method_not_allowed"
     else:

@@ -15,18 +15,18 @@ from tinsmith.server.wire.requests import MAX_SAMPLES
 from tinsmith.types.errors import InputError
 
 MAX_PROMPTS = 2048
-"""Prompts of one request; OpenAI's own limit."""
+"""Most prompts in one request; OpenAI's own limit."""
 MAX_CHOICES = 4096
-"""Choices of one request: its prompts times what is drawn for each."""
+"""Most choices in one request: prompts times samples per prompt."""
 NUM_TOKENS = 16
-"""Tokens of a completion that does not say how many: OpenAI's own default."""
+"""Default length of a completion in tokens, as OpenAI's."""
 
 
 def require_choices(field: str, num_prompts: int, num_drawn: int) -> None:
-    """Refuse more prompts, or more choices in all, than one request may have.
+    """Reject more prompts or choices than one request may have.
 
     Raises:
-        InputError: naming `field`, which holds the prompts, or n.
+        InputError: naming `field`, the field of the prompts, or n.
     """
     if num_prompts > MAX_PROMPTS:
         raise InputError("too many prompts in one request", field=field, value=num_prompts, allowed=f"{MAX_PROMPTS}")
@@ -69,12 +69,12 @@ class ChatRequest(Generation, Conversed):
 
     @property
     def length(self) -> int | None:
-        """Tokens of a reply; None: as many as the context holds."""
+        """Most tokens of a reply; None for as many as the context holds."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
     def only_prompt(self) -> bool:
-        """True if nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and only the prompt is returned."""
         return self.length == 0 and self.scores_prompt
 
 
@@ -84,11 +84,11 @@ class CompletionRequest(Generation):
     prompt: str | FailFast[list[str]] | FailFast[list[TokenId]] | FailFast[list[FailFast[list[TokenId]]]]
     logprobs: Count | None = None
     echo: bool | None = None
-    """The prompt is part of the text, and of what is told of its tokens."""
+    """True to include the prompt in the text and in the tokens' scores."""
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
-    """So many are drawn, and the `n` with the highest mean log-probability per token are choices."""
+    """Samples drawn per prompt; the `n` with the highest mean log-probability per token become choices."""
     add_special_tokens: bool | None = None
-    """False: no begin token before a prompt that is a text."""
+    """False to add no begin token before a text prompt."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -106,37 +106,37 @@ class CompletionRequest(Generation):
 
     @property
     def num_drawn(self) -> int:
-        """Samples for each prompt."""
+        """Samples per prompt."""
         return self.num_samples if self.best_of is None else self.best_of
 
     @property
     def length(self) -> int:
-        """Tokens of a completion."""
+        """Most tokens of a completion."""
         return NUM_TOKENS if self.max_tokens is None else self.max_tokens
 
     @property
     def tells_all(self) -> bool:
-        """True if every token is told: with `echo` too, so that a scorer can count from the end."""
+        """True to return every token: with `echo` too, so that a scorer can count from the end."""
         return bool(self.echo) or super().tells_all
 
     @property
     def scores_prompt(self) -> bool:
-        """True if anything about the prompt's tokens is to be computed."""
+        """True if any score of the prompt's tokens is needed."""
         return super().scores_prompt or bool(self.echo and (self.logprobs is not None))
 
     @property
     def num_prompt_top(self) -> int:
-        """The most probable tokens that are told at every place of the prompt."""
+        """Number of most probable tokens to return at every position of the prompt."""
         return max(super().num_prompt_top, (self.logprobs or 0) if self.echo else 0)
 
     @property
     def only_prompt(self) -> bool:
-        """True if nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and only the prompt is returned."""
         return self.length == 0 and (bool(self.echo) or super().scores_prompt)
 
     @property
     def prompts(self) -> tuple[str | tuple[int, ...], ...]:
-        """One or several prompts, each a text or token ids.
+        """Return the prompts, each a text or token ids.
 
         Raises:
             InputError: there is none.

@@ -1,4 +1,4 @@
-"""OpenAI's chat, completions and models over any served base model or checkpoint, and what vLLM has beside them."""
+"""OpenAI's chat, completions and models over any served base model or checkpoint, and vLLM's neighbouring routes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tinsmith.server.wire.client_names import COMPLETION, TOKENS
 from tinsmith.types.errors import InputError
 
 _TOKENIZING, _CHOICE = 8, 256
-"""Cost of a letter to tokenize, and of a choice before anything is drawn, in bytes that are read."""
+"""Cost of a character to tokenize, and of a choice before anything is drawn, in units of bytes read."""
 
 
 def add_openai_routes(app: FastAPI, service: Service) -> None:
-    """Serve `/v1`, and of vLLM's own routes token-in token-out generation, `/tokenize` and `/detokenize`."""
+    """Serve `/v1`, and vLLM's token generation, `/tokenize` and `/detokenize`."""
     served = Served(service, Direct(service))
     routes = _Routes(service, served)
     add_message_routes(app, Chats(served))
@@ -49,7 +49,7 @@ def add_openai_routes(app: FastAPI, service: Service) -> None:
 
 @dataclass(slots=True)
 class _Routes:
-    """The endpoints."""
+    """Handlers of the endpoints."""
 
     service: Service
     served: Served
@@ -142,7 +142,7 @@ class _Routes:
         return JSONResponse(entries[name])
 
     async def _answer(self, request: Request, body: CompletionRequest, found: Found, requests: Requests) -> Response:
-        """Sample from every prompt, and answer at once or as a stream."""
+        """Sample from every prompt, and answer whole or as a stream."""
         extra = self.served.extra_stops(found, body.stop_token_ids or ())
         await self.served.check(found, requests, named=body.grammar_name)
         text = await self.served.text(found.name)

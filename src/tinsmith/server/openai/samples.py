@@ -1,4 +1,4 @@
-"""Requests of `/v1` and its neighbours, put as the Tinker protocol would put them."""
+"""Requests of `/v1` and its neighbours, converted to the Tinker protocol's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinsmith.server.wire.settings import Prompt, PromptChunk, SamplingSettings
 
 
 def body_samples(body: ChatRequest | CompletionRequest) -> Callable[[tuple[int, ...]], Sample]:
-    """Return a function from a prompt to the request to the engine for it."""
+    """Return a function from a prompt to the engine's request for it."""
     top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
     return partial(
         to_sample,
@@ -31,7 +31,7 @@ def chat_ask(body: ChatRequest) -> Ask:
     """Return a chat request in a form common to all protocols.
 
     Raises:
-        InputError: naming what is not served.
+        InputError: naming the unsupported field.
     """
     turns = turns_of(body.messages)
     return Ask(
@@ -60,10 +60,10 @@ def to_sample(
     top: int,
     only_prompt: bool,
 ) -> Sample:
-    """Return the request to the engine for one prompt.
+    """Return the engine's request for one prompt.
 
-    `settings`: how tokens are drawn, by how many at most. `length`: so many; None: as many as the context holds.
-    `top`: the most probable tokens that are told at every drawn place.
+    `settings`: a function from the most tokens to the settings. `length`: the most tokens; None for as many as the
+    context holds. `top`: number of most probable tokens to return at every drawn position.
     """
     return Sample(
         sampling_session_id="",
@@ -78,8 +78,8 @@ def to_sample(
 
 
 def _drawn_length(length: int | None, prompt: tuple[int, ...], only_prompt: bool) -> int | None:
-    """Return the length for the engine, which refuses a request for nothing, as a prompt of one token is.
+    """Return the length for the engine, which rejects a request for nothing, such as scores of a one-token prompt.
 
-    Then one token is drawn, which nobody is shown.
+    In that case one token is drawn and discarded.
     """
     return 1 if only_prompt and len(prompt) == 1 else length

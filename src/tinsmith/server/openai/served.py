@@ -1,4 +1,4 @@
-"""Models by their names on `/v1` and beside it: weights, and the tokenizer that goes with them."""
+"""Models by name on `/v1` and its neighbours: weights, and the tokenizer that belongs to them."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from tinsmith.types.model_names import ModelName
 T = TypeVar("T")
 
 _AT_ONCE = 2
-"""Chats of one key on one model that are rendered at once."""
+"""Chats per key and model that are rendered concurrently."""
 
 
 @dataclass(slots=True)
 class Served:
-    """Served base models and checkpoints, and the tokenizers that were loaded, by base model."""
+    """Served base models and checkpoints, and the loaded tokenizers by base model."""
 
     service: Service
     direct: Direct
     texts: dict[str, ModelText] = field(default_factory=dict[str, ModelText])
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     renderers: dict[str, ThreadPoolExecutor] = field(default_factory=dict[str, ThreadPoolExecutor])
-    """Threads in which a base model's chat template is waited for, and nothing else."""
+    """Threads that wait for a base model's chat template, and do nothing else."""
     turns: dict[tuple[str, str], asyncio.Semaphore] = field(default_factory=dict[tuple[str, str], asyncio.Semaphore])
-    """Limit on the chats of one key on one base model that are rendered at once, by both names."""
+    """Limit on concurrently rendered chats, by key and base model."""
 
     async def find(self, model: str | None) -> Found:
-        """Load what `model` names; None means the only base model that is served.
+        """Load a model by name; None stands for the only base model that is served.
 
         Raises:
-            ModelNotFoundError: there is no such model; says what there is.
+            ModelNotFoundError: there is no such model; the message lists the served ones.
         """
         names = self.service.engine.names
         try:
@@ -54,12 +54,12 @@ class Served:
             raise self.unknown(error) from None
 
     def unknown(self, error: TinsmithError) -> ModelNotFoundError:
-        """The refusal of a model that is not here."""
+        """Return the error for a model that is not served."""
         served = ", ".join(self.service.engine.names)
         return ModelNotFoundError(f"{as_sent(error, CHAT)}\n  served: {served}; and tinker:// paths of its checkpoints")
 
     def entries(self) -> Mapping[str, Json]:
-        """Everything that can be asked for, as it is listed: base models with every suffix, and checkpoints."""
+        """Return the entries of all available models: base models with every suffix, and checkpoints."""
         engine = self.service.engine
         entries: dict[str, Json] = {}
         for name in engine.names:
@@ -88,7 +88,7 @@ class Served:
             return self.texts[name]
 
     async def rendered(self, name: str, render: Callable[[], T]) -> T:
-        """Return what base model `name`'s template makes; others, and other keys on this one, do not wait for it."""
+        """Render with base model `name`'s template, without delaying other models or other keys on this one."""
         if name not in self.renderers:
             self.renderers[name] = ThreadPoolExecutor(2 * _AT_ONCE, f"chats of {name}")
         turn = self.turns.setdefault((name, caller() or DEFAULT), asyncio.Semaphore(_AT_ONCE))
@@ -96,7 +96,7 @@ class Served:
             return await asyncio.get_running_loop().run_in_executor(self.renderers[name], render)
 
     def require_fit(self, found: Found, text: ModelText, num_letters: int, *, field: str) -> None:
-        """Refuse a text that no tokenisation makes fit the context, before it is tokenised.
+        """Reject a text too long for the context under any tokenisation, before it is tokenised.
 
         Raises:
             InputError: naming `field`.
@@ -112,12 +112,12 @@ class Served:
             )
 
     def extra_stops(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
-        """Those of `stops` at which the model does not stop anyway."""
+        """Return those of `stops` at which the model does not stop by itself."""
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
     async def check(self, found: Found, requests: Requests, *, named: str | None) -> None:
-        """Refuse what cannot be sampled, before anything is drawn; a grammar by the parameter that it came in.
+        """Reject requests that cannot be sampled, before anything is drawn; grammar errors name the client's parameter.
 
         Raises:
             InputError: naming the field.
@@ -130,10 +130,10 @@ class Served:
             raise as_parameter_error(error, named) from error
 
     def draws(self, found: Found, requests: Requests, stops: tuple[int, ...], *, watch: bool) -> Draws:
-        """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
+        """Sample and yield drawn tokens: on the way with `watch`, otherwise at the end.
 
         Raises:
-            BusyError: not now.
+            BusyError: the server is busy.
         """
         self.service.require_room()
         return self.direct.draw(found, requests, stop_tokens=stops, watch=watch)

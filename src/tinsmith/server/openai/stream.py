@@ -1,4 +1,4 @@
-"""One OpenAI completion as it comes into being: told whole at the end, or piece by piece as server-sent events."""
+"""OpenAI completion in progress: sent whole at the end, or piece by piece as server-sent events."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """Request on `/v1`, and every choice so far."""
+    """Request on `/v1` with all its choices so far."""
 
     body: CompletionRequest
     found: Found
     text: ModelText
     prompts: tuple[tuple[int, ...], ...]
     choices: tuple[Progress, ...]
-    """Of every prompt so many as are drawn, prompt by prompt."""
+    """Samples of every prompt, prompt by prompt."""
     secret: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
-    told_prompts: set[int] = field(default_factory=set[int])
-    """Choices whose prompt's ids a stream has told."""
+    sent_prompts: set[int] = field(default_factory=set[int])
+    """Indices of choices whose prompt ids were already streamed."""
 
     @classmethod
     def of(
@@ -53,7 +53,7 @@ class Answer:
         prompts: tuple[tuple[int, ...], ...],
         ends: frozenset[int],
     ) -> Answer:
-        """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
+        """Create the answer before any token; an end token of `ends` is not part of the text."""
         choices: list[Progress] = []
         echoes = bool(body.echo)
         for written, prompt in zip(body.prompts, prompts, strict=True):
@@ -69,11 +69,11 @@ class Answer:
         return cls(body=body, found=found, text=text, prompts=prompts, choices=tuple(choices))
 
     def take(self, drawn: Drawn) -> None:
-        """Keep what was drawn."""
+        """Add drawn tokens."""
         self.choices[drawn.index].add(drawn)
 
     def whole(self) -> Json:
-        """The answer, once every choice has ended."""
+        """Return the complete answer."""
         best = [
             progress
             for first in range(0, len(self.choices), self.body.num_drawn)
@@ -83,11 +83,11 @@ class Answer:
         return {**self._head(), "choices": shown, "usage": self._usage()}
 
     def opening(self) -> Iterator[bytes]:
-        """Nothing: a completion begins with its text."""
+        """Yield nothing: a completion begins with its text."""
         yield from ()
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The chunks that tell what was drawn."""
+        """Yield the chunks for drawn tokens."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
@@ -96,13 +96,13 @@ class Answer:
             yield event(self._chunk(drawn.index, "", None, progress.reason))
 
     def closing(self) -> Iterator[bytes]:
-        """The token counts, where they were asked for, and the end."""
+        """Yield the token counts, if requested, and the end."""
         if self.body.include_usage:
             yield event({**self._head(), "choices": [], "usage": self._usage()})
         yield DONE
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The refusal."""
+        """Return the error event."""
         return event(refusal(error, COMPLETION)[0])
 
     def _ended(self, index: int, progress: Progress) -> Json:
@@ -124,7 +124,7 @@ class Answer:
         return completion_logprobs(self.text, progress, tokens, self.body.logprobs, as_ids=as_ids)
 
     def _prompt_ids(self, progress: Progress) -> Json:
-        """The prompt's ids where they were asked for: vLLM tells them in a completion's choices."""
+        """Return the prompt's ids if requested: vLLM sends them in a completion's choices."""
         return {"prompt_token_ids": progress.prompt} if self.body.return_token_ids else {}
 
     def _prompt_logprobs(self, progress: Progress) -> Json:
@@ -143,8 +143,8 @@ class Answer:
             "finish_reason": finish_reason(reason),
             "text": text,
         }
-        if index not in self.told_prompts:
-            self.told_prompts.add(index)
+        if index not in self.sent_prompts:
+            self.sent_prompts.add(index)
             shown |= self._prompt_ids(progress)
         if tokens is not None and self.body.return_token_ids:
             shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_echoed) : tokens.stop]
@@ -166,19 +166,19 @@ class Answer:
 
 
 def _silent(body: CompletionRequest, text: ModelText, written: str | tuple[int, ...]) -> int:
-    """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
+    """Return the number of begin tokens added before a prompt: they are not part of the text that the client sent."""
     if body.add_special_tokens is False:
         return 0
     return text.num_opening if isinstance(written, str) else 0
 
 
 def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
-    """The `n` with the highest mean log-probability per token, best first; all of them as they were drawn."""
+    """Return the `n` choices with the highest mean log-probability, best first; all of them in drawn order."""
     if n == len(drawn):
         return drawn
     return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
 
 
 def event(values: Json) -> bytes:
-    """A server-sent event."""
+    """Encode a server-sent event."""
     return b"data: " + json.dumps(values).encode() + b"\n\n"

@@ -1,4 +1,4 @@
-"""vLLM's `/tokenize` and `/detokenize`: what a text or a chat is in tokens, and what tokens are in text."""
+"""vLLM's `/tokenize` and `/detokenize`: conversion of a text or chat to tokens, and of tokens to text."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tinsmith.types.errors import InputError
 
 
 class TokenizeRequest(Conversed):
-    """POST /tokenize: of a text, or of a chat as `/v1/chat/completions` would read it."""
+    """POST /tokenize: for a text, or for a chat as `/v1/chat/completions` would read it."""
 
     model: str | None = None
-    """None: the only one that is served."""
+    """Model name; None for the only one that is served."""
     prompt: str | None = None
     messages: Annotated[TurnList[ChatMessage], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None
-    """Of a text: whether a begin token stands before it, where the tokenizer puts one (the default). Of a chat only
-    false is known: the template has what it needs."""
+    """For a text: True (the default) adds the tokenizer's begin token, if it has one. For a chat only False is allowed:
+    the template adds its own."""
     return_token_strs: bool | None = None
-    """Tell how the vocabulary writes the tokens too."""
+    """True to return the vocabulary's spelling of the tokens too."""
 
     @model_validator(mode="after")
     def _is_served(self) -> Self:
@@ -44,13 +44,13 @@ class TokenizeRequest(Conversed):
 
     @property
     def num_letters(self) -> int:
-        """Letters of the text, or of the chat's messages."""
+        """Number of characters of the text, or of the chat's messages."""
         contents = (message.content or "" for message in self.messages or ())
         texts = (each if isinstance(each, str) else "".join(part.text or "" for part in each) for each in contents)
         return len(self.prompt or "") + sum(map(len, texts))
 
     def tokens(self, text: ModelText) -> tuple[int, ...]:
-        """Return the tokens that the model would read.
+        """Return the tokens for the model.
 
         Raises:
             InputError, ConfigError: a chat that cannot be rendered.
@@ -71,11 +71,11 @@ class DetokenizeRequest(Request):
     """POST /detokenize."""
 
     model: str | None = None
-    """None: the only one that is served."""
+    """Model name; None for the only one that is served."""
     tokens: FailFast[list[TokenId]]
 
     def text(self, text: ModelText, vocab_size: int) -> str:
-        """The text of the tokens, control tokens spelled out.
+        """Return the text of the tokens, control tokens spelled out.
 
         Raises:
             InputError: for an id that the model does not have.
@@ -89,7 +89,7 @@ class DetokenizeRequest(Request):
 
 
 def tokenized(body: TokenizeRequest, text: ModelText, length: int) -> Json:
-    """The answer of /tokenize; `length`: the tokens that the model's context holds."""
+    """Return the answer of /tokenize; `length`: the size of the model's context in tokens."""
     tokens = body.tokens(text)
     strings = [text.codec.piece(token) for token in tokens] if body.return_token_strs else None
     return {"count": len(tokens), "max_model_len": length, "tokens": tokens, "token_strs": strings}

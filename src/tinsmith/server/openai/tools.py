@@ -1,4 +1,4 @@
-"""The tools of a chat as OpenAI's clients write them: functions, and which of them have to be called."""
+"""Tools of a chat in OpenAI's format: functions, and the choice among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.types.errors import InputError
 
 
 class Function(Request):
-    """A function by its name, and what a model is told of it."""
+    """Function with its name and description for the model."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
     name: str
@@ -22,12 +22,12 @@ class Function(Request):
     strict: bool | None = None
 
     def tool(self) -> Tool:
-        """The function, in the words of no protocol."""
+        """Return the function in the common form."""
         return Tool(name=self.name, description=self.description, parameters=self.parameters, strict=bool(self.strict))
 
 
 class FunctionTool(Request):
-    """A tool; only functions are known."""
+    """Tool; only functions are supported."""
 
     type: str
     function: Function | None = None
@@ -40,17 +40,17 @@ class FunctionName(Request):
 
 
 class NamedChoice(Request):
-    """One function that has to be called."""
+    """Choice of one function that must be called."""
 
     type: str
     function: FunctionName | None = None
 
 
 def tools_of(tools: Sequence[FunctionTool] | None, choice: str | NamedChoice | None, parallel: bool | None) -> Tools:
-    """Return what may be called, and how.
+    """Return the callable tools and the choice among them.
 
     Raises:
-        InputError: another kind of tool, or of choice.
+        InputError: another kind of tool or choice.
     """
     offered: list[Tool] = []
     for i, tool in enumerate(tools or ()):
@@ -71,10 +71,10 @@ def tools_of(tools: Sequence[FunctionTool] | None, choice: str | NamedChoice | N
 
 
 def choice_of(word: str | None) -> Choice:
-    """Return what OpenAI's word for a choice means.
+    """Parse OpenAI's name of a choice.
 
     Raises:
-        InputError: it means nothing.
+        InputError: it is unknown.
     """
     if word is None:
         return Choice.AUTO
@@ -84,12 +84,12 @@ def choice_of(word: str | None) -> Choice:
 
 
 def unknown_tool(field: str, kind: str) -> InputError:
-    """The refusal of a tool that is no function."""
+    """Return the error for a tool that is not a function."""
     return InputError("this kind of tool is not supported", field=field, value=kind, allowed="function")
 
 
 def unknown_choice(value: str) -> InputError:
-    """The refusal of another choice."""
+    """Return the error for an unknown choice."""
     return InputError(
         "this choice of tools is not supported",
         field="tool_choice",

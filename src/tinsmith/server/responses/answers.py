@@ -1,4 +1,4 @@
-"""Answers of the Responses API: a response with its items, whole or as the events that its clients wait for."""
+"""Answers of the Responses API: a response with its items, whole or as events."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tinsmith.types.errors import TinsmithError
 
 @dataclass(slots=True)
 class ResponseAnswer:
-    """One response as it comes into being."""
+    """Response in progress."""
 
     body: ResponseRequest
     prepared: Prepared
     secret: str = field(default_factory=lambda: secrets.token_hex(24))
     created: int = field(default_factory=lambda: int(time.time()))
     events: int = 0
-    """Events told so far."""
+    """Number of events sent so far."""
     ended: list[Json] = field(default_factory=list[Json])
-    """Items told to their end."""
+    """Number of completed items."""
     text: str | None = None
-    """The text of a message that may go on."""
+    """Text of a message that may continue."""
 
     def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
+        """Add drawn tokens to an answer that is sent whole."""
         self.prepared.take(drawn)
 
     def whole(self) -> Json:
-        """The response, once it has ended."""
+        """Return the complete response."""
         parts = self.prepared.replies[0].parts
         output: list[Json] = []
         for i, part in enumerate(parts):
@@ -47,23 +47,23 @@ class ResponseAnswer:
         return self._response(output, self._status)
 
     def opening(self) -> Iterator[bytes]:
-        """The response without its items."""
+        """Yield the events before any token: the response without its items."""
         for kind in ("created", "in_progress"):
             yield self._event(kind, response=self._response([], "in_progress"))
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """A text's growth; or a whole call."""
+        """Yield the events for drawn tokens: new text, or a complete call."""
         _, parts = self.prepared.take(drawn)
         for part in parts:
             yield from self._part(part)
 
     def closing(self) -> Iterator[bytes]:
-        """The end of the last message, and the response whole."""
+        """Yield the end of the last message, and the complete response."""
         yield from self._closed(cut=self._cut)
         yield self._event(self._status, response=self._response(self.ended, self._status))
 
     def failed(self, error: TinsmithError) -> bytes:
-        """The response as one that failed."""
+        """Return the event of a failed response."""
         body, status = refusal(error, RESPONSE)
         code = "server_error" if status >= 500 else "invalid_prompt"
         failure = {"code": code, "message": str(as_sent(error, RESPONSE)), "detail": body["error"]}
@@ -101,7 +101,7 @@ class ResponseAnswer:
         self.ended.append(item)
 
     def _closed(self, *, cut: bool) -> Iterator[bytes]:
-        """The end of a message that was going on."""
+        """Yield the end of an open message."""
         if self.text is None:
             return
         within, item = self._within(), self._item(len(self.ended), self.text, cut=cut)
@@ -112,7 +112,7 @@ class ResponseAnswer:
         self.text = None
 
     def _within(self) -> Json:
-        """Return the place of the message that is going on."""
+        """Return the place of the open message."""
         index = len(self.ended)
         return {"output_index": index, "item_id": f"msg_{self.secret}{index}", "content_index": 0}
 

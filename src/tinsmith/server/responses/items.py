@@ -1,4 +1,4 @@
-"""Input of the Responses API's clients: messages, reasonings, calls of functions, and their results."""
+"""Input items of the Responses API's clients: messages, reasoning, function calls and their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tinsmith.server.wire.bounds import TurnList
 _TEXTS = ("input_text", "output_text", "text")
 _REASONING_TEXTS, _SUMMARY_TEXTS = ("reasoning_text", "text"), ("summary_text",)
 _REMARKS = frozenset({"annotations", "logprobs", "phase", "prompt_cache_breakpoint", "status"})
-"""Fields of an answer's items beside their content; they change no token."""
+"""Accepted and ignored fields of an answer's items; they change no token."""
 
 
 class Part(Request):
-    """A piece of a content; only text is understood."""
+    """Part of a content; only text is supported."""
 
     type: str
     text: str | None = None
@@ -29,7 +29,7 @@ Content = str | TurnList[Part]
 
 
 class Item(Request):
-    """One item: its type is that of a message, where it has none."""
+    """Input item; the default type is a message."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str = "message"
@@ -41,13 +41,13 @@ class Item(Request):
     arguments: str | None = None
     output: Content | None = None
     summary: TurnList[Part] | None = None
-    """Of a reasoning, where its content is not told."""
+    """Summary of a reasoning without content."""
 
     def turn(self, index: int) -> Turn:
-        """Return the turn that it is, or is a part of.
+        """Return the turn of this item, or its part of one.
 
         Raises:
-            InputError: for another type or role, or for what is not text.
+            InputError: for another type or role, or for content that is not text.
         """
         where = f"input[{index}]"
         for name, value in (self.model_extra or {}).items():
@@ -77,14 +77,14 @@ class Item(Request):
 
 
 def turns_of(items: Sequence[Item]) -> list[Turn]:
-    """Return the turns that these items are: calls belong to the reply before them, a reasoning to the one after it.
+    """Combine items into turns: calls join the reply before them, a reasoning the one after it.
 
     Raises:
-        InputError: as `Item.turn`; or no reply follows a reasoning.
+        InputError: see `Item.turn`; or no reply follows a reasoning.
     """
     turns: list[Turn] = []
     reasoned: dict[int, str] = {}
-    """Reasonings without their reply so far, by their places."""
+    """Reasonings still without a reply, by their places."""
     for i, item in enumerate(items):
         turn = item.turn(i)
         if item.type == "reasoning":

@@ -1,4 +1,4 @@
-"""Bodies of the Responses API. What would change the answer and is not served is refused by name."""
+"""Bodies of the Responses API. Unsupported fields that would change the answer are rejected by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REMARKS = frozenset(
         "user",
     }
 )
-"""They change no token, so they are taken and ignored."""
+"""Accepted and ignored, since they change no token."""
 
 _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
     {
@@ -43,7 +43,7 @@ _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
         "truncation": ("disabled",),
     }
 )
-"""Values with which a parameter that is not known here means nothing."""
+"""Values with which an unknown parameter has no effect."""
 
 
 class FunctionTool(Request):
@@ -57,10 +57,10 @@ class FunctionTool(Request):
     strict: bool | None = None
 
     def tool(self, index: int) -> Tool:
-        """The function, in the words of no protocol.
+        """Return the function in the common form.
 
         Raises:
-            InputError: it is one of OpenAI's own, or has what is not known here.
+            InputError: it is one of OpenAI's own tools, or has unknown fields.
         """
         if self.type != "function":
             raise unknown_tool(f"tools[{index}].type", self.type)
@@ -71,7 +71,7 @@ class FunctionTool(Request):
 
 
 class NamedChoice(Request):
-    """One function that has to be called."""
+    """Choice of one function that must be called."""
 
     type: str
     name: str | None = None
@@ -115,7 +115,7 @@ class ResponseRequest(Request):
         """Return the request in a form common to all protocols.
 
         Raises:
-            InputError: naming what is not served.
+            InputError: naming the unsupported field.
         """
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _REMARKS or value in _NEUTRAL.get(name, ()):

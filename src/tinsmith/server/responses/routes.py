@@ -1,4 +1,4 @@
-"""OpenAI's /v1/responses over any served base model or checkpoint; nothing is kept between requests."""
+"""OpenAI's /v1/responses over any served base model or checkpoint; without storage between requests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Listings for REST clients; endpoints that are refused."""
+"""REST endpoints: listings, and unsupported endpoints."""

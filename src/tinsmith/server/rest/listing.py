@@ -28,7 +28,7 @@ Answer = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Answers from the store and the files."""
+    """Listings from the store and the files."""
 
     store: Store
     engine: Bases
@@ -36,7 +36,7 @@ class Listing:
     external: External
 
     def capabilities(self) -> Answer:
-        """The served models; each also with the adapters' suffixes."""
+        """Return the served models, each also with the adapters' suffixes."""
         models: list[Answer] = []
         for name in self.engine.names:
             for kind in AdapterKind:
@@ -53,7 +53,7 @@ class Listing:
         return {"supported_models": models}
 
     def _identity(self, name: str) -> Answer:
-        """Return a model's identity, which decides its answers beside a request: no part of Tinker's API."""
+        """Return the model identity that determines its answers; not part of Tinker's API."""
         identity: Answer = {
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
@@ -68,26 +68,26 @@ class Listing:
         return identity
 
     def training_runs(self, limit: int, offset: int, project_id: str | None = None) -> Answer:
-        """A page of training runs (of one project's sessions), the newest first."""
+        """Return a page of training runs (of one project's sessions), newest first."""
         runs, count = self.store.training_runs_page(limit=limit, offset=offset, project_id=project_id)
         return {"training_runs": [*map(self._run, runs)], "cursor": _cursor(offset, limit, count)}
 
     def training_run(self, model_id: str) -> Answer:
-        """One training run."""
+        """Return one training run."""
         run = self.store.training_run(model_id)
         if run is None:
             raise InputError("there is no such training run", field="training_run_id", value=model_id)
         return self._run(run)
 
     def run_checkpoints(self, model_id: str) -> Answer:
-        """The checkpoints of one training run."""
+        """Return the checkpoints of one training run."""
         self.training_run(model_id)
         records = self.store.checkpoints(model_id=model_id)
         exports = self.external.exports(model_id)
         return {"checkpoints": [*map(_checkpoint, records), *map(_export, exports)]}
 
     def checkpoints(self, limit: int, offset: int) -> Answer:
-        """A page of all checkpoints, the newest first."""
+        """Return a page of all checkpoints, newest first."""
         exports = [e for run in self.store.training_runs() for e in self.external.exports(run.model_id)]
         found = [*map(_checkpoint, self.store.checkpoints()), *map(_export, exports)]
         found.sort(key=lambda one: str(one["time"]), reverse=True)
@@ -95,7 +95,7 @@ class Listing:
         return {"checkpoints": page, "cursor": _cursor(offset, limit, len(found))}
 
     def storage(self, project_id: str | None) -> Answer:
-        """Return the number of checkpoints and their bytes, by project; nothing is billed for it."""
+        """Return the number of checkpoints and their bytes by project; nothing is billed."""
         projects = self.store.projects()
         sizes: dict[str | None, list[int]] = {}
         for run in self.store.training_runs():
@@ -126,12 +126,12 @@ class Listing:
         return {}
 
     def set_ttl(self, model_id: str, kind: str, name: str, ttl_s: int | None) -> Answer:
-        """Let a checkpoint expire, or keep it."""
+        """Set or clear the expiry of a checkpoint."""
         self.store.set_ttl(self._existing(model_id, kind, name), ttl_s)
         return {}
 
     def set_public(self, model_id: str, kind: str, name: str, *, public: bool) -> Answer:
-        """Publish a checkpoint, so that every key of this server reads it, or take that back."""
+        """Publish a checkpoint to every key of this server, or withdraw it."""
         self.store.set_public(self._existing(model_id, kind, name), public)
         return {}
 
@@ -155,11 +155,11 @@ class Listing:
         }
 
     def sessions(self, limit: int, offset: int) -> Answer:
-        """A page of session ids, the newest first."""
+        """Return a page of session ids, newest first."""
         return {"sessions": [*self.store.session_ids(limit=limit, offset=offset)]}
 
     def session(self, session_id: str) -> Answer:
-        """One session's training runs and sampling sessions."""
+        """Return one session's training runs and sampling sessions."""
         session = self.store.session(session_id)
         if session is None:
             raise InputError("there is no such session", field="session_id", value=session_id)
@@ -235,7 +235,7 @@ def _cursor(offset: int, limit: int, total: int) -> Answer:
 
 
 def _routes(mixture: Mixture, arithmetic: Arithmetic) -> str:
-    """Return a description of the routing in sampler and trainer, and its guarantee."""
+    """Return a description of a mixture's routing in sampler and trainer, and its guarantee."""
     rule = f"{mixture.num_active} of {mixture.num_experts} experts, equal logits to the lower one"
     if arithmetic is Arithmetic.FAST:
         return f"{rule}; a token's may differ between batches"

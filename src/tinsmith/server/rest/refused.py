@@ -1,4 +1,4 @@
-"""Endpoints of the SDK that are not served, each refused by name: a 404 would be read as an old server."""
+"""Unsupported endpoints of the SDK, each rejected by name: a 404 would look like an outdated server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REFUSED = (
     ("PUT", "/api/v1/sessions/{session_id}/project", "a session keeps the project it began with"),
     ("GET", "/api/v1/sessions/{session_id}/trace_export", "this server stores no traces of sessions"),
 )
-"""(method, path, why)."""
+"""Method, path and reason of each."""
 
 
 def add_refused_routes(app: FastAPI) -> None:
-    """Answer each with a 400 that says why."""
+    """Answer each with a 400 and the reason."""
     for method, path, why in REFUSED:
         app.api_route(path, methods=[method])(_refusing(method, path, why))
 

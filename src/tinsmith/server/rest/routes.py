@@ -1,4 +1,4 @@
-"""Routes that list what is there, a page at a time, and those of single checkpoints and sessions."""
+"""Routes for paged listings, and for single checkpoints and sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinsmith.server.wire.numbered import Bodies
 from tinsmith.server.wire.requests import SetTtl, WeightsInfo
 
 MOST_LISTED = 10_000
-"""Entries of one page."""
+"""Most entries per page."""
 Limit = Annotated[int, Query(ge=0, le=MOST_LISTED)]
 Offset = Annotated[int, Query(ge=0, lt=2**63)]
 
@@ -25,11 +25,11 @@ Answer = Mapping[str, object]
 
 
 def add_rest_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
-    """Serve them, and refuse every path that no route before has."""
+    """Add these routes, and reject every path that no earlier route serves."""
     bodies = Bodies(turns)
 
     async def answer(listed: Callable[..., Answer], *about: object) -> Response:
-        """Answer with what is listed: it may be long."""
+        """Answer with a listing, computed on a thread as it may be long."""
         return await turns.run(lambda: JSONResponse(listed(*about)))
 
     async def capabilities() -> Answer:

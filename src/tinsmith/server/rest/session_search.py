@@ -1,4 +1,4 @@
-"""Session search as the SDK asks it: filters, pages, and what is not known here refused by name."""
+"""Session search of the SDK: filters and pages; unknown values are rejected by name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tinsmith.server.wire.settings import Settings
 from tinsmith.types.errors import InputError
 
 OWNER = "local"
-"""Owner of everything that one key opens, and the project of sessions without one."""
+"""Owner of all sessions of a key, and the project of sessions without one."""
 READ = 256
-"""Sessions read at once while some are looked for."""
+"""Sessions read from the store at a time."""
 
 
 class Owner(Settings):
-    """Owner of the sessions that are searched."""
+    """Owner in a search."""
 
     type: Literal["own", "accessible", "user"] = "own"
     owner_urns: FailFast[tuple[str, ...]] = ()
@@ -38,7 +38,7 @@ class Status(Settings):
 
 
 class After(Settings):
-    """The last session of the page before."""
+    """Last session of the previous page."""
 
     last_created_at: str
     last_session_id: str
@@ -59,30 +59,30 @@ class SearchSessions(Request):
 
 @dataclass(frozen=True, slots=True)
 class SessionSearch:
-    """Searches the store."""
+    """Search over the store."""
 
     store: Store
 
-    def page(self, asked: SearchSessions) -> dict[str, object]:
-        """One page, the newest first. Sessions of a version that kept no time of creation are not found.
+    def page(self, request: SearchSessions) -> dict[str, object]:
+        """Return one page, newest first. Sessions of a version that stored no time of creation are left out.
 
         Raises:
-            InputError: for a project or a cursor that is none, or a status that is not known here.
+            InputError: for an unknown project, cursor or status.
         """
-        _refuse_unknown(asked, {project or OWNER for project in self.store.projects().values()})
-        after = None if asked.cursor is None else asked.cursor.last_session_id
+        _refuse_unknown(request, {project or OWNER for project in self.store.projects().values()})
+        after = None if request.cursor is None else request.cursor.last_session_id
         if after is not None and self.store.session(after) is None:
             raise InputError("this cursor is unknown to this server", field="cursor.last_session_id", value=after)
-        found = list(islice((one for one in self._newest(after) if _matches(one, asked)), asked.limit + 1))
-        page = [self._summary(one) for one in found[: asked.limit]]
-        more = len(found) > asked.limit
+        found = list(islice((one for one in self._newest(after) if _matches(one, request)), request.limit + 1))
+        page = [self._summary(one) for one in found[: request.limit]]
+        more = len(found) > request.limit
         cursor = (
             {"last_created_at": page[-1]["created_at"], "last_session_id": page[-1]["session_id"]} if more else None
         )
         return {"sessions": page, "next_cursor": cursor}
 
     def _newest(self, before: str | None) -> Iterator[Session]:
-        """The sessions that were made before this one, or before now, the newest first; never all in memory."""
+        """Yield the sessions created before this one, or before now, newest first; never all in memory."""
         while some := self.store.sessions_before(before, limit=READ):
             yield from (one for one in some if one.created_at is not None)
             before = some[-1].session_id
@@ -105,8 +105,8 @@ class SessionSearch:
         }
 
 
-def _refuse_unknown(asked: SearchSessions, projects: set[str]) -> None:
-    for project in asked.project_ids or ():
+def _refuse_unknown(request: SearchSessions, projects: set[str]) -> None:
+    for project in request.project_ids or ():
         if project not in projects:
             raise InputError(
                 "there is no such project here",
@@ -114,7 +114,7 @@ def _refuse_unknown(asked: SearchSessions, projects: set[str]) -> None:
                 value=project,
                 allowed=", ".join(sorted(projects)) or "none: there are no sessions",
             )
-    if any(status.type == "active" for status in asked.statuses or ()):
+    if any(status.type == "active" for status in request.statuses or ()):
         raise InputError(
             "whether a session is still active is not known here: only that it was finished",
             field="statuses",
@@ -123,28 +123,28 @@ def _refuse_unknown(asked: SearchSessions, projects: set[str]) -> None:
         )
 
 
-def _matches(session: Session, asked: SearchSessions) -> bool:
+def _matches(session: Session, request: SearchSessions) -> bool:
     metadata = session.user_metadata or {}
     return (
-        _named(session, asked)
-        and (asked.project_ids is None or _project(session) in asked.project_ids)
-        and all(metadata.get(key) == value for key, value in (asked.user_metadata or {}).items())
-        and (asked.owner.type != "user" or OWNER in asked.owner.owner_urns)
-        and (asked.statuses is None or any(_stands(session, one) for one in asked.statuses))
+        _named(session, request)
+        and (request.project_ids is None or _project(session) in request.project_ids)
+        and all(metadata.get(key) == value for key, value in (request.user_metadata or {}).items())
+        and (request.owner.type != "user" or OWNER in request.owner.owner_urns)
+        and (request.statuses is None or any(_stands(session, one) for one in request.statuses))
     )
 
 
-def _named(session: Session, asked: SearchSessions) -> bool:
-    """True if it is the session asked for, or has every word of the name asked for."""
-    if asked.session_id is None and asked.display_name is None:
+def _named(session: Session, request: SearchSessions) -> bool:
+    """True if the id matches, or the session's name has every word of the requested name."""
+    if request.session_id is None and request.display_name is None:
         return True
     name = (session.display_name or "").lower()
-    words = (asked.display_name or "").lower().split()
-    return session.session_id == asked.session_id or (bool(words) and all(word in name for word in words))
+    words = (request.display_name or "").lower().split()
+    return session.session_id == request.session_id or (bool(words) and all(word in name for word in words))
 
 
 def _stands(session: Session, status: Status) -> bool:
-    """Nothing fails a session here: its client finishes it, or is gone and it is cancelled, or neither."""
+    """True if a session has this status; sessions are finished, cancelled or open, and none fails here."""
     if session.finished is None or session.finished == CANCELLED:
         return status.type == session.finished
     if status.type != "client_finished":

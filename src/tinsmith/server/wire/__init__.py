@@ -1,1 +1,1 @@
-"""Wire formats: JSON and protobuf requests read into our own values, results written. No route, no model."""
+"""Wire formats: JSON and protobuf requests parsed into values, results encoded. Independent of routes and models."""

@@ -1,4 +1,4 @@
-"""Bodies of JSON requests: how strict they are read, and what a wrong one is told."""
+"""Parsing of JSON requests: their strictness, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TtlSeconds = Annotated[int, Field(ge=3600, le=3653 * 24 * 3600)]
-"""One hour to ten years."""
+"""TTL in seconds: one hour to ten years."""
 
 
 class Request(BaseModel):
-    """Any request: frozen, without conversions between types, open to remarks."""
+    """Base of all requests: frozen, without type conversions, ignoring unknown fields."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", protected_namespaces=())
 
 
 class Settings(BaseModel):
-    """Settings of a computation: every field is known, or the request is refused."""
+    """Settings of a computation: an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())
 
 
 def parse_json(model: type[R], body: bytes) -> R:
-    """Return the request that this JSON is.
+    """Parse a request from JSON.
 
     Raises:
-        InputError: naming the first field that is wrong.
+        InputError: naming the first invalid field.
     """
     require_bounds(body)
     try:
@@ -46,11 +46,11 @@ def parse_json(model: type[R], body: bytes) -> R:
     try:
         raise refused
     finally:
-        del refused, body  # an error that its own traceback leads to would hold the body until the next collection
+        del refused, body  # a cycle between error and traceback would hold the body until the next collection
 
 
 def _refusal(wrong: ValidationError) -> InputError:
-    # Without its input: that is all of the body, where a check of it failed.
+    # Without its input, which is the whole body if a check of it failed.
     cause = wrong.errors(include_url=False, include_input=False)[0].get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return cause.with_traceback(None)
@@ -60,7 +60,7 @@ def _refusal(wrong: ValidationError) -> InputError:
         for part in first["loc"]
     )
     value = first["input"]
-    lost_number = first["type"] == "float_type" and value is None  # which JSON has for what is not finite
+    lost_number = first["type"] == "float_type" and value is None  # JSON has no other spelling for non-finite numbers
     return InputError(
         "this field is not known" if first["type"] == "extra_forbidden" else "a request is wrong",
         field=path.lstrip(".") or "body",
@@ -70,7 +70,7 @@ def _refusal(wrong: ValidationError) -> InputError:
 
 
 def check_one_given(**given: object) -> None:
-    """Refuse a request unless exactly one of these is not None."""
+    """Reject a request unless exactly one of these is not None."""
     if sum(value is not None for value in given.values()) != 1:
         raise InputError(
             "a request does not say what it is about",

@@ -1,4 +1,4 @@
-"""Bounds of what a request may hold, known from sizes: of a body before it is read, of lists, of what is kept."""
+"""Limits on the content of a request, checked by size: on a body before it is parsed, on lists, on stored metadata."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ T = TypeVar("T")
 MOST: Mapping[str, int] = MappingProxyType(
     {"values": 1 << 18, "members of objects": 1 << 16, "lists and objects": 1 << 16}
 )
-"""Limits on a JSON body: each of these takes tens to hundreds of bytes of memory, and while they are read nothing else
-runs in this process."""
+"""Most elements of a JSON body: each takes tens to hundreds of bytes of memory, and parsing blocks the process."""
 MAX_TURNS: Final = 4096
-"""Messages of a chat, and pieces of a message."""
+"""Most messages in a chat, and parts in a message."""
 MAX_TOOLS: Final = 512
 MAX_METADATA: Final = 64 << 10
-"""Bytes of what a user says about a session, a model or a checkpoint, as JSON."""
+"""Most bytes of a user's metadata for a session, model or checkpoint, as JSON."""
 _PIECE: Final = 256 << 10
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 
 
 def require_bounds(body: bytes) -> None:
-    """Refuse JSON that would be far larger in memory than as text, before it is read.
+    """Reject JSON that would be far larger in memory than as text, before it is parsed.
 
     Raises:
-        InputError: it holds too much.
+        InputError: it has too many elements.
     """
     counts = _counts(body)
     if any(counts[name] > most for name, most in MOST.items()):
-        counts = _outside_texts(body)  # what stands in texts is only text
+        counts = _outside_texts(body)  # characters inside strings do not count
     for name, most in MOST.items():
         if counts[name] > most:
             raise InputError(
@@ -45,10 +44,10 @@ def require_bounds(body: bytes) -> None:
 
 
 def bounded(about: T) -> T:
-    """Return what a user says about something, unless it is too large to be kept.
+    """Return a user's metadata, unless it is too large to store.
 
     Raises:
-        InputError: it is.
+        InputError: it is too large.
     """
     size = len(json.dumps(about, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > MAX_METADATA:
@@ -59,7 +58,7 @@ def bounded(about: T) -> T:
 
 
 def _all_text(metadata: object) -> object:
-    """Refuse the first value that is no text, not each."""
+    """Reject the first value that is not text, instead of listing all."""
     if isinstance(metadata, dict):
         for name, value in cast("dict[str, object]", metadata).items():
             if not isinstance(value, str):
@@ -69,7 +68,7 @@ def _all_text(metadata: object) -> object:
 
 
 FailFast = Annotated[T, Field(fail_fast=True)]
-"""A list of which one wrong element is told of, not each: what is written of one takes a thousand bytes."""
+"""List validated up to its first error: each reported error takes a thousand bytes."""
 TurnList = Annotated[list[T], Field(fail_fast=True, max_length=MAX_TURNS)]
 ToolList = Annotated[list[T], Field(fail_fast=True, max_length=MAX_TOOLS)]
 Metadata = Annotated[Mapping[str, JsonValue], AfterValidator(bounded)]
@@ -78,12 +77,12 @@ ShortText = Annotated[str, Field(max_length=4096)]
 
 
 def _outside_texts(body: bytes) -> dict[str, int]:
-    """Count what stands in no text, piece by piece: a copy of a body would be as large as it is."""
+    """Yield the parts outside strings, piece by piece: a copy of a body would double its size."""
     counts, begin = dict.fromkeys(MOST, 0), b""
     for at in range(0, len(body), _PIECE):
         piece = begin + body[at : at + _PIECE]
         escape = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""
-        # The quote closes a text that goes on behind the piece; otherwise it begins one, which is dropped.
+        # The quote closes a string that continues beyond the piece; otherwise it opens one, which is dropped.
         rest = _TEXT.sub(b"", piece.removesuffix(escape) + b'"\0')
         begin = (b'"' if rest.endswith(b"\0") else b"") + escape
         for name, count in _counts(rest).items():

@@ -1,4 +1,4 @@
-"""Fields of requests by the names that clients of each protocol have for them: errors name what was sent."""
+"""Names of request fields in the clients of each protocol, for error messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.types.errors import TinsmithError
 E = TypeVar("E", bound=TinsmithError)
 
 Names = Mapping[str, str]
-"""A client's names by the engine's."""
+"""Mapping from the engine's names to a client's."""
 
 _OPENAI: Final = {"base_model": "model", "model_path": "model", "num_samples": "n"}
 COMPLETION: Final[Names] = MappingProxyType(_OPENAI | {"topk_logprobs": "logprobs", "topk_prompt_logprobs": "logprobs"})
@@ -29,7 +29,7 @@ _FIELD = re.compile(r"(?:sampling_params\.)?(\w+)")
 
 
 def as_sent(error: E, names: Names) -> E:
-    """Return the same error about the field that a client of this protocol sent."""
+    """Rename an error's field to the one that a client of this protocol sent."""
 
     def renamed(text: str) -> str:
         found = _FIELD.match(text)

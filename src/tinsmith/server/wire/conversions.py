@@ -1,4 +1,4 @@
-"""From JSON requests to our own values; where a request leaves a seed open, the server's is used."""
+"""Conversion of JSON requests to values; the server's seed is used if a request has none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_STOPS, MAX_STOP_LETTERS = 256, 1 << 14
 
 
 def to_sample_request(request: Sample, *, seed: int, most: int | None = None) -> SampleRequest:
-    """Return what the sampler is asked; `seed` is used if the request has none.
+    """Return the sampler's request; `seed` is used if the client's has none.
 
     `request.prompt_logprobs_last_n` is for `results.encode_sample`: the whole prompt is scored.
 
     Raises:
-        InputError: for what is not computed here; for a prompt longer than `most`, before anything is made of it.
+        InputError: for unsupported options; for a prompt longer than `most`, before it is converted.
     """
     length = _length(request)
     if most is not None and length > most:
@@ -48,7 +48,7 @@ def to_sample_request(request: Sample, *, seed: int, most: int | None = None) ->
 
 
 def to_targets(request: Sample) -> TargetTable | None:
-    """Return the table of tokens whose prompt log-probabilities are asked for.
+    """Return the table of tokens whose prompt log-probabilities are requested.
 
     Raises:
         InputError: it does not fit the prompt.
@@ -59,7 +59,7 @@ def to_targets(request: Sample) -> TargetTable | None:
 
 
 def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingParams:
-    """Return how tokens are drawn; `seed` is used if the settings have none.
+    """Return the settings for drawing tokens; `seed` is used if they have none.
 
     Raises:
         InputError: for a seed wider than 64 bits, or a `stop` of another type.
@@ -96,7 +96,7 @@ def to_adapter_spec(
 
     Raises:
         InputError: for a seed wider than 64 bits, or a rank for a model that is trained in full.
-        ConfigError: for a rank or a choice of parts that is not possible.
+        ConfigError: for an invalid rank or choice of parts.
     """
     if settings is None:
         return AdapterSpec(kind=kind, seed=seed, alpha=alpha, train_router=router)
@@ -146,7 +146,7 @@ def _word(seed: int, field: str) -> int:
 
 
 def _adjustments(settings: AdjustmentSettings | None) -> Adjustments | None:
-    """Return what differs from the distribution itself; None if nothing does."""
+    """Return the adjustments of the distribution; None if there are none."""
     if settings is None:
         return None
     grammar = settings.grammar
@@ -162,7 +162,7 @@ def _adjustments(settings: AdjustmentSettings | None) -> Adjustments | None:
 
 
 def _check_stops(texts: tuple[str, ...]) -> None:
-    """Refuse what would be much work after each token."""
+    """Reject stop conditions that would be costly to check after each token."""
     size = sum(map(len, texts))
     if len(texts) > MAX_STOPS or size > MAX_STOP_LETTERS:
         raise InputError(

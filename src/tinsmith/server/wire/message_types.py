@@ -1,4 +1,4 @@
-"""Types of the protobuf messages that are read here, for type checkers; the classes are made in `messages`."""
+"""Types of the protobuf messages that are read here, for type checkers; the classes are created in `messages`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _HasOneof(Protocol):
 
 
 class SparseMessage(Protocol):
-    """A matrix that lists its values row by row (CSR); the indices are int64, little-endian."""
+    """Matrix listed row by row (CSR); the indices are int64, little-endian."""
 
     values: bytes
     crow_indices: bytes
@@ -21,7 +21,7 @@ class SparseMessage(Protocol):
 
 
 class TensorMessage(_HasOneof, Protocol):
-    """A tensor as it came."""
+    """Tensor on the wire."""
 
     dense: bytes
     sparse_csr: SparseMessage
@@ -36,27 +36,27 @@ class TextChunkMessage(Protocol):
 
 
 class ChunkMessage(_HasOneof, Protocol):
-    """A piece of a model's input."""
+    """Piece of a model's input."""
 
     encoded_text: TextChunkMessage
 
 
 class DatumMessage(Protocol):
-    """One training example as it came."""
+    """Training example on the wire."""
 
     model_input: Sequence[ChunkMessage]
     loss_fn_inputs: Mapping[str, TensorMessage]
 
 
 class LossConfigValueMessage(_HasOneof, Protocol):
-    """A setting of a loss: a number or a text."""
+    """Setting of a loss: a number or a text."""
 
     number: float
     text: str
 
 
 class ForwardBackwardMessage(Protocol):
-    """A forward_backward request as it came."""
+    """Request forward_backward on the wire."""
 
     model_id: str
     seq_id: int

@@ -1,8 +1,8 @@
-"""The protobuf messages of the Tinker wire: field numbers, and classes built from them at import.
+"""Protobuf messages of the Tinker wire: field numbers, and classes built from them at import.
 
-Field numbers and wire types are those of the SDK (its names are not needed, and change); what is never looked into
-here (pictures, audio, provenance) is declared as bytes, which has the same wire type as a message. The classes live in
-a pool of their own, so that they can stand beside the SDK's in one process.
+Field numbers and wire types are those of the SDK (its names are not needed, and change). Parts that are never read here
+(pictures, audio, provenance) are declared as bytes, which has the same wire type as a message. The classes live in a
+pool of their own, so that they can coexist with the SDK's in one process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DType(IntEnum):
 
 
 class WireStop(IntEnum):
-    """Reason that a sequence ended."""
+    """Reason for the end of a sequence."""
 
     STOP = 0
     LENGTH = 1
@@ -154,4 +154,4 @@ def _build() -> dict[str, type[Message]]:
 
 
 CLASSES: Mapping[str, type[Message]] = _build()
-"""The message classes by name; the constructors take the fields by name."""
+"""Message classes by name; their constructors take the fields by name."""

@@ -1,4 +1,4 @@
-"""Requests as they are read: large ones on threads, and what becomes of the number of a refused one."""
+"""Reading of numbered requests, large ones on threads, with the numbers of refused ones accounted for."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ A = TypeVar("A")
 
 
 class Bodies:
-    """Reads requests, large ones on threads."""
+    """Reader of requests, large ones on threads."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
 
     async def read(self, model: type[R], request: Request) -> R:
-        """Return the request that a JSON body is."""
+        """Parse a JSON body into a request."""
         return await self._turns.read(request, lambda sent: parse_json(model, sent))
 
     async def numbered(
@@ -60,15 +60,15 @@ class Bodies:
 
 
 def parse_sample(sent: bytes) -> Sample:
-    """Return a sampling request."""
+    """Parse a sampling request."""
     return parse_json(Sample, sent)
 
 
 def place_of_model(sent: bytes) -> Place | None:
-    """The place among a model's requests that a JSON body names."""
+    """Return the place among a model's requests that a JSON body names."""
     return json_place(sent, "model_id")
 
 
 def place_of_sampler(sent: bytes) -> Place | None:
-    """The place among a sampling session's requests that a JSON body names."""
+    """Return the place among a sampling session's requests that a JSON body names."""
     return json_place(sent, "sampling_session_id")

@@ -1,4 +1,4 @@
-"""Number of a protobuf message's parts, counted without reading it: each takes far more memory than as bytes."""
+"""Number of a protobuf message's parts, counted without parsing it: each takes far more memory than its bytes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from tinsmith.types.errors import InputError
 
 MAX_PARTS: Final = 1 << 17
-"""Datums of a training request, and their pieces and inputs, together."""
+"""Most datums of a training request, with their pieces and inputs, together."""
 FEW_BYTES: Final = 1 << 20
-"""A message of so few bytes cannot have too many."""
+"""Messages up to this size cannot have too many."""
 _DATA: Final = 3
-"""The field of a training request that holds its datums."""
+"""Field of a training request that holds its datums."""
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 
 
 def require_few_parts(body: bytes) -> None:
-    """Refuse a training request of too many datums, or of too many pieces and inputs of datums, before it is read.
+    """Reject a training request with too many datums, pieces and inputs, before it is parsed.
 
     Raises:
-        InputError: it has too many. What is no message at all is for who reads it to refuse.
+        InputError: it has too many. Bytes that are not a message are rejected by the parser.
     """
     if len(body) <= FEW_BYTES:
         return
@@ -40,7 +40,7 @@ def require_few_parts(body: bytes) -> None:
 
 
 def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The number, and the place of the content, of each field; none after what is no field."""
+    """Yield number and content of each field; stop at bytes that are not a field."""
     while at < end:
         tag, at = _varint(body, at, end)
         kind, size = tag & 7, 0

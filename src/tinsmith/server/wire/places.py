@@ -1,6 +1,6 @@
-"""Number of a refused request. The SDK has counted it: what follows it would wait for ever.
+"""Sequence number of a refused request, which the SDK has counted: later ones would wait for it forever.
 
-Bodies are read as leniently as they can be; where a number cannot be read, nothing is counted.
+Bodies are parsed as leniently as possible; an unreadable number is not counted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A request's place in the order of its owner's."""
+    """Place of a request in the order of its owner's."""
 
     owner: str
-    """A model's or a sampling session's id."""
+    """Id of a model or a sampling session."""
     seq_id: int
 
 
 def json_place(body: bytes, owner: str) -> Place | None:
-    """The place that a JSON body names; `owner` is the field that holds whose requests are counted.
+    """Return the place that a JSON body names; `owner` is the field with the id whose requests are counted.
 
     >>> json_place(b'{"model_id": "m", "seq_id": 3, "adam_params": 0}', "model_id")
     Place(owner='m', seq_id=3)
@@ -45,7 +45,7 @@ def json_place(body: bytes, owner: str) -> Place | None:
 
 
 def forward_backward_place(body: bytes) -> Place | None:
-    """The place that a protobuf training request names."""
+    """Return the place that a protobuf training request names."""
     message = CLASSES["ForwardBackwardRequest"]()
     with suppress(DecodeError, InputError):
         require_few_parts(body)

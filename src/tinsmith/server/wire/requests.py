@@ -1,8 +1,8 @@
-"""The JSON requests of the Tinker wire, as they may arrive; `conversions` turns them into our values.
+"""JSON requests of the Tinker wire; `conversions` turns them into values.
 
-A field that is not known is ignored where it can only be a remark (the SDK gains such fields), and refused inside the
-settings of a computation (sampling_params, adam_params, lora_config, optimizer_config), where it would change what is
-meant. Ranges that depend on a model are checked by the engine.
+An unknown field is ignored where it can only be a remark (the SDK gains such fields), and rejected inside the settings
+of a computation (sampling_params, adam_params, lora_config, optimizer_config), where it would change the meaning.
+Ranges that depend on a model are checked by the engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tinsmith.server.wire.settings import (
 from tinsmith.types.errors import InputError
 
 MAX_SAMPLES = 65536
-"""Most samples one request may ask for."""
+"""Most samples in one request."""
 
 
 class CreateSession(Request):
@@ -45,7 +45,7 @@ class OfSession(Request):
 
 
 class FinishReason(Request):
-    """Reason that a session ended."""
+    """Reason for the end of a session."""
 
     type: ShortText = "success"
 
@@ -144,7 +144,7 @@ class LoadWeights(Request):
     optimizer_config: OptimizerSettings | None = None
     user_metadata: Metadata | None = None
     weights_access_token: None = None
-    """Refused: there are no weights of other accounts here."""
+    """Rejected: there are no weights of other accounts here."""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -194,12 +194,12 @@ class Sample(Request):
     target_prompt_logprobs: TensorSettings | None = None
     prompt_alt_tokens_k: Int32 = 0
     record_stability_info: bool | None = None
-    """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
+    """Accepted and ignored: it only prepares the loss stable_reinforce, which is rejected by name."""
 
     def content(self) -> dict[str, JsonValue]:
-        """Return the request without its sender: an unseeded request's seed is derived from it.
+        """Return the request without its sender; an unseeded request's seed is derived from it.
 
-        A field that came later is left out while it is at its default, so that seeds derived before stay.
+        A field added later is left out at its default, so that earlier seeds stay the same.
         """
         fields = self.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
         adjustments = self.sampling_params.adjustments
@@ -216,7 +216,7 @@ class OfFuture(Request):
 
 
 class JoinSamplingSession(Request):
-    """POST join_sampling_session: a copy of a sampling client asks for a number of its own."""
+    """POST join_sampling_session: a copy of a sampling client requests a number of its own."""
 
     sampling_session_id: str
 

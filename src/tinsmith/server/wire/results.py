@@ -1,6 +1,6 @@
-"""Training and sampling results as they leave: protobuf, with little-endian arrays.
+"""Encoding of training and sampling results: protobuf, with little-endian arrays.
 
-The SDK gives back the same bits. Nothing here knows HTTP or a model.
+The SDK returns the same bits. This module is independent of HTTP and models.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tinsmith.types.datum import DatumOutput, FloatArray
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
 
 NO_TOKEN, NO_LOGPROB = 0, -99999.0
-"""Content of an empty cell of a table of most probable tokens on the wire."""
+"""Content of an empty cell in a table of most probable tokens on the wire."""
 
 
 def encode_forward_backward(
     outputs: Sequence[DatumOutput], metrics: Mapping[str, float], loss_fn_output_type: str
 ) -> bytes:
-    """Return the bytes of a training result: every datum's logprobs, in order, and the metrics.
+    """Encode a training result: every datum's logprobs, in order, and the metrics.
 
-    A record has one number of targets a position: neighbours that differ in it are records of their own.
+    A record has one number of targets per position: datums with another number start a new record.
     """
     groups = groupby(outputs, key=lambda output: output.logprobs.shape[1:])
     return CLASSES["ForwardBackwardOutput"](
@@ -54,10 +54,10 @@ def encode_sample(
     targets: TargetTable | None = None,
     cache_hit_tokens: int = 0,
 ) -> bytes:
-    """Return the bytes of a sampling result.
+    """Encode a sampling result.
 
-    With `prompt_logprobs_last_n`, what is said about the prompt covers only that many of its last tokens; the SDK
-    refuses an answer that covers more. `targets` is the table that was asked for, where one was.
+    With `prompt_logprobs_last_n`, prompt scores cover only that many of its last tokens; the SDK rejects an answer with
+    more. `targets` is the requested table, if any.
     """
     fields: dict[str, object] = {}
     if result.prompt_logprobs is not None:

@@ -1,4 +1,4 @@
-"""The settings inside JSON requests: every field is known here, or the request is refused."""
+"""Settings inside JSON requests; an unknown field is an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.types.sampling import GrammarKind
 
 
 class OptimizerSettings(BaseModel):
-    """Optimizer that a model is trained with; there is one."""
+    """Settings of the optimizer; there is one kind."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
     type: str = "adamw"
@@ -31,7 +31,7 @@ class OptimizerSettings(BaseModel):
 
 
 class LoraSettings(Settings):
-    """The adapter a training client asks for."""
+    """Adapter requested by a training client."""
 
     rank: Int32
     seed: int | None = None
@@ -41,7 +41,7 @@ class LoraSettings(Settings):
 
 
 class AdamSettings(Settings):
-    """One optimizer step."""
+    """Settings of one optimizer step."""
 
     learning_rate: Finite = 1e-4
     beta1: Finite = 0.9
@@ -59,7 +59,7 @@ class GrammarSettings(Settings):
 
 
 class AdjustmentSettings(Settings):
-    """Changes to the choice of a token, beyond the distribution itself; see `types.sampling.Adjustments`."""
+    """Adjustments of the distribution; see `types.sampling.Adjustments`."""
 
     min_p: Finite = 0.0
     repetition_penalty: Finite = 1.0
@@ -73,7 +73,7 @@ _Counts = FailFast[tuple[SeqId, ...]]
 
 
 class TensorSettings(Settings):
-    """A tensor in JSON: dense, or sparse by rows (CSR)."""
+    """Tensor in JSON: dense, or sparse by rows (CSR)."""
 
     data: FailFast[tuple[int, ...]] | FailFast[tuple[float, ...]]
     dtype: str
@@ -93,11 +93,11 @@ class SamplingSettings(Settings):
     top_k: Int32 = -1
     top_p: Finite = 1.0
     adjustments: AdjustmentSettings | None = None
-    """The Tinker SDK does not send it; it is for requests of other protocols, and of one's own clients."""
+    """Not sent by the Tinker SDK; for other protocols and custom clients."""
 
 
 class PromptChunk(BaseModel):
-    """A piece of a prompt; only text is understood."""
+    """Piece of a prompt; only text is supported."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str = "encoded_text"
@@ -116,6 +116,6 @@ class PromptChunk(BaseModel):
 
 
 class Prompt(Settings):
-    """A prompt in pieces, to be read one after the other."""
+    """Prompt in pieces, concatenated in order."""
 
     chunks: FailFast[tuple[PromptChunk, ...]]

@@ -1,4 +1,4 @@
-"""Tables of target tokens as the SDK sends them, dense or sparse by rows; their figures go back in the same layout."""
+"""Tables of target tokens from the SDK, dense or sparse by rows; results are returned in the same layout."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FIELD = "target_prompt_logprobs"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetTable:
-    """The token ids to score: a row per prompt token but the first."""
+    """Token ids to score: a row per prompt token but the first."""
 
     shape: tuple[int, int]
     cells: IntArray
-    """(rows, most named in one row): the named ids of each row, left-aligned, -1 behind them."""
+    """Ids of each row, (rows, longest row), left-aligned and padded with -1."""
     crow: NDArray[np.int64] | None
-    """Offset of each row's first named cell, if the table came sparse."""
+    """Offset of each row's first id, if the table came sparse."""
     columns: NDArray[np.int64] | None
 
     def encode(self, logprobs: FloatArray) -> Message:
-        """Return the figures of `cells` as a tensor of the layout that was sent."""
+        """Encode the figures of `cells` as a tensor in the layout of the request."""
         dtype, shape = int(DType.FLOAT32), list(self.shape)
         if self.crow is None or self.columns is None:
             dense = np.ascontiguousarray(logprobs, "<f4").tobytes()
@@ -46,7 +46,7 @@ def read_targets(sent: TensorSettings, *, rows: int) -> TargetTable:
     """Return the table of a prompt with `rows` + 1 tokens.
 
     Raises:
-        InputError: for a tensor that is no such table, or names nothing.
+        InputError: for a tensor that is not such a table, or is empty.
     """
     if sent.dtype != "int64" or sent.shape is None or len(sent.shape) != 2:
         raise _refusal(f"{sent.dtype} of shape {sent.shape}", f"an int64 tensor of shape [{rows}, K]")

@@ -1,6 +1,6 @@
-"""Training requests as they arrive: protobuf, with little-endian arrays, turned into our own values.
+"""Parsing of training requests: protobuf, with little-endian arrays, into values.
 
-Nothing here knows HTTP, a model, or which losses exist. What goes back is in `results`.
+This module is independent of HTTP, models and losses. For results see `results`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_SPARSE = 4 * MAX_READS
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForwardBackwardCall:
-    """A training request as it was sent; `engine.validation` says whether it can be computed."""
+    """Training request as sent; `engine.validation` decides if it can be computed."""
 
     model_id: str
     seq_id: int
@@ -49,14 +49,14 @@ class ForwardBackwardCall:
     loss_fn: str
     loss_fn_config: Mapping[str, object]
     forward_only: bool
-    """Compute the outputs only, and leave the gradient as it is."""
+    """True to compute the outputs only, and leave the gradient as it is."""
 
 
 def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
-    """Return the training request that these bytes are.
+    """Parse a training request.
 
     Raises:
-        InputError: for bytes that are no such request, or one that says something not understood here.
+        InputError: for bytes that are not such a request, or one with unsupported content.
     """
     require_few_parts(body)
     message = CLASSES["ForwardBackwardRequest"]()
@@ -93,7 +93,7 @@ def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
 
 
 def _refuse_unknown(message: object, field: str) -> None:
-    """Raise if the sender knows fields that are not known here: they may change what is meant."""
+    """Reject unknown fields: they may change the meaning."""
     numbers = sorted({int(each.field_number) for each in UnknownFieldSet(cast("Message", message))})
     if numbers:
         raise InputError(
@@ -105,7 +105,7 @@ def _refuse_unknown(message: object, field: str) -> None:
 
 
 def _shown(name: str) -> str:
-    """Return a name of the sender's so that it stays on its line."""
+    """Quote a name from the client so that it stays on one line."""
     return name if name.isidentifier() else repr(name)
 
 
@@ -141,9 +141,9 @@ def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
 
 
 def _tensor(tensor: TensorMessage, field: str) -> NDArray[np.generic]:
-    """Return a float32 or int64 array of one or two dimensions; a shape that was not given is the number of elements.
+    """Return a float32 or int64 array of one or two dimensions; the default shape is the number of elements.
 
-    What a sparse tensor does not list is 0, as in the SDK, which sends no other value for it: token 0, with weight 0.
+    Unlisted elements of a sparse tensor are 0, as in the SDK: token 0, with weight 0.
     """
     _refuse_unknown(tensor, field)
     shape = tuple(tensor.shape)
@@ -170,7 +170,7 @@ def _tensor(tensor: TensorMessage, field: str) -> NDArray[np.generic]:
 
 
 def _dense(sparse: SparseMessage, dtype: DType, shape: tuple[int, ...], field: str) -> NDArray[np.generic]:
-    """Return the whole of a matrix that lists its values row by row (CSR)."""
+    """Expand a matrix listed row by row (CSR)."""
     _refuse_unknown(sparse, field)
     rows, columns = shape
     values = _array(sparse.values, dtype, field)
@@ -195,7 +195,7 @@ def _dense(sparse: SparseMessage, dtype: DType, shape: tuple[int, ...], field: s
 
 
 def _require_room(datums: Sequence[DatumMessage]) -> None:
-    """Refuse a request whose sparse tensors are larger than what is ever computed, before one is written out."""
+    """Reject a request whose sparse tensors exceed the largest computable size, before one is expanded."""
     elements = 0
     for i, datum in enumerate(datums):
         for name in sorted(datum.loss_fn_inputs):
