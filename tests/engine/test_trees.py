@@ -152,7 +152,7 @@ def test_logits_that_are_computed_again_are_those_that_were_kept(monkeypatch: py
         kept = session_of(kind=kind)
         said = kept.forward_backward(datums, LOSS)
         with monkeypatch.context() as patch:
-            patch.setattr(head, "KEPT_LOGITS", 0)
+            patch.setattr(head, "MAX_SAVED_LOGITS", 0)
             patch.setattr(head, "CHUNK_LOGITS", 7 * LLAMA.vocab_size)
             again = session_of(kind=kind)
             repeated = again.forward_backward(datums, LOSS)

@@ -1,1 +1,1 @@
-"""F1: the arithmetic: native kernels and torch, losses, advantages, the sampling law."""
+"""Arithmetic: native kernels and torch, losses, advantages, the sampling law (floor F1)."""

@@ -1,9 +1,9 @@
-"""From one group's rewards to its advantages: which baseline is subtracted, what it is divided by.
+"""Advantages of one group's rewards: the subtracted baseline, and the divisor.
 
-Axis: `_G` the rollouts of one group (one prompt). All functions are pure, work in float64, do not
-depend on the order of the group, and give exact zeros where all rewards are equal: the constant is
-found by comparison, not by a small number added to the standard deviation. Rewards must be finite;
-a failed rollout is left out before, never given a reward here.
+Axis: `_G` the rollouts of one group (one prompt). All functions are pure, work in float64, do not depend on the order
+of the group, and give exact zeros where all rewards are equal: a constant group is detected by comparison, not by a
+small number added to the standard deviation. Rewards must be finite; the caller leaves failed rollouts out, and never
+gives them a reward.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Advantage(StrEnum):
     """Formula from a group's rewards to advantages."""
 
     CENTER = "center"
-    """Minus the group mean; Tinker's."""
+    """Reward minus the group mean; Tinker's."""
     STD = "std"
-    """Minus the mean, divided by the population standard deviation; GRPO's."""
+    """Reward minus the mean, divided by the population standard deviation; GRPO's."""
     STD_DDOF1 = "std_ddof1"
-    """Minus the mean, divided by the sample standard deviation (G - 1 in the variance)."""
+    """Reward minus the mean, divided by the sample standard deviation (G - 1 in the variance)."""
     RLOO = "rloo"
-    """Minus the mean of the other rewards."""
+    """Reward minus the mean of the other rewards."""
     DRGRPO = "drgrpo"
-    """Dr. GRPO's, which is CENTER; its other half is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM."""
+    """Dr. GRPO's advantage, which is CENTER; its other half is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM."""
 
 
 def center_within_group(rewards_G: Float64Array) -> Float64Array:
@@ -55,7 +55,7 @@ def center_within_group(rewards_G: Float64Array) -> Float64Array:
     if _constant(rewards_G):
         return np.zeros_like(rewards_G)
     centred_G = rewards_G - mean(rewards_G)
-    return centred_G - mean(centred_G)  # takes back the rounding of the first mean
+    return centred_G - mean(centred_G)  # corrects the rounding of the first mean
 
 
 def standardise_within_group(rewards_G: Float64Array) -> Float64Array:
@@ -161,7 +161,7 @@ def _standardise(rewards_G: Float64Array, *, ddof: int) -> Float64Array:
         return np.zeros_like(rewards_G)
     centred_G = rewards_G - mean(rewards_G)
     centred_G = centred_G / np.abs(centred_G).max()  # so that no square under- or overflows
-    centred_G = centred_G - mean(centred_G)  # takes back the rounding of the first mean
+    centred_G = centred_G - mean(centred_G)  # corrects the rounding of the first mean
     variance = mean(centred_G * centred_G) * (centred_G.size / (centred_G.size - ddof))
     return centred_G / math.sqrt(variance)
 

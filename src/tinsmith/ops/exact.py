@@ -1,9 +1,8 @@
-"""Elementary functions in float64 whose bits depend on nothing but their argument.
+"""Elementary functions in float64 whose bits depend only on their argument.
 
-`np.exp` and `math.exp` round differently with the CPU's vector width and the C library. Here every
-function is a fixed sequence of IEEE operations (add, multiply, rint, ldexp), each rounded once by
-its own ufunc; no fused multiply-add can creep in between two ufuncs. Not for tensors of a model:
-these run on the host, over per-token and per-group values.
+`np.exp` and `math.exp` round differently with the CPU's vector width and the C library. Here every function is a fixed
+sequence of IEEE operations (add, multiply, rint, ldexp), each rounded once by its own ufunc; no multiply-add can fuse
+across two ufuncs. They are not for tensors of a model: they run on the host, over per-token and per-group values.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _LOWEST, _HIGHEST = -746.0, 710.0
 """Outside these exp is 0 and inf."""
 _SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 _ODD = tuple(1.0 / n for n in range(23, 1, -2))
-"""1/23, 1/21 ... 1/3."""
+"""Coefficients 1/23, 1/21 ... 1/3."""
 _COEFFICIENTS = tuple(1.0 / math.factorial(n) for n in range(13, 1, -1))
-"""1/13! ... 1/2!: what is left out is below 2**-57 for |r| <= ln(2)/2."""
+"""Coefficients 1/13! ... 1/2!; the truncation error is below 2**-57 for |r| <= ln(2)/2."""
 
 
 def exp(x: Float64Array) -> Float64Array:
@@ -62,9 +61,9 @@ def exp(x: Float64Array) -> Float64Array:
 def log(x: Float64Array) -> Float64Array:
     """Return the natural logarithm elementwise, within two units in the last place of the true value.
 
-    x = 2**k m with sqrt(1/2) <= m < sqrt(2); log m = 2 artanh(s), s = (m - 1) / (m + 1), by its series to s**23, of
-    which what is left out is below 2**-60 for |s| <= 0.172. Exact at 1; -inf at 0, inf at inf, NaN below 0.
-    Source: the reduction is fdlibm's e_log.c.
+    x = 2**k m with sqrt(1/2) <= m < sqrt(2); log m = 2 artanh(s), s = (m - 1) / (m + 1), by its series to s**23, with a
+    truncation error below 2**-60 for |s| <= 0.172. Exact at 1; -inf at 0, inf at inf, NaN below 0. Source: the
+    reduction is fdlibm's e_log.c.
 
     Args:
         x: any shape, float64.
@@ -118,7 +117,7 @@ def raised_cosine(share: float) -> float:
     first = 0 if share < 0.5 else 1
     t = _HALF_PI * (share if share < 0.5 else 1.0 - share)
     square, series = t * t, 0.0
-    for n in range(18 + first, first, -2):  # (-1)^(n/2) / n!, the smallest first
+    for n in range(18 + first, first, -2):  # (-1)^(n/2) / n!, smallest first
         series = (series + (-1.0) ** (n // 2) / math.factorial(n)) * square
     value = 1.0 + series if first == 0 else t * (1.0 + series)
     return value * value
@@ -147,7 +146,7 @@ def fsum_of(values: Sequence[float]) -> float:
         return math.fsum(values)
     except ValueError:  # inf and -inf
         return math.nan
-    except OverflowError:  # a partial sum left the range; 2**-64 of it does not
+    except OverflowError:  # a partial sum left the range; scaled by 2**-64 it does not
         return math.fsum(math.ldexp(value, -64) for value in values) * 2.0**64
 
 
@@ -161,7 +160,7 @@ def mean(x: NDArray[np.floating]) -> float:
 
 
 def _second_order(r: Float64Array) -> Float64Array:
-    """exp(r) - 1 - r for |r| <= ln(2)/2, by Horner's rule: r**2 (1/2! + r/3! + ... + r**11/13!)."""
+    """Compute exp(r) - 1 - r for |r| <= ln(2)/2, by Horner's rule: r**2 (1/2! + r/3! + ... + r**11/13!)."""
     series = np.full_like(r, _COEFFICIENTS[0])
     for coefficient in _COEFFICIENTS[1:]:
         series = series * r + coefficient

@@ -1,4 +1,4 @@
-"""A mixture's experts and an adapter's parts on them, as values: what is computed with them is `mixture.py`'s."""
+"""Experts of a mixture and an adapter's parts on them, as values; `mixture.py` computes with them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tinsmith.ops.routing import Dealt, Routes
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Mlp:
-    """A gated MLP: the whole of a dense layer's, or one expert."""
+    """Gated MLP: that of a dense layer, or one expert."""
 
     gate_up: Linear
     down: Linear
 
 
 ExpertParts = tuple[LowRank | None, LowRank | None]
-"""An adapter's parts on an expert's gate_up and down."""
+"""Adapter parts on an expert's gate_up and down."""
 PartsOf = Callable[[int], ExpertParts]
-"""By expert."""
+"""Adapter parts by expert."""
 
 
 def held_whole(experts: Sequence[Mlp]) -> bool:
-    """True if all experts can be computed in one call: their bases are not decoded for each product."""
+    """True if all experts can be computed in one call, since their bases are not decoded for each product."""
     linears = [linear for expert in experts for linear in (expert.gate_up, expert.down)]
     kinds = {type(linear.base[0]) for linear in linears}
     return kinds in ({Weight}, {Packed}) and all(linear.bias is None for linear in linears)
@@ -37,7 +37,7 @@ def held_whole(experts: Sequence[Mlp]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureRows:
-    """Rows by the experts that they take, and one adapter's parts on these."""
+    """Rows by the experts that they take, with one adapter's parts on these."""
 
     routes: Routes
     deal: Dealt
@@ -47,31 +47,31 @@ class MixtureRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureActivations:
-    """Values for the backward of a mixture, a row for each pair of a row and an expert, in the order of `Dealt`."""
+    """Forward values for the backward pass of a mixture, one row per (row, expert) pair in the order of `Dealt`."""
 
     gate_up: Tensor
     """[pairs, 2 I]"""
     inner: Tensor
     """[pairs, I]: silu(gate) * up."""
     out: Tensor
-    """[pairs, H]: the expert's output."""
+    """[pairs, H]: output of the expert."""
     xa_up: Tensor
     """[pairs, ranks]: scaling x A of gate_up's adapter."""
     xa_down: Tensor
-    """[pairs, ranks]: the same of down's."""
+    """[pairs, ranks]: scaling x A of down's adapter."""
     direction_up: Tensor | None
-    """[pairs, 2 I]: of DoRA whose magnitudes are trained, what they are the factors of."""
+    """[pairs, 2 I]: for DoRA with trained magnitudes, the values that they multiply."""
     direction_down: Tensor | None
-    """[pairs, H]: the same of down."""
+    """[pairs, H]: the same for down."""
 
     @property
     def rooms(self) -> tuple[Tensor | None, ...]:
-        """All of them, in this order."""
+        """All arrays in this order."""
         return (self.gate_up, self.inner, self.out, self.xa_up, self.xa_down, self.direction_up, self.direction_down)
 
     @classmethod
     def empty(cls, mix: MixtureRows, device: torch.device) -> MixtureActivations:
-        """Room for it; every expert's parts are shaped like those of the first that a row takes."""
+        """Allocate them; every expert's parts have the shape of the first one's that a row takes."""
         up, down, pairs = mix.experts[0].gate_up, mix.experts[0].down, len(mix.deal.rows)
 
         def room(width: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The compiled extension: whether it is here, and TINSMITH_ISA and TINSMITH_THREADS applied to it.
+"""Compiled extension: its presence, and its settings from TINSMITH_ISA and TINSMITH_THREADS.
 
 Importing this file needs no extension, so that `arithmetic=fast` runs without a compiler; `require`
 comes before the first use of `native`.
@@ -24,11 +24,11 @@ _configured = False
 
 
 def require() -> None:
-    """Make the native kernels ready: present, and configured by the environment if by nothing else.
+    """Require the native kernels, and configure them from the environment unless already configured.
 
     Raises:
         BackendError: the extension is not built; one line.
-        ConfigError: TINSMITH_ISA or TINSMITH_THREADS is not possible here.
+        ConfigError: TINSMITH_ISA or TINSMITH_THREADS is invalid here.
     """
     if not _configured:
         configure()
@@ -42,7 +42,7 @@ def configure(threads: int | None = None, isa: Isa | None = None) -> None:
 
     Raises:
         BackendError: the extension is not built; one line.
-        ConfigError: a value that is not possible here.
+        ConfigError: a value that is invalid here.
     """
     global _configured
     if native is None:
@@ -67,7 +67,7 @@ def configure(threads: int | None = None, isa: Isa | None = None) -> None:
 
 
 def physical_cores() -> int:
-    """Count the physical cores this process may use: its CPU affinity, hyper-threads once."""
+    """Return the number of physical cores this process may use: its CPU affinity, without hyper-threads."""
     if hasattr(os, "sched_getaffinity"):
         cpus = sorted(os.sched_getaffinity(0))
     else:
@@ -84,7 +84,7 @@ def physical_cores() -> int:
 
 
 def module() -> ModuleType:
-    """Return the extension itself, ready for use, for what has no torch in it."""
+    """Return the extension itself, ready for use, for code without torch."""
     require()
     assert native is not None
     return native

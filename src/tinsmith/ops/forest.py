@@ -1,7 +1,7 @@
-"""The rows of a training step: prefix trees beside one another, each laid out depth first.
+"""Rows of a training step: prefix trees side by side, each laid out depth first.
 
-A node is a run of tokens that the same datums share; its rows see those of the nodes above it and their own. A whole
-sequence is a tree of one node.
+A node is a run of tokens that the same datums share; its rows attend to those of the nodes above it and to their own. A
+whole sequence is a tree of one node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tinsmith.ops.paging import PAGE, Rows
 
 
 class TreeNode(NamedTuple):
-    """A node of a tree: its rows stand at positions first .. first + length."""
+    """Node of a tree, with rows at positions first .. first + length."""
 
     first: int
     length: int
@@ -31,24 +31,24 @@ class Forest:
     """Rows of some trees, with the rows that each attends to."""
 
     rows: Rows
-    """Each node as a sequence: its page table holds the keys of its path."""
+    """Nodes as sequences: a node's page table holds the keys of its path."""
     slots: Tensor
-    """(pages * PAGE,) int64: which row's key lies in each slot of the pages; -1: none."""
+    """(pages * PAGE,) int64: row of the key in each slot of the pages; -1 for none."""
     units: Tensor
     """(n + 1,) int64: tree u has rows units[u] .. units[u + 1]."""
     unit_nodes: Tensor
-    """(n + 1,) int64: and nodes unit_nodes[u] .. unit_nodes[u + 1]."""
+    """(n + 1,) int64: tree u has nodes unit_nodes[u] .. unit_nodes[u + 1]."""
     paths: tuple[NDArray[np.int64], ...]
     """Per node, the row of every position up to its end."""
 
     @property
     def num_pages(self) -> int:
-        """Pages that the keys take."""
+        """Number of pages for the keys."""
         return len(self.slots) // PAGE
 
     @property
     def trees(self) -> tuple[tuple[TreeNode, ...], ...]:
-        """The nodes of each tree, depth first: what `of` makes this forest from."""
+        """Nodes of each tree, depth first: the argument of `of`."""
         firsts = self.rows.first_pos.tolist()
         lengths = self.rows.row_begin.diff().tolist()
         nodes = tuple(map(TreeNode, firsts, lengths))
@@ -56,15 +56,15 @@ class Forest:
 
     @staticmethod
     def whole(lengths: Sequence[int]) -> Forest:
-        """Whole sequences, each a tree of its own."""
+        """Lay out whole sequences, each as a tree of its own."""
         return Forest.of([(TreeNode(0, length),) for length in lengths])
 
     @staticmethod
     def of(trees: Sequence[Sequence[TreeNode]]) -> Forest:
         """Lay out trees whose nodes come depth first.
 
-        Keys of a page that lies wholly above a node are its parent's; a page that is cut by the node's beginning is
-        a copy, as when a sampler forks a prompt.
+        A page that lies wholly above a node is shared with its parent; a page that the node's start divides is copied,
+        as when a sampler forks a prompt.
         """
         nodes = [each for tree in trees for each in tree]
         row_begin = np.cumsum([0, *(each.length for each in nodes)]).astype(np.int64)
@@ -115,7 +115,7 @@ class Forest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reads:
-    """Log-probabilities to read: targets and their rows. A row may be read several times, or never."""
+    """Targets whose log-probabilities are read, and their rows. A row may be read several times, or never."""
 
     rows: NDArray[np.int64]
     """(n,)"""

@@ -1,19 +1,18 @@
-"""Turn-level advantages: which turn earned a reward, found by letting the second turn fork.
+"""Turn-level advantages of two-turn conversations, estimated from several second turns per first turn.
 
-From one prompt g1 first turns are drawn, and after each (and what was said to it) g2 second turns. Axes:
-`_F` the first turns of one prompt, `_K` the forks of one of them. Arithmetic as in ops/advantages.py:
-float64, no dependence on order, exact zeros where there is nothing to compare.
+From one prompt g1 first turns are drawn, and after each (and the reply to it) g2 second turns. Axes: `_F` the first
+turns of one prompt, `_K` the forks of one of them. Arithmetic as in ops/advantages.py: float64, no dependence on order,
+exact zeros if there is nothing to compare.
 
 The gradient of the expected reward is that of both turns,
 
     sum_F 1/g1 (A1 grad log pi(first) + sum_K 1/g2 A2 grad log pi(second)),
 
-so where a loss adds up whole conversations, first turn and all, each of the g2 copies of a first turn gets
-A1, and nothing needs a weight; where a first turn is trained on once, it needs the weight g2.
+so if a loss adds up whole conversations including the first turn, each of the g2 copies of a first turn gets A1, and no
+weight is needed; if a first turn is trained on once, it needs the weight g2.
 
-A baseline that contains the sample itself shortens the expected gradient of its turn by (g - 1) / g and turns
-it nowhere else; with RLOO it is unbiased. Source: a value from forks of one prefix, as VinePPO's
-(arXiv:2410.01679).
+A baseline that contains the sample itself scales the expected gradient of its turn by (g - 1) / g without changing its
+direction; with RLOO it is unbiased. Source: a value from forks of one prefix, as VinePPO's (arXiv:2410.01679).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tinsmith.types.errors import InputError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TurnAdvantages:
-    """`first_F`: one for each first turn. `second_FK`: one for each of its forks; rows may differ in length."""
+    """`first_F`: one per first turn. `second_FK`: one per fork of each; rows may differ in length."""
 
     first_F: Float64Array
     second_FK: tuple[Float64Array, ...]
@@ -42,12 +41,12 @@ def turn_advantages(
     """Return A2 = R - mean over the forks of the same first turn, A1 = that mean - mean over first turns.
 
     Args:
-        returns_FK: the return of every conversation, (g1, g2); or rows of different lengths, where
-            forks failed. A first turn whose forks all failed is left out before.
-        rule: how a group becomes advantages; CENTER subtracts the mean, RLOO that of the others.
+        returns_FK: the return of every conversation, (g1, g2); or rows of different lengths if forks failed. The caller
+            leaves out first turns whose forks all failed.
+        rule: rule for a group's advantages; CENTER subtracts the mean, RLOO that of the others.
 
     Returns:
-        A1 of shape (g1,) and a row of A2 for each. A group of one has nothing to be compared with: 0.
+        A1 of shape (g1,) and a row of A2 for each. A group of one gets 0.
 
     Raises:
         InputError: there is no row, an empty row, or a return that is not finite.
@@ -72,11 +71,11 @@ def turn_advantages(
 
 def _compare(values: Float64Array, rule: Advantage) -> Float64Array:
     if values.size == 1:
-        # Checked all the same: what is not finite must not pass as "nothing to compare".
+        # Checked first: a non-finite return must not pass as "nothing to compare".
         return ADVANTAGES[Advantage.CENTER](values)
     return ADVANTAGES[rule](values)
 
 
 def _mean(row: Float64Array) -> float:
-    """The mean; of equal returns that return itself, so that equal first turns compare as equal."""
+    """Return the mean; for equal returns that return itself, so that equal first turns compare as equal."""
     return float(row[0]) if bool((row == row[0]).all()) else mean(row)

@@ -1,8 +1,8 @@
-"""The differentiable steps of a decoder, as autograd functions over a `Kernels` object.
+"""Differentiable steps of a decoder, as autograd functions over a `Kernels` object.
 
 Weights are not autograd leaves: each `Weight` owns a gradient buffer, and a backward step adds the weight's gradient
-there itself, one chain per unit of gradient and the units' chains by a fixed tree. Returned to autograd, gradients
-would be sums over whatever rows were computed together, and the micro-batch would show in the bits.
+there itself, one chain per unit of gradient and the units' chains by a fixed tree. Gradients returned to autograd would
+be sums over the rows computed together, and so depend on the micro-batch.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tinsmith.ops.paging import Pages
 
 @dataclass(slots=True, eq=False)
 class Weight:
-    """A tensor the model computes with, and where its gradient is summed."""
+    """Tensor of the model, and the buffer of its gradient."""
 
     value: Tensor
-    """fp32; bf16 where a quantised base is held so, and widened for each use."""
+    """fp32, or bf16 for a quantised base, which is widened for each use."""
     trained: bool = field(default=False, init=False)
     _sum: Tensor | None = field(default=None, init=False)
 
     def train(self) -> None:
-        """Begin a gradient, whatever became of the last one."""
+        """Start an empty gradient, discarding the last one."""
         self.trained, self._sum = True, None
 
     def freeze(self) -> None:
-        """Have no gradient."""
+        """Drop the gradient."""
         self.trained, self._sum = False, None
 
     @property
     def grad(self) -> Tensor | None:
-        """The buffer to add to, zeros at first; None: frozen."""
+        """Buffer to add to, zero at first; None if frozen."""
         if self.trained and self._sum is None:
             self._sum = torch.zeros_like(self.value)
         return self._sum
 
     def room(self) -> tuple[Tensor, bool]:
-        """The buffer, and True if it holds no values yet and all of it is to be overwritten by the first ones."""
+        """Buffer, and True if it holds no values yet and must be overwritten completely."""
         is_first = self._sum is None
         if self._sum is None:
             self._sum = torch.empty_like(self.value)
@@ -54,19 +54,19 @@ class Weight:
 
 
 class _Ctx(FunctionCtx):
-    """State of our functions between forward and backward."""
+    """Context of our functions between forward and backward."""
 
     kernels: Kernels
     saved: tuple[Any, ...]
 
 
 def embedded(kernels: Kernels, table: Weight | Packed, ids: Tensor) -> Tensor:
-    """Rows of an embedding by token id, as fp32."""
+    """Return rows of an embedding by token id, as fp32."""
     return table.take(ids) if isinstance(table, Packed) else kernels.embed(table.value, ids)
 
 
 class Embed(torch.autograd.Function):
-    """Rows of the embedding by token id."""
+    """Embedding of token ids."""
 
     @staticmethod
     def forward(
@@ -86,7 +86,7 @@ class Embed(torch.autograd.Function):
 
 
 class AddRmsNorm(torch.autograd.Function):
-    """(x + delta, RMSNorm of it); delta None leaves x."""
+    """Function (x + delta, RMSNorm of it); delta None leaves x."""
 
     @staticmethod
     def forward(
@@ -110,7 +110,7 @@ class AddRmsNorm(torch.autograd.Function):
 
 
 class Rotate(torch.autograd.Function):
-    """Per-head norm of q and k where the family has it, and rotation by position."""
+    """Per-head norm of q and k if the family has it, and rotation by position."""
 
     @staticmethod
     def forward(
@@ -118,7 +118,7 @@ class Rotate(torch.autograd.Function):
         gains: tuple[Weight, Weight, float] | None,
     ) -> Tensor:  # fmt: skip
         heads = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
-        before = None if gains is None else qkv  # what the norms' backward needs; the rotation's needs nothing
+        before = None if gains is None else qkv  # input of the norms' backward pass; the rotation needs none
         turn = Turn(shape, forest.rows.positions, rope, heads)
         ctx.kernels, ctx.saved = kernels, (before, turn, forest, gains)
         return kernels.rotate(qkv, turn)
@@ -136,14 +136,14 @@ class Rotate(torch.autograd.Function):
 
 
 def attended(kernels: Kernels, qkv: Tensor, shape: HeadShape, forest: Forest) -> WithPair:
-    """Causal attention of every row over its node's path, and what its backward needs of the scores."""
+    """Compute causal attention of every row over its node's path, and the scores' part for its backward pass."""
     pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
     kernels.store_slots(qkv, shape, forest, pages)
     return kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
 
 
 class Attention(torch.autograd.Function):
-    """`attended`, computed now or before."""
+    """Autograd function of `attended`, computed now or earlier."""
 
     @staticmethod
     def forward(
@@ -161,7 +161,7 @@ class Attention(torch.autograd.Function):
 
 
 class SiluGate(torch.autograd.Function):
-    """silu(gate) * up."""
+    """Autograd function silu(gate) * up."""
 
     @staticmethod
     def forward(ctx: _Ctx, gate_up: Tensor, kernels: Kernels) -> Tensor:
@@ -175,9 +175,9 @@ class SiluGate(torch.autograd.Function):
 
 
 class GivenGradient(torch.autograd.Function):
-    """A scalar (0) through which `x` gets the gradient `grad`, to be called `backward()` on.
+    """Scalar 0 whose `backward()` passes the gradient `grad` to `x`.
 
-    The same bits as `x.backward(grad)`, for which torch imports a computer algebra system: most of a CPU-second.
+    The same bits as `x.backward(grad)`, which would make torch import a computer algebra system: most of a CPU-second.
     """
 
     @staticmethod
@@ -192,9 +192,9 @@ class GivenGradient(torch.autograd.Function):
 
 
 class Recomputed(torch.autograd.Function):
-    """Steps from (x, delta) to two tensors, of which only x and delta are held: the backward pass takes them again.
+    """Checkpointed steps from (x, delta) to two tensors: the backward pass computes them again.
 
-    Steps are exact functions of their inputs, so that the gradients are those of held activations, bit for bit.
+    Steps are exact functions of their inputs, so that the gradients equal those without checkpointing, bit for bit.
     """
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""The head of a decoder in training: log-probabilities of targets, and which logits are held meanwhile.
+"""Head of a decoder in training: log-probabilities of targets, and the logits saved for the backward pass.
 
-A row of logits is read for as many targets as there are datums that share its tokens. Few logits are kept from forward
-to backward; many are computed for some rows at a time, and again in backward for all rows that have a gradient: the
-same bits, as a row's logits do not depend on what is computed beside it.
+A row of logits is read for as many targets as there are datums that share its tokens. A small number of logits is saved
+from forward to backward. A large number is computed in chunks of rows, and again in backward for all rows with a
+gradient; the bits are the same, as a row's logits do not depend on the others.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, LinearActivations, LowRank, Run, backward, forward_and_save
 
-KEPT_LOGITS: Final = 1 << 25
-"""Most logits that are kept from forward to backward: 128 MiB."""
+MAX_SAVED_LOGITS: Final = 1 << 25
+"""Most logits saved from forward to backward: 128 MiB."""
 CHUNK_LOGITS: Final = 1 << 23
-"""Most logits held at once where none are kept: 32 MiB."""
+"""Most logits held at once if none are saved: 32 MiB."""
 
 
 class HeadLogprobs(torch.autograd.Function):
-    """log p(target) of every read: the head's product, log-softmax, gather, as one step.
+    """Log-probability of the target of every read: the head's product, log-softmax and gather as one step.
 
     Backward touches only rows with a read whose gradient is not zero: a zero row adds fma(0, x, acc) = acc to every
     chain of finite x.
@@ -36,7 +36,7 @@ class HeadLogprobs(torch.autograd.Function):
         ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, reads: Reads, segments: Tensor
     ) -> Tensor:
         count, width = x.shape[0], linear.out_size
-        keep = count * width <= KEPT_LOGITS
+        keep = count * width <= MAX_SAVED_LOGITS
         size = count if keep else max(1, CHUNK_LOGITS // width)
         out = torch.empty(len(reads.rows), device=x.device)
         saved = None
@@ -81,20 +81,20 @@ class HeadLogprobs(torch.autograd.Function):
 
 
 _Logits = tuple[Tensor, LinearActivations, tuple[Tensor, Tensor]]
-"""Logits, what backward needs of them, and the rows' statistics."""
+"""Logits, the values for their backward pass, and the rows' statistics."""
 
 
 def _logits(
-    kernels: Kernels, some: Tensor, rows: Tensor, linear: Linear, low: LowRank | None, kept: _Logits | None
+    kernels: Kernels, some: Tensor, rows: Tensor, linear: Linear, low: LowRank | None, saved: _Logits | None
 ) -> _Logits:
-    """The logits of some rows, to be overwritten: those that were kept, or computed anew."""
-    if kept is None:
+    """Return the logits of some rows for overwriting: the saved ones, or computed anew."""
+    if saved is None:
         logits, needed = forward_and_save(kernels, some, linear, (Run(0, some.shape[0], low),), keep=True)
         return logits, needed, kernels.row_stats(logits, 1.0)
     at = rows.to(some.device)
-    logits, needed, (largest, log_sum) = kept
+    logits, needed, (largest, log_sum) = saved
     if len(rows) == len(logits):
-        return kept
+        return saved
     part = LinearActivations(
         xa=None if needed.xa is None else needed.xa[at],
         direction=None if needed.direction is None else needed.direction[at],

@@ -1,10 +1,10 @@
-"""The one seam of the arithmetic: what a device must compute for a decoder to run and to be trained.
+"""Interface of the arithmetic: everything a device must compute to run and train a decoder.
 
-Everything above calls these methods and nothing else, so that `canonical`, `invariant` and `fast` differ in one
-object. Rows are tokens of several sequences without padding; `segments` are row boundaries between units of gradient
-(int64, n + 1). Gradients of weights are *added* into buffers: one chain per segment, and the segments' chains by a
-fixed binary tree over their index (2i and 2i + 1 first, then the pairs), so that a sum over units has one value
-however they are dealt out.
+Everything above calls these methods and nothing else, so that `canonical`, `invariant` and `fast` differ in one object.
+Rows are tokens of several sequences without padding; `segments` are row boundaries between units of gradient (int64, n
++ 1). Gradients of weights are *added* into buffers: one chain per segment, and the segments' chains by a fixed binary
+tree over their index (2i and 2i + 1 first, then the pairs), so that a sum over units has one value however they are
+distributed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadShape:
-    """Heads of a [q | k | v] row, and how q is scaled."""
+    """Heads of a [q | k | v] row, and the scale of q."""
 
     heads: int
     kv_heads: int
@@ -44,7 +44,7 @@ class HeadShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Parameters of each sampled row's draw; arrays of one length."""
+    """Parameters of each sampled row's draw, as arrays of equal length."""
 
     rows: NDArray[np.int64]
     seeds: NDArray[np.uint64]
@@ -57,72 +57,72 @@ class Draws:
 
 Pair = tuple[Tensor, Tensor]
 WithPair = tuple[Tensor, Pair | None]
-"""A tensor, and two beside it where they are wanted."""
+"""A tensor, and two more if requested."""
 Floats = NDArray[np.float32]
 Drawn = tuple[NDArray[np.int32], Floats]
 """Tokens, and their log-probabilities."""
 
 
 class Kernels(Protocol):
-    """Arithmetic on one device."""
+    """Kernels of one device."""
 
     arithmetic: Arithmetic
     device: torch.device
     reads_bf16: bool = False
-    """True if a product widens bf16 weights in registers, so that holding them so costs nothing."""
+    """True if a product widens bf16 weights in registers, so that storing them as bf16 costs no time."""
 
     reads_packed: bool = False
-    """True if a base is held as published: the native kernels widen it (`ops/packed.py`)."""
+    """True if a base is held in its published form, which the native kernels widen (`ops/packed.py`)."""
 
     pads_steps: bool = True
-    """True if steps are recorded for powers of two of rows: to record one takes long there, and a row costs little."""
+    """True if steps are recorded for powers of two of rows, because recording is slow there and a row is cheap."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
+        """Compute a [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; or add it to `into`.
 
         `b` is fp32, or bf16, which is widened exactly.
         """
         ...
 
     def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Base]) -> Tensor:
-        """The product of x with the transposes of NF4 matrices that read the same rows, side by side."""
+        """Compute the product of x with the transposes of NF4 matrices that read the same rows, side by side."""
         parts = [self.nf4_transposed(m.codes, m.absmax, m.out_size, m.in_size) for m in matrices]
         return self.gemm(x, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
-        """Into [M, N] += per segment of rows, a[rows]^T . b[rows]."""
+        """Add to `into` [M, N], per segment of rows, a[rows]^T . b[rows]."""
         ...
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
-        """Into [N] += per segment, the column sums of x * y (of x without y)."""
+        """Add to `into` [N], per segment, the column sums of x * y (of x without y)."""
         ...
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
-        """Rows of `table` [V, H], fp32 or bf16, by id, as fp32."""
+        """Return rows of `table` [V, H], fp32 or bf16, by id, as fp32."""
         ...
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
-        """Into [V, H] += per segment, rows of dy summed by id in row order."""
+        """Add to `into` [V, H], per segment, rows of dy summed by id in row order."""
         ...
 
     def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        """(x + delta, its RMS-normalised rows times gain, 1 / rms per row)."""
+        """Return (x + delta, its RMS-normalised rows times gain, 1 / rms per row)."""
         ...
 
     def rms_norm_backward(
         self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """(gradient of x, x * inv_rms if wanted)."""
+        """Return (gradient of x, x * inv_rms if requested)."""
         ...
 
     def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
-        """[q | k | v] with q and k normalised per head (where there are gains) and rotated by position."""
+        """Return [q | k | v] with q and k normalised per head (if there are gains) and rotated by position."""
         ...
 
     def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
         """(gradient of qkv, rows whose column sums are the gains' gradients: [rows * heads, d] for q and for k).
 
-        `qkv` is what was rotated; only gains need it.
+        `qkv` is the input of `rotate`; only gains need it.
         """
         ...
 
@@ -135,94 +135,94 @@ class Kernels(Protocol):
         ...
 
     def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
-        """Causal attention of every row over its sequence's pages, [rows, heads * d].
+        """Compute causal attention of every row over its sequence's pages, [rows, heads * d].
 
-        Beside it, if wanted, what `attention_backward` of the same kernels needs of the scores.
+        On request, also return the statistics of the scores for `attention_backward` of the same kernels.
         """
         ...
 
     def attention_backward(
         self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
-        """Gradient of rotated qkv for whole trees: a key's is one chain over (query head, row that sees it)."""
+        """Return the gradient of rotated qkv for whole trees: a key's is one chain over (query head, attending row)."""
         ...
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
-        """silu(gate) * up of rows [gate | up]."""
+        """Compute silu(gate) * up of rows [gate | up]."""
         ...
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
-        """Gradient of gate_up."""
+        """Return the gradient of gate_up."""
         ...
 
     def route(self, logits: Tensor, routing: Routing) -> Routes:
-        """The experts that each row of router logits [rows, E] takes, and their weights."""
+        """Return the experts that each row of router logits [rows, E] takes, and their weights."""
         ...
 
     def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
-        """Gradient of the logits, given that of the weights [rows, active]."""
+        """Return the gradient of the logits, given that of the weights [rows, active]."""
         ...
 
     def mixture(self, x: Tensor, mix: MixtureRows) -> Tensor:
-        """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
+        """Compute the weighted sum of each row's experts, ascending, [rows, H]; their bases are in full precision."""
         ...
 
     def mixture_forward(self, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
-        """As `mixture`, and what `mixture_backward` needs."""
+        """Compute as `mixture` does, and return the values for `mixture_backward`."""
         ...
 
     def mixture_backward(
-        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
+        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, saved: MixtureActivations
     ) -> tuple[Tensor, Tensor]:
-        """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
+        """Add the gradients of all trained weights; return (that of x, that of the routes' weights)."""
         ...
 
     def row_entropies(self, logits: Tensor) -> Tensor:
-        """The entropy of the softmax over all experts of each row, in nats, [rows]."""
+        """Return the entropy of the softmax over all experts of each row, in nats, [rows]."""
         ...
 
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
-        """The dot product of each row of x with that of y, [rows]."""
+        """Return the dot product of each row of x with that of y, [rows]."""
         ...
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """Per row: the largest logit / temperature, and ln(sum exp(logit / temperature - largest))."""
+        """Return per row the largest logit / temperature, and ln(sum exp(logit / temperature - largest))."""
         ...
 
     def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
-        """Log softmax at temperature 1 of targets (int32), each in its row (None: one target a row, in order)."""
+        """Return log softmax at temperature 1 of targets (int32), each in its row (None: one per row, in order)."""
         ...
 
     def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
         """Turn logits [rows, V] into their gradient, in place, and return it.
 
-        Row r was read for the targets reads[r] .. reads[r + 1] (one or more), whose log-probabilities have these
-        gradients; they are added in their order, those of one target first.
+        Row r has the targets reads[r] .. reads[r + 1] (one or more), whose log-probabilities have these gradients; they
+        are added in order, equal targets first.
         """
         ...
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
-        """Y = y * scale + bias per column, in place."""
+        """Compute y * scale + bias per column, in place."""
         ...
 
     def choose(self, logits: Tensor, draws: Draws) -> Drawn:
-        """The drawn token of each drawing row, and its log-probability before top-k and top-p.
+        """Draw a token for each drawing row; return it with its log-probability before top-k and top-p.
 
         At temperature 0 the most probable token (ties: the lower id), and its log-probability at temperature 1. A row
-        whose logits hold a NaN or +inf has no distribution: token -1, NaN.
+        with a NaN or +inf among its logits has no distribution: token -1, NaN.
         """
         ...
 
     def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
-        """The k most probable tokens of each row, descending, ties by lower id: [n, k] twice."""
+        """Return each row's k likeliest tokens and their log-probabilities, descending, ties by lower id, [n, k]."""
         ...
 
     def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
-        """One AdamW step, in place."""
+        """Apply one AdamW step, in place."""
         ...
 
     def sum_squares(self, x: Tensor) -> float:
-        """Sum of squares in fp64 and in a fixed order."""
+        """Return the sum of squares in fp64 and in a fixed order."""
         ...
 
     def finite(self, tensors: Sequence[Tensor]) -> bool:
@@ -230,40 +230,40 @@ class Kernels(Protocol):
         ...
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
-        """NF4 weights [out, in] decoded as their transpose [in, out]."""
+        """Decode NF4 weights [out, in] to their transpose [in, out]."""
         ...
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
-        """Tables of cos and sin of position times frequency."""
+        """Return tables of cos and sin of position times frequency."""
         ...
 
     def identity(self) -> Mapping[str, str]:
-        """Return a device of its own and its compiler, as circumstances; empty on the host."""
+        """Return the device and its compiler, as circumstances of a certificate; empty on the host."""
         return {}
 
     def free_bytes(self) -> int | None:
-        """Memory that is free on the device; None: it is the host's."""
+        """Return the free memory of the device; None if it is the host's."""
         return None
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
-        """Record what `compute` launches, to be launched again at once; None where nothing is recorded.
+        """Record the launches of `compute`, to repeat them at once; None if nothing can be recorded.
 
-        It is run once or twice meanwhile. It must read what changes from memory that stays, and wait for nothing.
+        It runs once or twice for this. It must read varying inputs from fixed memory, and must not wait.
         """
         del compute
 
     def threads(self) -> int:
-        """Threads in use."""
+        """Return the number of threads in use."""
         ...
 
     def set_threads(self, count: int) -> None:
-        """Use this many threads; bits do not change where they are promised."""
+        """Use this many threads; bits do not change if the arithmetic promises that."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Launches that can be repeated, and the tensor that they write each time."""
+    """Repeatable launches, and the tensor that they write each time."""
 
     out: Tensor
     replay: Callable[[], object]

@@ -1,8 +1,8 @@
-"""A linear step: frozen, trained, or quantised base; low-rank adapters beside it; never merged.
+"""Linear step: a frozen, trained or quantised base, with low-rank adapters beside it that are never merged.
 
-Weights are kept transposed, [in, out], which is what a product of rows reads. A LoRA's second product continues the
-chain of the base product; DoRA scales the sum per output column by magnitude / norm (arXiv:2402.09353 sec. 4.3: the
-norm is a constant in backward).
+Weights are stored transposed, [in, out], as a product of rows reads them. A LoRA's second product continues the chain
+of the base product; DoRA scales the sum per output column by magnitude / norm (arXiv:2402.09353 sec. 4.3: the norm is a
+constant in backward).
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP, Nf4Tensor, to_parts
 from tinsmith.ops.packed import NF4, Packed
 
 _COLUMNS: Final = 256
-"""Of a matrix that is held as published, widened at once where its columns are read in turn."""
+"""Columns of a published-form matrix that are widened at a time if its columns are read in turn."""
 
 
 @dataclass(slots=True, eq=False)
 class Nf4Base:
-    """A base weight as NF4 with double quantisation, laid out as in `ops.nf4`; decoded for each product, never kept."""
+    """Base weight in NF4 with double quantisation, laid out as in `ops.nf4`; decoded for each product, never cached."""
 
     codes: Tensor
     absmax_codes: Tensor
-    """Per block of 64 weights, 8 bits."""
+    """One code of 8 bits per block of 64 weights."""
     absmax_scales: Tensor
-    """Per 256 blocks."""
+    """One scale per 256 blocks."""
     offset: Tensor
-    """The mean absmax, [1]."""
+    """Mean absmax, [1]."""
     out_size: int
     in_size: int
 
     @classmethod
     def of(cls, weight: Nf4Tensor, device: torch.device) -> Nf4Base:
-        """A copy on a device."""
+        """Copy to a device."""
         parts = {name: torch.from_numpy(part.copy()).to(device) for name, part in to_parts(weight).items()}
         out_size, in_size = parts.pop("shape").tolist()
         return cls(**parts, out_size=out_size, in_size=in_size)
 
     @property
     def absmax(self) -> Tensor:
-        """The scale of each block, with the bits of `nf4.block_absmax`."""
+        """Scale of each block, with the bits of `nf4.block_absmax`."""
         levels = _dynamic_levels(self.codes.device).index_select(0, self.absmax_codes.int())
         levels *= self.absmax_scales.repeat_interleave(GROUP)[: levels.numel()]
         levels += self.offset
@@ -67,7 +67,7 @@ def _dynamic_levels(device: torch.device) -> Tensor:
 
 @dataclass(slots=True, eq=False)
 class Linear:
-    """One matrix (or several beside one another that read the same rows) and its bias."""
+    """Matrix (or several side by side that read the same rows), and its bias."""
 
     base: tuple[Weight, ...] | tuple[Nf4Base, ...] | tuple[Packed, ...]
     """One Weight [in, out], fp32 or bf16, or one Nf4Base or Packed per original matrix, in column order."""
@@ -78,11 +78,11 @@ class Linear:
 
     @property
     def out_size(self) -> int:
-        """Output columns in all."""
+        """Total number of output columns."""
         return sum(self.widths)
 
     def product(self, kernels: Kernels, x: Tensor) -> Tensor:
-        """The product of rows x [rows, in] with the base as it is held."""
+        """Compute the product of rows x [rows, in] with the base in its stored form."""
         first = self.base[0]
         if isinstance(first, Weight):
             return kernels.gemm(x, first.value)
@@ -91,7 +91,7 @@ class Linear:
         return kernels.nf4_product(x, [base for base in self.base if isinstance(base, Nf4Base)])
 
     def product_turned(self, kernels: Kernels, dy: Tensor) -> Tensor:
-        """The product of rows dy [rows, out] with the transposed base as it is held."""
+        """Compute the product of rows dy [rows, out] with the transposed base in its stored form."""
         first = self.base[0]
         if isinstance(first, Packed):
             return Packed.product_turned(dy, self.packed)
@@ -99,17 +99,17 @@ class Linear:
 
     @property
     def is_nf4(self) -> bool:
-        """True if the base is held as NF4."""
+        """True if the base is in NF4."""
         first = self.base[0]
         return isinstance(first, Nf4Base) or (isinstance(first, Packed) and first.type == NF4)
 
     @property
     def packed(self) -> list[Packed]:
-        """Its matrices that are held as published."""
+        """Matrices held in their published form."""
         return [base for base in self.base if isinstance(base, Packed)]
 
     def weight(self, kernels: Kernels) -> Tensor:
-        """The base as fp32 [in, out]."""
+        """Return the base as fp32 [in, out]."""
         first = self.base[0]
         if isinstance(first, Weight):
             return first.value.float()
@@ -121,9 +121,9 @@ class Linear:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def columns(self, kernels: Kernels) -> Iterator[tuple[int, Tensor]]:
-        """The base as fp32 [in, some columns], which the caller may change, and the first of them, in order.
+        """Yield the base in chunks: first column, and values as fp32 [in, some columns], which the caller may modify.
 
-        Of matrices that are held as published few columns at once: all of them take six times the memory.
+        Matrices in published form are yielded few columns at a time: widened, they take six times the memory.
         """
         if not self.packed:
             whole = self.weight(kernels)
@@ -137,21 +137,21 @@ class Linear:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class LowRank:
-    """The adapter of one `Linear`: A for all its targets side by side, B per target."""
+    """Adapter of one `Linear`: A for all its targets side by side, B per target."""
 
     a: Weight
-    """[in, sum of ranks]."""
+    """Shape [in, sum of ranks]."""
     b: tuple[Weight, ...]
-    """Per target [rank, columns]."""
+    """Per target, shape [rank, columns]."""
     columns: tuple[tuple[int, int], ...]
     """Per target, its columns in the output."""
     scaling: float
     magnitude: Weight | None = None
-    """DoRA: [out]; one value per output column (columns without a target keep their norm)."""
+    """DoRA's magnitudes, [out]; one per output column (columns without a target keep their norm)."""
     norm: Tensor | None = None
-    """DoRA: norm of each row of W + scaling B A, [out]; made once per weight version."""
+    """DoRA's norm of each row of W + scaling B A, [out]; computed once per weight version."""
     gain: Tensor | None = None
-    """DoRA: magnitude / norm, [out]; 0 for a row of zeros."""
+    """DoRA's magnitude / norm, [out]; 0 for a row of zeros."""
     factors: Tensor = field(init=False)
     """`scaling` for each column of `a`."""
 
@@ -159,7 +159,7 @@ class LowRank:
         self.factors = torch.full((self.a.value.shape[1],), self.scaling, device=self.a.value.device)
 
     def rank_slices(self) -> list[tuple[int, int]]:
-        """Columns of `a` that belong to each target."""
+        """Return the columns of `a` that belong to each target."""
         slices: list[tuple[int, int]] = []
         start = 0
         for b in self.b:
@@ -170,7 +170,7 @@ class LowRank:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows [begin, end) go through this adapter (None: the base alone)."""
+    """Rows [begin, end) with this adapter (None: the base alone)."""
 
     begin: int
     end: int
@@ -195,7 +195,7 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
 
 
 def set_norm(low: LowRank, norm: Tensor) -> None:
-    """Give a DoRA its norm, wherever it was computed, and the gain that follows from it."""
+    """Set a DoRA's norm, wherever it was computed, and the gain that follows from it."""
     assert low.magnitude is not None
     low.norm = norm
     low.gain = _over(low.magnitude.value, norm)
@@ -211,28 +211,28 @@ def rounded_root(x: Tensor) -> Tensor:
 
 
 def _over(x: Tensor, norm: Tensor) -> Tensor:
-    """Divide, giving 0 where the norm is 0: such a row has no direction."""
+    """Divide, giving 0 where the norm is 0, since such a row has no direction."""
     return torch.where(norm > 0, x / norm, torch.zeros_like(x))
 
 
 def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
-    """Y = x W^T + bias with each run's adapter, rows unaffected by one another."""
+    """Compute y = x W^T + bias with each run's adapter; rows do not affect one another."""
     return forward_and_save(kernels, x, linear, runs, keep=False)[0]
 
 
 @dataclass(slots=True)
 class LinearActivations:
-    """Forward values that the backward of a single training run needs."""
+    """Forward values for the backward pass of a single training run."""
 
     xa: Tensor | None = None
     direction: Tensor | None = None
-    """DoRA: (W + scaling B A) x over the norm, of which the magnitudes are the factors."""
+    """For DoRA, (W + scaling B A) x over the norm, which the magnitudes multiply."""
 
 
 def forward_and_save(
     kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...], *, keep: bool
 ) -> tuple[Tensor, LinearActivations]:
-    """As `forward`, and with `keep` what `backward` of the one run needs."""
+    """Compute as `forward` does, and with `keep` return the values for `backward` of the one run."""
     y = linear.product(kernels, x)
     activations = LinearActivations()
     bias = None if linear.bias is None else linear.bias.value
@@ -261,26 +261,26 @@ def backward(
     dy: Tensor,
     linear: Linear,
     low: LowRank | None,
-    kept: LinearActivations,
+    saved: LinearActivations,
     segments: Tensor,
 ) -> Tensor:
     """Add the gradients of every trained weight, and return that of x."""
     if linear.bias is not None and linear.bias.grad is not None:
         kernels.column_chain(dy, None, segments, linear.bias.grad)
     if low is not None and low.gain is not None and low.magnitude is not None:
-        if low.magnitude.grad is not None and kept.direction is not None:
-            kernels.column_chain(dy, kept.direction, segments, low.magnitude.grad)
+        if low.magnitude.grad is not None and saved.direction is not None:
+            kernels.column_chain(dy, saved.direction, segments, low.magnitude.grad)
         dy = dy.clone()
         kernels.scale_bias(dy, low.gain, None)
     first = linear.base[0]
     if isinstance(first, Weight) and first.grad is not None:
         kernels.grad_gemm(x, dy, segments, first.grad)
     dx = linear.product_turned(kernels, dy)
-    if low is not None and kept.xa is not None:
-        dxa = torch.empty_like(kept.xa)
+    if low is not None and saved.xa is not None:
+        dxa = torch.empty_like(saved.xa)
         for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
             if b.grad is not None:
-                kernels.grad_gemm(kept.xa[:, r0:r1], dy[:, c0:c1], segments, b.grad)
+                kernels.grad_gemm(saved.xa[:, r0:r1], dy[:, c0:c1], segments, b.grad)
             dxa[:, r0:r1] = kernels.gemm(dy[:, c0:c1], b.value.t())
         dxa *= low.scaling
         if low.a.grad is not None:
@@ -290,7 +290,7 @@ def backward(
 
 
 class LinearStep(torch.autograd.Function):
-    """`forward` with a backward, for one run that covers all rows."""
+    """Autograd function of `forward` for one run that covers all rows."""
 
     @staticmethod
     def forward(

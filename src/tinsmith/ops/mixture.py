@@ -1,8 +1,8 @@
-"""A mixture of experts as one step: which experts each row takes, these experts' MLPs, and their weighted sum.
+"""Mixture of experts as one step: routing of each row, the experts' MLPs, and their weighted sum.
 
-A row's experts are computed from that row alone: rows are gathered by expert, a product's chains know nothing of who
-else chose it, and a row's experts are added in ascending order. So neighbours, micro-batches and threads change no bit,
-forward or backward; an expert's gradient is, unit by unit, a chain over the unit's rows that took it.
+A row's experts are computed from that row alone: rows are gathered by expert, a product's chains do not depend on the
+other rows of an expert, and a row's experts are added in ascending order. So neighbours, micro-batches and threads
+change no bit, forward or backward; an expert's gradient is, unit by unit, a chain over the unit's rows that took it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tinsmith.ops.routing import Routes, Routing, dealt
 
 @dataclass(frozen=True, slots=True)
 class MixtureRun:
-    """Rows [begin, end) go through this adapter's parts."""
+    """Rows [begin, end) with this adapter's parts."""
 
     begin: int
     end: int
@@ -31,7 +31,7 @@ class MixtureRun:
 
 
 def mixed(kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], runs: Sequence[MixtureRun]) -> Tensor:
-    """The weighted sum of each row's experts, each run of rows with its adapter; nothing is kept."""
+    """Compute the weighted sum of each row's experts, each run of rows with its adapter; nothing is saved."""
     mix = MixtureRows(routes, dealt(routes, len(experts)), experts, runs[0].parts)
     if len(runs) == 1 and held_whole(experts):
         return kernels.mixture(x, mix)
@@ -39,11 +39,11 @@ def mixed(kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], r
 
 
 def _one_by_one(
-    kernels: Kernels, x: Tensor, mix: MixtureRows, runs: Sequence[MixtureRun], kept: MixtureActivations | None = None
+    kernels: Kernels, x: Tensor, mix: MixtureRows, runs: Sequence[MixtureRun], saved: MixtureActivations | None = None
 ) -> Tensor:
-    """As `mixed`, expert by expert: bases that are decoded for each product, and several adapters in a batch.
+    """Compute `mixed` expert by expert, for bases that are decoded for each product, or several adapters in a batch.
 
-    With `kept`, what backward needs is put there.
+    With `saved`, the values for the backward pass are stored there.
     """
     y = torch.zeros_like(x)
     weights = mix.routes.weights.flatten()[mix.deal.places]
@@ -52,12 +52,12 @@ def _one_by_one(
         parts = [(cut, run.parts(e)) for cut, run in zip(_cuts(rows, runs), runs, strict=True) if cut[1] > cut[0]]
         up = tuple(Run(*cut, low) for cut, (low, _) in parts)
         down = tuple(Run(*cut, low) for cut, (_, low) in parts)
-        gate_up, of_up = forward_and_save(kernels, x[rows], mix.experts[e].gate_up, up, keep=kept is not None)
+        gate_up, of_up = forward_and_save(kernels, x[rows], mix.experts[e].gate_up, up, keep=saved is not None)
         inner = kernels.silu_gate(gate_up)
-        out, of_down = forward_and_save(kernels, inner, mix.experts[e].down, down, keep=kept is not None)
+        out, of_down = forward_and_save(kernels, inner, mix.experts[e].down, down, keep=saved is not None)
         y[rows] += out * weights[whole, None]
         found = (gate_up, inner, out, of_up.xa, of_down.xa, of_up.direction, of_down.direction)
-        for room, value in zip(kept.rooms, found, strict=True) if kept is not None else ():
+        for room, value in zip(saved.rooms, found, strict=True) if saved is not None else ():
             if room is not None and value is not None:
                 room[whole] = value
     return y
@@ -73,7 +73,7 @@ def _cuts(rows: Tensor, runs: Sequence[MixtureRun]) -> list[tuple[int, int]]:
 
 
 class OneByOne(Kernels):
-    """Kernels that compute mixtures expert by expert, for a run that covers all rows; as any kernels can."""
+    """Fallback for any kernels that computes mixtures expert by expert, for a run that covers all rows."""
 
     def mixture(self: Kernels, x: Tensor, mix: MixtureRows) -> Tensor:
         return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),))
@@ -83,7 +83,7 @@ class OneByOne(Kernels):
         return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), activations), activations
 
     def mixture_backward(
-        self: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
+        self: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, saved: MixtureActivations
     ) -> tuple[Tensor, Tensor]:
         deal = mix.deal
         weights = mix.routes.weights.flatten()[deal.places]
@@ -92,13 +92,13 @@ class OneByOne(Kernels):
             rows, whole = deal.rows[begin:end], slice(begin, end)
             bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
             low_up, low_down = mix.parts(e)
-            of_up = LinearActivations(kept.xa_up[whole], _part(kept.direction_up, whole))
-            of_down = LinearActivations(kept.xa_down[whole], _part(kept.direction_down, whole))
+            of_up = LinearActivations(saved.xa_up[whole], _part(saved.direction_up, whole))
+            of_down = LinearActivations(saved.xa_down[whole], _part(saved.direction_down, whole))
             own = dy[rows]
-            d_weights[deal.places[whole]] = self.row_dots(own, kept.out[whole])
+            d_weights[deal.places[whole]] = self.row_dots(own, saved.out[whole])
             d_out = own * weights[whole, None]
-            d_inner = backward(self, kept.inner[whole], d_out, mix.experts[e].down, low_down, of_down, bounds)
-            d_gate_up = self.silu_gate_backward(kept.gate_up[whole], d_inner)
+            d_inner = backward(self, saved.inner[whole], d_out, mix.experts[e].down, low_down, of_down, bounds)
+            d_gate_up = self.silu_gate_backward(saved.gate_up[whole], d_inner)
             dx[rows] += backward(self, x[rows], d_gate_up, mix.experts[e].gate_up, low_up, of_up, bounds)
         return dx, d_weights.view_as(mix.routes.weights)
 
@@ -108,7 +108,7 @@ def _part(x: Tensor | None, rows: slice) -> Tensor | None:
 
 
 class MixtureStep(torch.autograd.Function):
-    """Routes by the router's logits, and `mixed` with a backward, for one run that covers all rows."""
+    """Autograd function of routing and `mixed`, for one run that covers all rows."""
 
     @staticmethod
     def forward(
@@ -120,11 +120,11 @@ class MixtureStep(torch.autograd.Function):
         experts: Sequence[Mlp],
         parts: PartsOf,
         segments: Tensor,
-        seen: Callable[[Tensor, Routes], None] | None,
+        observe: Callable[[Tensor, Routes], None] | None,
     ) -> Tensor:
         routes = kernels.route(logits, routing)
-        if seen is not None:
-            seen(logits, routes)
+        if observe is not None:
+            observe(logits, routes)
         mix = MixtureRows(routes, dealt(routes, len(experts)), experts, parts)
         whole = held_whole(experts)
         y, activations = kernels.mixture_forward(x, mix) if whole else OneByOne.mixture_forward(kernels, x, mix)

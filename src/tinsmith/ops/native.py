@@ -1,6 +1,6 @@
-"""`canonical` on CPU: the native kernels behind the `Kernels` seam.
+"""`canonical` on CPU: the native kernels behind the `Kernels` interface.
 
-Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it holds memory.
+Tensors cross as zero-copy DLPack/buffer views. torch only allocates memory here, and computes nothing.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 
 _WITHOUT_VALUES: Final = frozenset(("empty", "empty_like", "numpy", "__get__", "__len__", "dim", "size", "stride"))
-"""Functions of torch that make memory, or ask about it."""
+"""Functions of torch that allocate memory or query it."""
 _VIEWS: Final = frozenset(("detach", "float", "t", "view", "__getitem__"))
-"""Functions of torch that look at the same memory otherwise, or else compute."""
+"""Functions of torch that return a view, or else compute."""
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -68,13 +68,13 @@ def _held(linears: Iterable[Linear]) -> Matrices:
 
 @dataclass(frozen=True, slots=True)
 class _LowView:
-    """An adapter's part as the extension takes it, and the tensors that it was made of."""
+    """Adapter part in the extension's form, and the tensors that it was made from."""
 
     tensors: tuple[Tensor | None, ...]
     arrays: Low
 
     def still(self, part: LowRank) -> bool:
-        """True if the part has the tensors it had; their memory is theirs for life."""
+        """True if the part still has the same tensors, whose memory never moves."""
         return all(map(is_, self.tensors, _tensors(part)))
 
 
@@ -106,12 +106,12 @@ def _pairs(mix: MixtureRows) -> tuple[In, In, In]:
     return _view(mix.deal.places), np.array(mix.deal.bounds, np.int64), _view(mix.routes.weights)
 
 
-def _activations(kept: MixtureActivations) -> MixtureArrays:
-    return cast("MixtureArrays", tuple(map(_maybe, kept.rooms)))
+def _activations(saved: MixtureActivations) -> MixtureArrays:
+    return cast("MixtureArrays", tuple(map(_maybe, saved.rooms)))
 
 
 def _by_expert(mix: MixtureRows) -> list[ExpertParts]:
-    """The parts on every expert; none on those that no row takes."""
+    """Return the parts on every expert; none for experts that no row takes."""
     found: list[ExpertParts] = [(None, None)] * len(mix.experts)
     for e, _, _ in mix.deal.taken:
         found[e] = mix.parts(e)
@@ -128,7 +128,7 @@ def _grads(linear: Linear, low: LowRank | None) -> Grads:
 
 
 class _NotNative(TorchFunctionMode):
-    """Looks for what torch computes by itself, which no tape has."""
+    """Detector of operations that torch computes by itself, which a recorded step would miss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -289,7 +289,7 @@ class NativeKernels(Kernels):
         return y, saved
 
     def mixture_backward(
-        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
+        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, saved: MixtureActivations
     ) -> tuple[Tensor, Tensor]:
         dx, d_weights = torch.empty_like(dy), torch.empty_like(mix.routes.weights)
         own = _by_expert(mix)
@@ -300,12 +300,12 @@ class NativeKernels(Kernels):
             grads_down[e] = _grads(mix.experts[e].down, own[e][1])
         native.mixture_backward(
             _view(dy), _view(x), *_pairs(mix), _view(segments), *self._matrices(mix.experts), *self._lows(own),
-            grads_up, grads_down, _activations(kept), dx.numpy(), d_weights.numpy(),
+            grads_up, grads_down, _activations(saved), dx.numpy(), d_weights.numpy(),
         )  # fmt: skip
         return dx, d_weights
 
     def _lows(self, parts: Sequence[ExpertParts]) -> tuple[list[Low | None], list[Low | None]]:
-        """An adapter's parts on gate_up and on down of every expert, each looked at once for each set of tensors."""
+        """Return an adapter's parts on gate_up and on down of every expert, cached for each set of tensors."""
         return [self._low(up) for up, _ in parts], [self._low(down) for _, down in parts]
 
     def _low(self, part: LowRank | None) -> Low | None:
@@ -317,7 +317,7 @@ class NativeKernels(Kernels):
         return found.arrays
 
     def _matrices(self, experts: Sequence[Mlp]) -> tuple[Matrices, Matrices]:
-        """The weights of all experts, looked at once for each mixture: a weight's memory is its own for life."""
+        """Return the weights of all experts, cached for each mixture: a weight's memory never moves."""
         found = self._held.get(experts[0])
         if found is None:
             found = (_held(one.gate_up for one in experts), _held(one.down for one in experts))

@@ -1,9 +1,9 @@
-"""Weights as NF4 with double quantisation, encoded and decoded to the same bits on every machine.
+"""NF4 weights with double quantisation, encoded and decoded to the same bits on every machine.
 
-A weight is cut, row-major, into blocks of 64. A block keeps its largest magnitude (absmax) and, per
-weight, the nearest of 16 levels of weight / absmax, two codes a byte, first weight in the high
-nibble. The absmax values, less their mean, are then coded the same way: 256 of them share one fp32
-scale, each is the nearest of 256 values of the dynamic 8-bit map.
+A weight is cut, row-major, into blocks of 64. A block stores its largest magnitude (absmax) and, per weight, the
+nearest of 16 levels of weight / absmax, two codes a byte, first weight in the high nibble. The absmax values, less
+their mean, are then coded the same way: 256 of them share one fp32 scale, each is the nearest of 256 values of the
+dynamic 8-bit map.
 
 Source: arXiv:2305.14314 sec. 3 (NF4, double quantisation), arXiv:1511.04561 (dynamic map). Layout,
 levels, thresholds, dynamic map and decoding are those of bitsandbytes, with two deviations. The
@@ -29,16 +29,16 @@ ByteArray = NDArray[np.uint8]
 _T = TypeVar("_T", bound=np.generic)
 
 BLOCK = 64
-"""Weights that share one absmax."""
+"""Weights per absmax."""
 
 GROUP = 256
-"""Absmax values that share one scale."""
+"""Absmax values per scale."""
 
 _CHUNK = 2048
-"""Blocks encoded at a time, so that temporaries stay in cache; changes no bit."""
+"""Blocks encoded at a time, so that temporaries stay in cache; no bit changes."""
 
 _TINY = np.float32(1e-38)
-"""Least divisor, bitsandbytes': an all-zero block gets the level 0, not NaN."""
+"""Least divisor, as in bitsandbytes: an all-zero block gets the level 0, not NaN."""
 
 
 def _nf4_levels() -> FloatArray:
@@ -64,7 +64,7 @@ def _dynamic_levels() -> FloatArray:
         count = 2**i
         step = float((high - low) / np.float32(count))
         k = np.arange(count + 1, dtype=np.float64)
-        # Products and sums are exact in fp64, so that the cast is the fma's one rounding.
+        # Products and sums are exact in fp64, so that the cast is the only rounding, as in an fma.
         rising, falling = float(low) + step * k, float(high) - step * (count - k)
         bounds = np.where(k < (count + 1) // 2, rising, falling).astype(np.float32)
         means = (bounds[:-1] + bounds[1:]) / np.float32(2) * np.float32(decade)
@@ -73,7 +73,7 @@ def _dynamic_levels() -> FloatArray:
 
 
 def _midpoints(levels: FloatArray) -> FloatArray:
-    """Return the thresholds between neighbours; a value on one belongs to the lower level."""
+    """Return the thresholds between neighbours; a value on a threshold belongs to the lower level."""
     return (levels[:-1] + levels[1:]) / np.float32(2)
 
 
@@ -86,27 +86,27 @@ DYNAMIC_LEVELS = _dynamic_levels()
 _NF4_THRESHOLDS = _midpoints(NF4_LEVELS)
 _DYNAMIC_THRESHOLDS = _midpoints(DYNAMIC_LEVELS)
 _PAIRS = NF4_LEVELS[np.stack([np.arange(256) >> 4, np.arange(256) & 15], axis=1)]
-"""The two levels a byte stands for. Shape (256, 2)."""
+"""Pairs of levels, indexed by byte. Shape (256, 2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nf4Tensor:
-    """One weight as NF4: about 4.13 bits a weight. `num_blocks` is ceil(out * in / 64)."""
+    """Weight in NF4: about 4.13 bits per weight. `num_blocks` is ceil(out * in / 64)."""
 
     shape: tuple[int, int]
-    """(out, in) of the weight."""
+    """Shape (out, in) of the weight."""
     codes: ByteArray
-    """Two weights a byte, the first in the high nibble. Shape (ceil(out * in / 2),)."""
+    """Two codes per byte, the first in the high nibble. Shape (ceil(out * in / 2),)."""
     absmax_codes: ByteArray
-    """Per block the code of its absmax. Shape (num_blocks,)."""
+    """Code of each block's absmax. Shape (num_blocks,)."""
     absmax_scales: FloatArray
-    """Per 256 blocks the largest |absmax - offset|. Shape (ceil(num_blocks / 256),)."""
+    """Largest |absmax - offset| of each 256 blocks. Shape (ceil(num_blocks / 256),)."""
     offset: np.float32
-    """The mean absmax."""
+    """Mean absmax."""
 
 
 def quantise(weight: FloatArray, *, name: str = "weight") -> Nf4Tensor:
-    """Encode a weight (out, in); `name` is what an error calls it.
+    """Encode a weight (out, in); errors name it `name`.
 
     Raises:
         InputError: not fp32, not of two dimensions, empty, or with a NaN or an infinity.
@@ -145,7 +145,7 @@ def quantise(weight: FloatArray, *, name: str = "weight") -> Nf4Tensor:
 def block_absmax(tensor: Nf4Tensor) -> FloatArray:
     """Decode every block's absmax: map[code] * scale + offset, two fp32 roundings.
 
-    Shape (num_blocks,). A value may be slightly negative where a block's absmax was near zero.
+    Shape (num_blocks,). A value may be slightly negative if a block's absmax was near zero.
     """
     groups = DYNAMIC_LEVELS[_padded(tensor.absmax_codes, GROUP)]
     groups *= tensor.absmax_scales[:, None]
@@ -161,7 +161,7 @@ def dequantise(tensor: Nf4Tensor) -> FloatArray:
 
 
 def num_bytes(tensor: Nf4Tensor) -> int:
-    """Count the bytes the arrays of one weight take."""
+    """Return the bytes of one weight's arrays."""
     return sum(part.nbytes for key, part in to_parts(tensor).items() if key != "shape")
 
 
@@ -177,10 +177,10 @@ def to_parts(tensor: Nf4Tensor) -> dict[str, NDArray[np.generic]]:
 
 
 def from_parts(parts: Mapping[str, NDArray[np.generic]], *, name: str = "weight") -> Nf4Tensor:
-    """Return the weight whose `to_parts` is `parts`; `name` is what an error calls it.
+    """Return the weight whose `to_parts` is `parts`; errors name it `name`.
 
     Raises:
-        CheckpointError: a part is missing, unknown, or is not of the dtype or size that fits.
+        CheckpointError: a part is missing, unknown, or of the wrong dtype or size.
     """
     expected = ("absmax_codes", "absmax_scales", "codes", "offset", "shape")
     if tuple(sorted(parts)) != expected:
@@ -202,13 +202,13 @@ def from_parts(parts: Mapping[str, NDArray[np.generic]], *, name: str = "weight"
 
 
 def _padded(flat: NDArray[_T], width: int) -> NDArray[_T]:
-    """Return `flat` as rows of `width`, the last one filled up with zeros."""
+    """Return `flat` as rows of `width`, the last one padded with zeros."""
     spare = -flat.size % width
     return (np.pad(flat, (0, spare)) if spare else flat).reshape(-1, width)
 
 
 def _weight_codes(blocks: FloatArray, absmax: FloatArray) -> ByteArray:
-    """Return per weight the number of thresholds below weight * (1 / absmax), two a byte."""
+    """Return per weight the number of thresholds below weight * (1 / absmax), two per byte."""
     scaled = blocks * (np.float32(1) / np.maximum(absmax, _TINY))[:, None]
     codes = np.zeros(scaled.shape, dtype=np.uint8)
     for threshold in _NF4_THRESHOLDS:
@@ -217,7 +217,7 @@ def _weight_codes(blocks: FloatArray, absmax: FloatArray) -> ByteArray:
 
 
 def _absmax_codes(centred: FloatArray) -> tuple[ByteArray, FloatArray]:
-    """Code `centred` (num_blocks,) in groups; a group of zeros gets the scale 0."""
+    """Encode `centred` (num_blocks,) in groups; a group of zeros gets the scale 0."""
     groups = _padded(centred, GROUP)
     scales = np.abs(groups).max(axis=1)
     scaled = groups * (np.float32(1) / np.maximum(scales, _TINY))[:, None]

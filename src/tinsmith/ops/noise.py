@@ -1,7 +1,7 @@
-"""The noise behind a draw, in torch: a function of (seed, sample, position, token) and no more.
+"""Noise of a draw, in torch: a function of (seed, sample, position, token) alone.
 
-The law is the native kernels' own (`native/choose.cpp`); here torch's logarithms take the place of
-theirs, so that the last bits may differ.
+The law is the native kernels' own (`native/choose.cpp`); here the logarithms are torch's, so that the last bits may
+differ.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def gumbel(keys: NDArray[np.uint64], num_tokens: int, device: torch.device) -> T
     z = (z ^ _shifted(z, 27)) * _signed(0x94D049BB133111EB)
     z = _shifted(z ^ _shifted(z, 31), 11)
     u = (z.double() + 0.5) * 2.0**-53
-    rest = ((2**53 - 1 - z).double() + 0.5) * 2.0**-53  # 1 - u, whose small values u has lost
+    rest = ((2**53 - 1 - z).double() + 0.5) * 2.0**-53  # 1 - u, computed so that its small values are exact
     return -torch.log(torch.where(u < 0.5, -torch.log1p(-u), -torch.log(rest)))
 
 
 def _signed(word: int) -> int:
-    """The int64 with these 64 bits: torch multiplies and adds it modulo 2**64."""
+    """Return the int64 with these 64 bits: torch multiplies and adds it modulo 2**64."""
     return word - (1 << 64) if word >> 63 else word
 
 
 def _shifted(z: Tensor, bits: int) -> Tensor:
-    """A logical shift to the right; torch's own repeats the sign."""
+    """Shift right logically; torch's own shift repeats the sign."""
     return (z >> bits) & ((1 << (64 - bits)) - 1)

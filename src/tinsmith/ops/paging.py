@@ -1,4 +1,4 @@
-"""Pages of keys and values, sixteen positions each, and the pages that each sequence reads."""
+"""Pages of keys and values, sixteen positions each, and the page table of each sequence."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 _LARGE = 1 << 22
-"""Bytes from which memory is taken from the system for itself, and given back to it."""
+"""Bytes from which an allocation is mapped separately, and returned to the system when freed."""
 PAGE = 16
 """Keys per page of the KV cache: one logical vector of the kernels."""
 
 
 @dataclass(slots=True)
 class Pages:
-    """One layer's keys [pages, kv_heads, d, 16] and values [pages, kv_heads, 16, d padded to 16].
+    """Keys [pages, kv_heads, d, 16] and values [pages, kv_heads, 16, d padded to 16] of one layer.
 
     Values must be finite everywhere (a masked key weighs exactly zero, and 0 * inf is not zero).
     """
@@ -28,7 +28,7 @@ class Pages:
 
     @staticmethod
     def allocate(num_pages: int, kv_heads: int, head_dim: int, device: torch.device) -> Pages:
-        """Zeroed pages."""
+        """Allocate zeroed pages."""
         padded = (head_dim + PAGE - 1) // PAGE * PAGE
         return Pages(
             keys=_lazy_zeros((num_pages, kv_heads, head_dim, PAGE), device),
@@ -37,9 +37,9 @@ class Pages:
 
 
 def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Zeros; on the host their memory is given page by page as it is touched, by the system itself.
+    """Allocate zeros; on the host, the system provides each memory page when it is touched.
 
-    torch would write all of it, and so would numpy where it gets memory that somebody freed.
+    torch would write all of it, and so would numpy when it reuses freed memory.
     """
     if device.type != "cpu":
         return torch.zeros(shape, device=device)
@@ -59,7 +59,7 @@ class Rows:
     row_begin: Tensor
     """(n + 1,) int64: sequence s has rows row_begin[s] .. row_begin[s + 1]."""
     first_pos: Tensor
-    """(n,) int64: position of each sequence's first row; earlier positions are in its pages already."""
+    """(n,) int64: position of each sequence's first row; earlier positions are already in its pages."""
     positions: Tensor
     """(rows,) int64."""
     table: Tensor

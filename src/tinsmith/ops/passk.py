@@ -1,4 +1,4 @@
-"""pass@k: the chance that at least one of k samples is correct, estimated from n of them."""
+"""pass@k: the probability that at least one of k samples is correct, estimated from n of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def pass_at_k(*, n: int, c: int, k: int) -> float:
     Source: Chen et al., arXiv:2107.03374 sec. 2.1 (unbiased for every k <= n).
 
     Args:
-        n: samples drawn for one problem.
-        c: correct ones among them.
+        n: number of samples for one problem.
+        c: number of correct samples.
         k: size of the hypothetical draw.
 
     Raises:

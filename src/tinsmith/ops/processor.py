@@ -1,4 +1,4 @@
-"""Model and flags of the CPU, as the system reports them: a library may choose its instructions by them."""
+"""Model and flags of the CPU, as reported by the system: a library may choose its instructions by them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 _ARITHMETIC: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve", "bf16")
-"""Prefixes of the CPU flags that may decide which instructions a library takes."""
+"""Prefixes of the CPU flags that may affect a library's choice of instructions."""
 
 _VARYING: Final = ("processor", "cpu MHz", "core id", "apicid", "initial apicid", "bogomips")
-"""Lines that differ between the cores of one machine, or from moment to moment."""
+"""Fields that differ between the cores of one machine, or from moment to moment."""
 
 
 def cpu_model() -> str:
-    """Return the CPU's name as the system tells it; empty where it tells none."""
+    """Return the CPU's name; empty if the system does not report it."""
     return _lines().get("model name") or _lines().get("machdep.cpu.brand_string") or platform.processor()
 
 
@@ -28,9 +28,9 @@ def cpu_flags() -> tuple[str, ...]:
 
 
 def cpu_identity() -> tuple[str, ...]:
-    """Return all that tells this processor from one of another kind: model, stepping, microcode, every flag.
+    """Return everything that distinguishes this kind of processor: model, stepping, microcode, every flag.
 
-    Nothing where the system does not say.
+    Empty if the system does not report it.
     """
     entries = (
         f"{name}={text}"
@@ -42,7 +42,7 @@ def cpu_identity() -> tuple[str, ...]:
 
 @cache
 def _lines() -> dict[str, str]:
-    """Return what the system says of the first processor, by name; nothing where it says nothing."""
+    """Return the system's fields for the first processor, by name; empty if there are none."""
     try:
         if sys.platform == "darwin":
             text = subprocess.check_output(["/usr/sbin/sysctl", "machdep.cpu", "hw.optional"], text=True)

@@ -1,4 +1,4 @@
-"""Routing of rows to a mixture's experts, by router logits alone, and the rows sorted by expert."""
+"""Routing of rows to a mixture's experts by router logits, and the rows sorted by expert."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """Number of experts of a row, and their weighting."""
+    """Number of experts per row, and their weighting."""
 
     active: int
-    """Those of the largest router logits, ties to the lower expert."""
+    """Number of experts with the largest router logits, ties to the lower expert."""
     normalised: bool
-    """True if the softmax is over the chosen experts only; else over all of them."""
+    """True if the softmax is over the chosen experts only, False if over all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +35,12 @@ class Dealt:
     rows: Tensor
     """(rows * active,) int64"""
     places: Tensor
-    """(rows * active,) int64: where each row's weight stands in the flat weights."""
+    """(rows * active,) int64: index of each row's weight in the flat weights."""
     bounds: list[int]
 
     @property
     def taken(self) -> list[tuple[int, int, int]]:
-        """(expert, begin, end) of every expert that a row takes, ascending."""
+        """Yield (expert, begin, end) of every expert that a row takes, ascending."""
         ends = zip(self.bounds, self.bounds[1:], strict=False)
         return [(e, begin, end) for e, (begin, end) in enumerate(ends) if end > begin]
 
@@ -55,7 +55,7 @@ def dealt(routes: Routes, num_experts: int) -> Dealt:
 
 
 def digests(experts: Tensor, layer: int) -> Tensor:
-    """A number for each row that tells its experts in this layer, (rows,) int64: to be added up over layers.
+    """Return a digest of each row's experts in this layer, (rows,) int64; digests are added up over layers.
 
     A polynomial of the experts modulo 2^64, mixed with the layer's number as in SplitMix64 (Steele et al. 2014).
     """
@@ -68,7 +68,7 @@ def digests(experts: Tensor, layer: int) -> Tensor:
 
 
 def _signed(word: int) -> int:
-    """The int64 with the bits of a number modulo 2^64."""
+    """Return the int64 with the bits of a number modulo 2^64."""
     return ((word + (1 << 63)) % (1 << 64)) - (1 << 63)
 
 
@@ -78,7 +78,7 @@ _FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
 
 
 def stock_routes(logits: Tensor, routing: Routing) -> Routes:
-    """Route by torch's own operations: a stable sort, as `topk` leaves the order of equals open."""
+    """Route by torch's own operations: a stable sort, since `topk` leaves the order of equals open."""
     order = torch.sort(logits, dim=1, descending=True, stable=True).indices
     experts = torch.sort(order[:, : routing.active], dim=1).values
     chosen = logits.gather(1, experts)
@@ -88,7 +88,7 @@ def stock_routes(logits: Tensor, routing: Routing) -> Routes:
 
 
 def stock_route_backward(logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
-    """The formula of `Kernels.route_backward`, in elementwise operations."""
+    """Compute `Kernels.route_backward` in elementwise operations."""
     dot = (d_weights * routes.weights).sum(1, keepdim=True)
     rest = torch.zeros_like(logits) if routing.normalised else -torch.softmax(logits, 1) * dot
     return rest.scatter_(1, routes.experts, routes.weights * (d_weights - dot))

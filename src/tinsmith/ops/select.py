@@ -19,8 +19,8 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
     """Return the kernels of `arithmetic` on `device` ("cpu", "cuda" or "cuda:N").
 
     Raises:
-        BackendError: no kernels of ours keep that promise there, the device is not there or too old, there is no
-            NVRTC, or the compiled extension that `canonical` needs is not built; one line.
+        BackendError: no kernels keep that promise there, the device is missing or too old, NVRTC is missing, or the
+            compiled extension that `canonical` needs is not built; one line.
     """
     if not supported(arithmetic, device):
         raise BackendError(

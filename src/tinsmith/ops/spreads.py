@@ -1,4 +1,4 @@
-"""A row of logits in figures: where a token stands in it, and the entropy of the whole; no batch changes their bits."""
+"""Figures of a row of logits: the rank of a token, and the entropy; their bits do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinsmith.types.sampling import Spread
 
 
 def no_spread(length: int) -> Spread:
-    """Return the figures of so many rows, none of which is known yet."""
+    """Return figures for this many rows, none of them known yet."""
     return Spread(
         ranks=np.zeros(length, np.int32),
         entropies=np.full(length, np.nan, np.float32),
@@ -31,11 +31,11 @@ def rank_of(logits: NDArray[np.float32], token: int) -> tuple[int, int]:
 
 
 def entropy_of(logits: NDArray[np.float32], largest: float, log_sum: float) -> float:
-    """Return the entropy in nats of softmax(logits), as float64 rounded from sums that no order can change.
+    """Return the entropy in nats of softmax(logits), as float64 rounded from sums independent of order.
 
     Args:
         logits: one row.
-        largest: of them.
+        largest: the largest logit.
         log_sum: ln(sum exp(logit - largest)).
     """
     logprobs = logits.astype(np.float64) - largest - log_sum

@@ -1,7 +1,7 @@
-"""`fast` on CPU or GPU: the `Kernels` seam over stock torch operations, without any promise.
+"""`fast` on CPU or GPU: the `Kernels` interface over stock torch operations, without any promise.
 
-Each method does what `Kernels` says of it. Gradients are summed over all segments at once. Index
-tensors may lie on the CPU; everything else is on the device.
+Each method computes what `Kernels` specifies. Gradients are summed over all segments at once. Index tensors may be on
+the CPU; everything else is on the device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tinsmith.types.arithmetic import Arithmetic
 
 
 class StockKernels(OneByOne):
-    """Arithmetic by whatever the vendor's libraries do on one device."""
+    """Kernels that use the vendor's libraries on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST
 
@@ -37,30 +37,30 @@ class StockKernels(OneByOne):
         self._nf4_levels = torch.from_numpy(NF4_LEVELS.copy()).to(device)
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """`mm`, or `addmm_`."""
+        """Use `mm`, or `addmm_`."""
         return torch.mm(a, b.float()) if into is None else into.addmm_(a, b.float())
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
-        """One `addmm_` over all segments."""
+        """Use one `addmm_` over all segments."""
         rows = _covered(segments)
         into.addmm_(a[rows].t(), b[rows])
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
-        """One `sum` over all segments."""
+        """Use one `sum` over all segments."""
         rows = _covered(segments)
         into += (x[rows] if y is None else x[rows] * y[rows]).sum(0)
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
-        """Index."""
+        """Use an index."""
         return table.detach()[ids.to(self.device)].float()
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
-        """One `index_add_` over all segments."""
+        """Use one `index_add_` over all segments."""
         rows = _covered(segments)
         into.index_add_(0, ids[rows].to(self.device), dy[rows])
 
     def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         total = x if delta is None else x + delta
         inv_rms = _inverse_rms(total, eps)
         return total, total * inv_rms * gain, inv_rms.flatten()
@@ -68,13 +68,13 @@ class StockKernels(OneByOne):
     def rms_norm_backward(
         self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         xhat = x * inv_rms[:, None]
         dx = _norm_backward(xhat, inv_rms[:, None], dy * gain)
         return dx if d_sum is None else dx + d_sum, xhat if want_xhat else None
 
     def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         q, k, v = stock_attention.split(qkv, turn.shape)
         if (gains := turn.gains) is not None:
             q = q * _inverse_rms(q, gains.eps) * gains.q
@@ -83,7 +83,7 @@ class StockKernels(OneByOne):
         return torch.cat([_rotated(q, cos, sin), _rotated(k, cos, sin), v], dim=1).flatten(1)
 
     def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         (cos, sin), gains = self._angles(turn), turn.gains
         dq, dk, dv = stock_attention.split(dy, turn.shape)
         dq, dk = _rotated(dq, cos, -sin), _rotated(dk, cos, -sin)
@@ -98,12 +98,12 @@ class StockKernels(OneByOne):
         return torch.cat([dq, dk, dv], dim=1).flatten(1), rows
 
     def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
-        """Index."""
+        """Use an index."""
         layout = self._layout_of(rows)
         stock_attention.store(qkv, shape, layout.page, layout.slot, pages)
 
     def store_slots(self, qkv: Tensor, shape: HeadShape, forest: Forest, pages: Pages) -> None:
-        """Index."""
+        """Use an index."""
         held = torch.nonzero(forest.slots >= 0).flatten()
         stock_attention.store(
             qkv[forest.slots[held].to(self.device)],
@@ -114,14 +114,14 @@ class StockKernels(OneByOne):
         )
 
     def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
-        """`scaled_dot_product_attention`; the statistics are empty, as backward needs none."""
+        """Use `scaled_dot_product_attention`; the statistics are empty, as backward needs none."""
         out = stock_attention.attend(qkv, shape, self._layout_of(rows), pages)
         return out, (out.new_empty(0), out.new_empty(0)) if want_stats else None
 
     def attention_backward(
         self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
-        """Autograd through the forward pass, computed again tree by tree."""
+        """Use autograd through the forward pass, computed again tree by tree."""
         del out, stats
         d_qkv = torch.empty_like(qkv)
         nodes = forest.unit_nodes.tolist()
@@ -133,47 +133,47 @@ class StockKernels(OneByOne):
         return d_qkv
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
-        """`silu`."""
+        """Use `silu`."""
         gate, up = gate_up.chunk(2, dim=1)
         return F.silu(gate) * up
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         gate, up = gate_up.chunk(2, dim=1)
         share = torch.sigmoid(gate)
         d_gate = dy * up * share * (1 + gate * (1 - share))
         return torch.cat([d_gate, dy * gate * share], dim=1)
 
     def route(self, logits: Tensor, routing: Routing) -> Routes:
-        """A stable `sort`, and `softmax`."""
+        """Use a stable `sort` and `softmax`."""
         return stock_routes(logits, routing)
 
     def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
 
     def row_entropies(self, logits: Tensor) -> Tensor:
-        """`entr` of `softmax`."""
+        """Use `entr` of `softmax`."""
         return torch.special.entr(torch.softmax(logits, 1)).sum(1)
 
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
-        """A product and a `sum`."""
+        """Use a product and a `sum`."""
         return (x * y).sum(1)
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """`amax` and `logsumexp`."""
+        """Use `amax` and `logsumexp`."""
         scaled = logits / temperature
         largest = scaled.amax(1)
         return largest, torch.logsumexp(scaled - largest[:, None], 1)
 
     def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
-        """Index."""
+        """Use an index."""
         read = torch.arange(logits.shape[0]) if rows is None else rows
         read, index = read.to(self.device), targets.to(self.device).long()
         return logits[read, index] - stats[0][read] - stats[1][read]
 
     def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
-        """The formula, in elementwise operations."""
+        """Apply the formula in elementwise operations."""
         count = reads.diff().to(self.device)
         row = torch.repeat_interleave(torch.arange(len(count), device=self.device), count)
         total = logits.new_zeros(len(count)).index_add_(0, row, grads)
@@ -182,14 +182,14 @@ class StockKernels(OneByOne):
         return logits.index_put_((row, targets.to(self.device).long()), grads, accumulate=True)
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
-        """`mul_` and `add_`."""
+        """Use `mul_` and `add_`."""
         if scale is not None:
             y *= scale
         if bias is not None:
             y += bias
 
     def choose(self, logits: Tensor, draws: Draws) -> Drawn:
-        """The native kernels' sampling law, in torch's fp64."""
+        """Apply the native kernels' sampling law in torch's fp64."""
         row_N = self._to_device(draws.rows)
         temperature_N = self._to_device(draws.temperatures)
         chosen = logits[row_N]
@@ -209,7 +209,7 @@ class StockKernels(OneByOne):
         return tokens[:, 0].int().cpu().numpy(), drawn[:, 0].cpu().numpy()
 
     def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
-        """A stable `sort`, since `topk` leaves the order of equals open."""
+        """Use a stable `sort`, since `topk` leaves the order of equals open."""
         chosen = logits[self._to_device(rows)]
         temperature_N = self._to_device(np.where(temperatures == 0, np.float32(1), temperatures))
         tokens = torch.sort(chosen, dim=1, descending=True, stable=True).indices[:, :k]
@@ -217,7 +217,7 @@ class StockKernels(OneByOne):
         return tokens.int().cpu().numpy(), logprobs.cpu().numpy()
 
     def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
-        """Elementwise operations."""
+        """Use elementwise operations."""
         grad = grad * step.grad_scale
         m.mul_(step.beta1).add_(grad, alpha=1 - step.beta1)
         v.mul_(step.beta2).addcmul_(grad, grad, value=1 - step.beta2)
@@ -226,49 +226,49 @@ class StockKernels(OneByOne):
         weight.add_(change, alpha=-step.learning_rate)
 
     def sum_squares(self, x: Tensor) -> float:
-        """`vector_norm` in fp64, squared."""
+        """Use `vector_norm` in fp64, squared."""
         return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
 
     def finite(self, tensors: Sequence[Tensor]) -> bool:
-        """`isfinite`."""
+        """Use `isfinite`."""
         return all(bool(x.isfinite().all()) for x in tensors)
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
-        """Index."""
+        """Use an index."""
         pairs = torch.stack([codes >> 4, codes & 15], dim=1).flatten()[: out * in_]
         scales = absmax.repeat_interleave(BLOCK)[: out * in_]
         return (self._nf4_levels[pairs.long()] * scales).view(out, in_).t().contiguous()
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
-        """`cos` and `sin` in fp64 of the fp32 angle."""
+        """Use `cos` and `sin` in fp64 of the fp32 angle."""
         position = torch.arange(positions, dtype=torch.float32, device=self.device)
         angle = (position[:, None] * self._to_device(frequencies)).double()
         return Rope(angle.cos().float(), angle.sin().float())
 
     def threads(self) -> int:
-        """Torch's own threads on CPU."""
+        """Return torch's own thread count on CPU."""
         return torch.get_num_threads()
 
     def set_threads(self, count: int) -> None:
-        """Set torch's own threads."""
+        """Set torch's own thread count."""
         torch.set_num_threads(count)
 
     def _to_device(self, x: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(x).to(self.device)
 
     def _layout_of(self, rows: Rows) -> stock_attention.Layout:
-        """The indices of `rows`, kept until other rows come: every layer asks for the same."""
+        """Return the indices of `rows`, cached until other rows come, since every layer needs the same."""
         if self._layout is None or self._layout[0] is not rows:
             self._layout = (rows, stock_attention.layout_of(rows, self.device))
         return self._layout[1]
 
     def _angles(self, turn: Turn) -> Pair:
-        """The cos and sin of every row, (rows, 1, head_dim / 2)."""
+        """Return cos and sin of every row, (rows, 1, head_dim / 2)."""
         position = turn.positions.to(self.device)
         return turn.rope.cos[position, None], turn.rope.sin[position, None]
 
     def _allowed(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
-        """Return a mask of the tokens that top-k, and then top-p of the mass that top-k left, may draw from."""
+        """Return a mask of the tokens that remain after top-k, and then top-p of the remaining mass."""
         num_tokens = chosen.shape[1]
         order = torch.sort(chosen, dim=1, descending=True, stable=True).indices
         top_k = np.where(draws.top_ks > 0, draws.top_ks, num_tokens)
@@ -283,7 +283,7 @@ class StockKernels(OneByOne):
 
 
 def _covered(segments: Tensor) -> slice:
-    """The rows the segments cover."""
+    """Return the rows that the segments cover."""
     return slice(int(segments[0]), int(segments[-1]))
 
 
@@ -292,20 +292,20 @@ def _inverse_rms(x: Tensor, eps: float) -> Tensor:
 
 
 def _norm_backward(xhat: Tensor, inv_rms: Tensor, d_xhat: Tensor) -> Tensor:
-    """The gradient through xhat = x * inv_rms over the last axis."""
+    """Return the gradient through xhat = x * inv_rms over the last axis."""
     return inv_rms * (d_xhat - xhat * (d_xhat * xhat).mean(-1, keepdim=True))
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Pairs (i, i + half) turned, as in transformers' rotate_half."""
+    """Rotate pairs (i, i + half), as transformers' rotate_half does."""
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)
 
 
 class Bf16Products(StockKernels):
-    """The same with the operands of every product rounded to bf16, as on most accelerators; everything else in fp32."""
+    """Stock kernels with the operands of every product rounded to bf16, as on most accelerators; the rest in fp32."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """`mm` in bf16."""
+        """Use `mm` in bf16."""
         product = torch.mm(a.bfloat16(), b.bfloat16()).float()
         return product if into is None else into.add_(product)

@@ -24,29 +24,29 @@ class Span:
     end: int
     first: int
     pages: Tensor
-    """(pages,) int64: the page numbers of positions 0 to first + end - begin - 1."""
+    """(pages,) int64: page numbers of positions 0 to first + end - begin - 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """`Rows` as indices on the device, made once and used by every layer."""
+    """`Rows` as indices on the device, computed once and used by every layer."""
 
     page: Tensor
-    """(rows,) int64: the page of each row's key."""
+    """(rows,) int64: page of each row's key."""
     slot: Tensor
-    """(rows,) int64: where in its page."""
+    """(rows,) int64: slot of each row's key in its page."""
     spans: tuple[Span, ...]
     """Sequences with several rows."""
     single_rows: Tensor
-    """(N,) int64: rows that are alone in their sequence."""
+    """(N,) int64: rows that are the only one of their sequence."""
     single_pages: Tensor
-    """(N, pages) int64: their pages; those a row does not need repeat its first."""
+    """(N, pages) int64: their pages, padded by repeating the first."""
     visible_NS: Tensor
-    """(N, 1, 1, S) bool: the keys each of them sees."""
+    """(N, 1, 1, S) bool: keys that each of them attends to."""
 
 
 def layout_of(rows: Rows, device: torch.device) -> Layout:
-    """Work out where every row's key goes and which pages every row reads."""
+    """Compute the slot of every row's key, and the pages that every row reads."""
     begin, first, table = rows.row_begin.cpu(), rows.first_pos.cpu(), rows.table.cpu().long()
     count = begin.diff()
     sequence = torch.repeat_interleave(torch.arange(len(count)), count)
@@ -98,7 +98,7 @@ def attend(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> Tenso
 
 
 def tree_gradient(qkv: Tensor, shape: HeadShape, paths: list[Tensor], firsts: list[int], d_out: Tensor) -> Tensor:
-    """Return the gradient of one tree's rows, its attention computed anew node by node.
+    """Return the gradient of one tree's rows, recomputing its attention node by node.
 
     `paths` has the row of every position up to a node's end, `firsts` the position of its first row.
     """
@@ -120,14 +120,14 @@ def split(qkv: Tensor, shape: HeadShape) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _gathered(pages: Pages, numbers: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
-    """Keys and values of the numbered pages (N, pages), each (N, kv_heads, S, head_dim)."""
+    """Gather keys and values of the numbered pages (N, pages), each (N, kv_heads, S, head_dim)."""
     keys = pages.keys[numbers].permute(0, 2, 1, 4, 3).flatten(2, 3)
     values = pages.values[numbers].transpose(1, 2).flatten(2, 3)
     return keys, values[..., :head_dim]
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, first: int, shape: HeadShape) -> Tensor:
-    """Rows (rows, heads, head_dim) from position `first` on, over keys (1, kv_heads, S, ...)."""
+    """Compute attention of rows (rows, heads, head_dim) from position `first` on, over keys (1, kv_heads, S, ...)."""
     mask = None
     if first > 0:
         rows = torch.arange(first, first + len(q), device=q.device)

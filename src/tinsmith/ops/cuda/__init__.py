@@ -1,1 +1,1 @@
-"""The canonical kernels on a GPU: compiled at first use, launched on torch's stream, with the CPU's bits."""
+"""Canonical kernels on a GPU: compiled on first use, launched on torch's stream, with the CPU's bits."""

@@ -1,4 +1,4 @@
-"""The GPU as NVIDIA's driver reports it; without torch, so that a run's own process can read it too."""
+"""GPU as reported by NVIDIA's driver, without torch, so that a run's own process can query it too."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tinsmith.types.fingerprints import sha256_of
 _MAJOR, _MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 OLDEST = (7, 5)
-"""Oldest compute capability: NVRTC 13 compiles for no older one."""
+"""Oldest supported compute capability: NVRTC 13 compiles for no older one."""
 
 
 class Gpu(NamedTuple):
-    """A GPU as its driver knows it."""
+    """GPU as its driver reports it."""
 
     name: str
     capability: tuple[int, int]
@@ -26,12 +26,12 @@ class Gpu(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """Architecture that its cubins are compiled for."""
+        """Architecture for which its cubins are compiled."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 
 def find_gpu(index: int) -> Gpu | None:
-    """Return a GPU by its number; None where there is no such one, or no driver."""
+    """Return a GPU by its number; None if it does not exist, or without a driver."""
     handle, major, minor, version = (ctypes.c_int() for _ in range(4))
     name = ctypes.create_string_buffer(128)
     driver = None
@@ -48,10 +48,10 @@ def find_gpu(index: int) -> Gpu | None:
 
 
 def require_gpu(device: str) -> Gpu:
-    """Return the GPU that "cuda" or "cuda:N" is, before anything is built for it.
+    """Return the GPU for "cuda" or "cuda:N", before anything is built for it.
 
     Raises:
-        BackendError: it is not here, or too old, or there is no NVRTC to compile for it; one line.
+        BackendError: it is missing or too old, or NVRTC is missing; one line.
     """
     gpu = find_gpu(int(device.partition(":")[2] or 0))
     if gpu is None:
@@ -68,7 +68,7 @@ def require_gpu(device: str) -> Gpu:
 def gpu_identity(gpu: Gpu) -> dict[str, str]:
     """Return a GPU's name and architecture, the driver's and NVRTC's version, and one sha256 over all cubins.
 
-    Compiles what is not kept yet, several programs at once.
+    Compiles programs that are not cached yet, several at once.
     """
     with ThreadPoolExecutor() as pool:
         cubins = sha256_of([sha256 for _, sha256 in pool.map(compiler().cubin, PROGRAMS, [gpu.arch] * len(PROGRAMS))])

@@ -1,4 +1,4 @@
-"""Launches on a GPU: NVIDIA's driver through ctypes, on torch's current stream."""
+"""Kernel launches through NVIDIA's driver and ctypes, on torch's current stream."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tinsmith.types.errors import BackendError
 
 
 class Driver:
-    """One GPU, or a test's stand-in. Programs are compiled and loaded when one of their kernels is first launched."""
+    """GPU, or a test's stand-in. Programs are compiled and loaded when one of their kernels is first launched."""
 
     def __init__(self, device: torch.device, gpu: Gpu) -> None:
-        torch.zeros(1, device=device)  # torch's own context is the one that is shared
+        torch.zeros(1, device=device)  # torch's primary context is shared
         self.device, self.gpu, self._driver = device, gpu, ctypes.CDLL("libcuda.so.1")
         self._thread = threading.local()
-        """Not empty if it has the context: a server's engine and autograd's backward have threads of their own."""
+        """Mark of threads with the context: a server's engine and autograd's backward run on threads of their own."""
         self._modules, self._functions = dict[str, ctypes.c_void_p](), dict[str, ctypes.c_void_p]()
         self._context, handle = ctypes.c_void_p(), ctypes.c_int()
         self._check(self._driver.cuDeviceGet(ctypes.byref(handle), device.index or 0))
         self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), handle))
 
     def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
-        """Launch on torch's current stream; nothing is waited for."""
+        """Launch on torch's current stream without waiting."""
         if not vars(self._thread):
             self._check(self._driver.cuCtxSetCurrent(self._context))
             self._thread.ready = True
@@ -40,7 +40,7 @@ class Driver:
         self._check(self._driver.cuLaunchKernel(function, *grid, kernel.threads, 1, 1, 0, stream, parameters, None))
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
-        """Record a CUDA graph, after one run that compiles, loads and uploads whatever is not there yet."""
+        """Record a CUDA graph, after one run that compiles, loads and uploads everything missing."""
         current, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
         side.wait_stream(current)
         with torch.cuda.stream(side):
@@ -52,11 +52,11 @@ class Driver:
         return Recorded(out, graph.replay)
 
     def identity(self) -> dict[str, str]:
-        """Return the GPU, its driver and the compiled kernels, as circumstances."""
+        """Return the GPU, its driver and the compiled kernels, as circumstances of a certificate."""
         return gpu_identity(self.gpu)
 
     def free_bytes(self) -> int | None:
-        """Return the bytes that torch can still allocate; None: the memory is the host's."""
+        """Return the bytes that torch can still allocate; None if the memory is the host's."""
         return torch.cuda.mem_get_info(self.device)[0]
 
     def _loaded(self, kernel: Kernel) -> ctypes.c_void_p:

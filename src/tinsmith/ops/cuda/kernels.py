@@ -1,7 +1,7 @@
-"""`canonical` on a GPU: the `Kernels` seam over the CUDA kernels, with the bits of `NativeKernels`.
+"""`canonical` on a GPU: the `Kernels` interface over CUDA kernels, with the bits of `NativeKernels`.
 
-Every tensor lies on the device; index tensors may come from the host. What tile a product takes is a matter of speed,
-and shows in no bit. torch holds memory, copies, and computes elementwise steps that are one IEEE rounding.
+Every tensor is on the device; index tensors may be on the host. The choice of a product's tiles affects speed only, and
+no bit. torch allocates, copies, and computes elementwise steps of a single IEEE rounding.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from tinsmith.types.errors import BackendError
 MOST_HEAD_DIM = 128
 """Widest head of the attention kernels."""
 SMALL, LARGE, BY_SIZE = 1, 2, 3
-"""Tiles of 64 x 64, of 128 x 128, and whichever fills the GPU: stand in the place of a number of threads."""
+"""Tiles of 64 x 64, of 128 x 128, and those that fill the GPU, selected in place of a number of threads."""
 _FILLED = 96
-"""Blocks of large tiles from which on they are faster than four times as many small ones."""
+"""Number of blocks from which on large tiles are faster than four times as many small ones."""
 _LARGE_DEPTH = 8
-"""Sums that a large tile can keep waiting (native/cuda/products.cuh)."""
+"""Most pending sums of a large tile (native/cuda/products.cuh)."""
 _FEW = 8
-"""Rows that are computed by column and not by tile."""
+"""Number of rows up to which a product is computed by column, not by tile."""
 
 
 class _Chains(NamedTuple):
-    """A list of chains on the device."""
+    """List of chains on the device."""
 
     at: Tensor
     depth: int
-    """At most so many of their sums wait at once."""
+    """Most sums that are pending at once."""
 
 
 def _blocks(count: int, size: int) -> int:
@@ -54,7 +54,7 @@ def _blocks(count: int, size: int) -> int:
 
 
 class CudaKernels(OneByOne):
-    """The kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
+    """Kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     reads_bf16: bool = True
@@ -66,10 +66,10 @@ class CudaKernels(OneByOne):
         self.free_bytes = backend.free_bytes
         self._tiles = BY_SIZE
         self.use_graphs = True
-        """True if what can be recorded is; no bit changes."""
+        """True to record graphs where possible; no bit changes."""
         self._uploads = Uploads(self.device)
         self._chains = cache(self._of_length)
-        """Those of a product over k terms: kept for good, as graphs read them."""
+        """Chains of products over k terms: retained for good, as graphs read them."""
         self._latest = lru_cache(64)(self._listed)
         self._layout: tuple[Forest, tuple[Tensor, ...]] | None = None
 
@@ -176,7 +176,7 @@ class CudaKernels(OneByOne):
         n, sequences = qkv.shape[0], len(rows.first_pos)
         out = self._new(n, shape.heads * shape.head_dim)
         stats = (self._new(n, shape.heads), self._new(n, shape.heads)) if want_stats else None
-        longest = n - sequences + 1  # where only the device knows, a bound
+        longest = n - sequences + 1  # an upper bound, if only the device knows the value
         if rows.row_begin.device.type == "cpu":
             longest = int(rows.row_begin.diff().max()) if sequences else 0
         pairs = longest * (shape.heads // shape.kv_heads)
@@ -225,7 +225,7 @@ class CudaKernels(OneByOne):
     # Vocabulary
 
     def row_stats(self, logits: Tensor, temperature: float | Tensor) -> tuple[Tensor, Tensor]:
-        """At one temperature, or at each row's."""
+        """Return the statistics of rows at one temperature, or at each row's own."""
         each, one = (temperature, 1.0) if isinstance(temperature, Tensor) else (None, temperature)
         top, log_sum = self._new(logits.shape[0]), self._new(logits.shape[0])
         self._run("row_stats", logits.shape[0], logits, each, top, log_sum, logits.shape[1], one)
@@ -256,7 +256,7 @@ class CudaKernels(OneByOne):
                 continue
             wide = (draws.rows, draws.seeds, draws.samples, draws.positions, draws.top_ks, draws.top_ps)
             parts = [each[some].view(np.uint8) for each in (*wide, draws.temperatures)]
-            given = self._put(np.concatenate(parts))  # one copy there, and one back
+            given = self._put(np.concatenate(parts))  # one copy to the device, and one back
             order = self._ranked(logits[given[: 8 * len(some)].view(torch.int64)]) if ranked[some[0]] else None
             found = self._new(2, len(some))
             self._run("choose_row", len(some), logits, *given.split(list(map(len, parts))), order, *found, vocab)
@@ -273,7 +273,7 @@ class CudaKernels(OneByOne):
 
     @staticmethod
     def _ranked(logits: Tensor) -> Tensor:
-        """Tokens of each row by descending logit, ties by lower id; -0 is +0 to every sort once 0 is added."""
+        """Return the tokens of each row by descending logit, ties by lower id; -0 equals +0 once 0 is added."""
         return torch.sort(logits + 0.0, dim=1, descending=True, stable=True).indices
 
     # State
@@ -299,7 +299,7 @@ class CudaKernels(OneByOne):
         return self._filled(self._new(in_, out), "nf4_transposed", out * in_, codes, absmax, out, in_)
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
-        """In fp64 on the host, once for a model."""
+        """Compute the tables in fp64 on the host, once per model."""
         if 2 * len(frequencies) > MOST_HEAD_DIM:
             raise BackendError(f"heads of {2 * len(frequencies)} are too wide for a GPU: at most {MOST_HEAD_DIM}")
         cos, sin = (np.empty((positions, len(frequencies)), np.float32) for _ in range(2))
@@ -307,14 +307,14 @@ class CudaKernels(OneByOne):
         return Rope(self._put(cos), self._put(sin))
 
     def swept(self, x: Tensor, y: Tensor) -> Tensor:
-        """The results of the device's own operations on patterns: a row for each that `sweep` of state.cu names."""
+        """Return the results of the device's operations on patterns: a row for each that `sweep` of state.cu names."""
         return self._filled(self._new(7, len(x)), "sweep", len(x), x, y, len(x))
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         return self.backend.record(compute) if self.use_graphs else None
 
     def threads(self) -> int:
-        """Return the tiles in use: 1 small ones, 2 large ones, 3 by size."""
+        """Return the tiles in use: 1 for small ones, 2 for large ones, 3 by size."""
         return self._tiles
 
     def set_threads(self, count: int) -> None:
@@ -330,14 +330,14 @@ class CudaKernels(OneByOne):
         return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
 
     def _run(self, name: str, over: int | tuple[int, ...], *values: Value) -> None:
-        """Over a grid of blocks, or so many elements or rows as the kernel takes."""
+        """Launch over a grid of blocks, or over the kernel's elements or rows."""
         kernel = kernels()[name]
         grid = (_blocks(over, kernel.per_block),) if isinstance(over, int) else over
         if all(grid):
             self.backend.launch(kernel, (*grid, 1, 1)[:3], kernel.arguments(*values))
 
     def _filled(self, out: Tensor, name: str, over: int, *values: Value) -> Tensor:
-        """`out`, the first of the kernel's arguments, with what it computes."""
+        """Launch with `out` as the first argument, and return it filled."""
         self._run(name, over, out, *values)
         return out
 

@@ -1,7 +1,7 @@
-"""Lists of the host that kernels read: copies of index tensors, the paths of a forest, the chains of a product.
+"""Index lists for kernels: device copies of index tensors, the paths of a forest, the chains of a product.
 
-Chains are runs of k, and how many waiting sums are added to each as it ends: the same tree as `native/tree_sum.hpp`. A
-kernel walks the list, so that uniform chains, units of gradient, empty units and tails are one code path.
+Chains are runs of k, each with the number of pending sums to add at its end: the same tree as in `native/tree_sum.hpp`.
+A kernel walks the list, so that uniform chains, gradient units, empty units and tails share one code path.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from tinsmith.ops.forest import Forest
 
 QUERY_TILE = 64
-"""Query rows of a tile in the backward of attention (native/cuda/attention.cu)."""
+"""Query rows per tile in the backward pass of attention (native/cuda/attention.cu)."""
 CHAIN: Final = 128
-"""Terms of k in one chain of a product without segments (kLongestChain in native/table.hpp)."""
+"""Terms of k in a chain of a product without segments (kLongestChain in native/table.hpp)."""
 
 
 @dataclass(slots=True)
 class Uploads:
-    """Copies by the identity of their originals, forgotten with them: each is made once, however many layers ask.
+    """Device copies, cached by the identity of their originals and dropped with them.
 
-    An original is never written after it is made.
+    Originals must not be modified.
     """
 
     device: torch.device
@@ -46,10 +46,10 @@ class Uploads:
 
 
 def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
-    """A forest as the backward of attention reads it: path .. sees_end of AttentionBackArgs (native/cuda/args.h)."""
+    """Lay out a forest for attention's backward pass: path .. sees_end of AttentionBackArgs (native/cuda/args.h)."""
     begin = forest.rows.row_begin.numpy()
     sees_end = np.zeros(begin[-1], np.int64)
-    # Rows are depth first: the last to see a key comes last.
+    # Rows are depth first, so the last row that attends to a key comes last.
     for path, end in zip(forest.paths, begin[1:], strict=True):
         sees_end[path] = end
     path_begin = np.cumsum([0, *map(len, forest.paths)])
@@ -64,9 +64,9 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
 
 
 def chains_of(bounds: Sequence[int]) -> NDArray[np.int32]:
-    """A chain for each of n segments that has terms, (.., 4): first k, end, sums added at the end, 0.
+    """Return a chain for each non-empty one of n segments, (.., 4): first k, end, sums added at the end, 0.
 
-    At most `n.bit_length()` sums wait at once.
+    At most `n.bit_length()` sums are pending at once.
     """
     runs = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < b]
     out = np.zeros((len(runs), 4), np.int32)
@@ -83,6 +83,6 @@ def chains_of(bounds: Sequence[int]) -> NDArray[np.int32]:
 
 
 def complete(a: int, b: int, unit: int | None) -> bool:
-    """True if the smallest aligned block that holds units a and b lies wholly before a unit (None: the end)."""
+    """True if the smallest aligned block that holds units a and b ends before a given unit (None: the end)."""
     level = (a ^ b).bit_length()
     return unit is None or unit >> level != b >> level

@@ -1,4 +1,4 @@
-"""The kernels' sources compiled by NVRTC, and kept under TINSMITH_HOME by the sha256 of all that goes into it.
+"""Compilation of the kernels' sources by NVRTC, with a cache under TINSMITH_HOME by the sha256 of all inputs.
 
 No compiler is needed at install time: the library comes with torch's CUDA wheels. Compiling needs no GPU.
 """
@@ -22,16 +22,16 @@ from tinsmith.types.home import home
 from tinsmith.types.source import PACKAGE
 
 FLAGS: Final = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
-"""A multiplication and an addition fuse only where the source says fma; division and root are IEEE's."""
+"""Compiler flags: multiplication and addition fuse only in explicit fma calls; division and root are IEEE's."""
 
 PROGRAMS: Final = ("products", "products_bf16", "products_nf4", "attention", "rows", "vocabulary", "state")
-"""Sources that are compiled by themselves, each when one of its kernels is first launched."""
+"""Sources compiled separately, each when one of its kernels is first launched."""
 
 HEADERS: Final = ("canon.h", "args.h", "grid.cuh", "products.cuh")
 
 
 def source(name: str) -> bytes:
-    """One of the kernels' sources: a checkout's own, or what was installed beside the extension."""
+    """Return one of the kernels' sources: from the checkout, or as installed beside the extension."""
     checkout, installed = PACKAGE.parent.parent / "native", Path(str(getattr(native, "__file__", PACKAGE))).parent
     folders = (checkout / "cuda", checkout, installed / "cuda_sources")
     return next(folder / name for folder in folders if (folder / name).is_file()).read_bytes()
@@ -39,7 +39,7 @@ def source(name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """NVRTC, loaded."""
+    """Loaded NVRTC library."""
 
     library: ctypes.CDLL
     version: str
@@ -65,7 +65,7 @@ class Compiler:
             rtc.nvrtcDestroyProgram(ctypes.byref(handle))
 
     def cubin(self, program: str, arch: str) -> tuple[bytes, str]:
-        """Return a program's cubin, kept or compiled now, and its sha256."""
+        """Return a program's cubin, cached or compiled now, and its sha256."""
         digest = hashlib.sha256("\0".join((*FLAGS, self.version, arch, program)).encode())
         for name in (f"{program}.cu", *HEADERS):
             digest.update(hashlib.sha256(source(name)).digest())
@@ -77,7 +77,7 @@ class Compiler:
                 return image, sha256
         image = self.compile(program, arch)
         sha256 = hashlib.sha256(image).hexdigest()
-        with suppress(OSError):  # what cannot be kept is compiled again
+        with suppress(OSError):  # without a writable cache it is compiled again next time
             file.parent.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
             part.write_bytes(sha256.encode() + image)
@@ -118,6 +118,6 @@ def _library() -> ctypes.CDLL | None:
     for path in [*found, "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"]:
         with suppress(OSError):
             for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")):
-                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by name: it is loaded already
+                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by name: preload it
             return ctypes.CDLL(str(path))
     return None

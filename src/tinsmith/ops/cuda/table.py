@@ -1,4 +1,4 @@
-"""The CUDA kernels by name, and what each takes: read from the very sources that they are compiled from."""
+"""CUDA kernels by name, with their arguments, parsed from the sources that they are compiled from."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tinsmith.ops.cuda.nvrtc import PROGRAMS, source
 Value = Tensor | float | None
 _NUMBERS: Final = {"i64": ctypes.c_longlong, "float": ctypes.c_float}
 _SHAPES: Final = {"EACH": (256, 256), "LANES": (128, 8)}
-"""Threads of a block, and the elements or rows that it has, of TS_EACH and TS_LANES (native/cuda/grid.cuh)."""
+"""Threads per block, and elements or rows per block, of TS_EACH and TS_LANES (native/cuda/grid.cuh)."""
 
 
 class Arguments(ctypes.Structure):
-    """One kernel's arguments, passed by value."""
+    """Arguments of one kernel, passed by value."""
 
     _fields_: ClassVar = []
 
 
 class Kernel(NamedTuple):
-    """A kernel, the program that it is compiled with, and the layout of its arguments."""
+    """Kernel, the program that contains it, and the layout of its arguments."""
 
     name: str
     program: str
     layout: type[Arguments]
     threads: int
     per_block: int
-    """Elements, or rows, that a block has where one count says how many there are."""
+    """Elements or rows per block, if one count determines the grid."""
 
     def arguments(self, *values: Value) -> Arguments:
-        """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
+        """Fill the fields in order: a tensor gives its address, followed by its strides."""
         left, filled, strides = iter(values), list[float | None](), tuple[int, ...]()
         for name, *_ in self.layout._fields_:
             if name.endswith(("_rs", "_cs")):
@@ -49,7 +49,7 @@ class Kernel(NamedTuple):
 
 @cache
 def layouts() -> Mapping[str, type[Arguments]]:
-    """The structures of `native/cuda/args.h`."""
+    """Return the structures of `native/cuda/args.h`."""
     found: dict[str, type[Arguments]] = {}
     for name, body in re.findall(r"struct (\w+Args) \{(.*?)\};", re.sub(r"//.*", "", source("args.h").decode()), re.S):
         fields: list[tuple[str, type[ctypes.c_void_p | ctypes.c_longlong | ctypes.c_float]]] = []
@@ -63,7 +63,7 @@ def layouts() -> Mapping[str, type[Arguments]]:
 
 @cache
 def kernels() -> Mapping[str, Kernel]:
-    """Every kernel; read when one is first asked for, which CPUs never do."""
+    """Return every kernel; parsed on first use, and so never on CPUs."""
     return {
         name: Kernel(name, program, layouts()[of], *_SHAPES.get(how, (int(threads or 0), 1)))
         for program in PROGRAMS

@@ -1,1 +1,1 @@
-"""Losses that a user sent as a graph: read, checked, and computed with their gradient in float64."""
+"""Losses that a user sends as a graph: parsed, checked, and computed with their gradient in float64."""

@@ -1,4 +1,4 @@
-"""Readers of an operation's arguments: tensors, numbers, dimensions, shapes, types; a refusal says what is allowed."""
+"""Readers of an operation's arguments: tensors, numbers, dimensions, shapes, types; errors list what is allowed."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _KINDS: Final = {
     "int": _WHOLE,
     "bool": _TRUTH,
 }
-"""torch's names of types, and the type that stands for each here."""
+"""Torch's names of types, and the type that represents each here."""
 
 
 def refuse(what: str, allowed: str, fix: str | None = None) -> NoReturn:
-    """Raise an InputError; who evaluates the graph adds which node it is."""
+    """Raise an InputError; the evaluator of the graph adds the node."""
     raise InputError(what, allowed=allowed, fix=fix)
 
 
 def shown(value: object) -> str:
-    """Return what an argument is, in a few characters."""
+    """Return a short description of an argument."""
     if isinstance(value, Array):
         return f"a tensor of shape {value.shape}"
     text = repr(value)
@@ -48,7 +48,7 @@ def shown(value: object) -> str:
 
 
 def array(tape: Tape, value: object) -> Array:
-    """Return a tensor as it is, a number as a tensor without dimensions."""
+    """Return a tensor unchanged, and a number as a tensor without dimensions."""
     if isinstance(value, Array):
         return value
     if isinstance(value, (bool, int, float)):
@@ -69,13 +69,13 @@ def floats(value: Array) -> Float64Array:
 
 
 def real(tape: Tape, value: object) -> Array:
-    """Return a tensor of real numbers; whole numbers and truth values become such."""
+    """Return a tensor of real numbers; integers and booleans are converted."""
     given = array(tape, value)
     return given if given.is_float else tape.constant(floats(given))
 
 
 def truths(value: object) -> NDArray[np.bool_]:
-    """Return the values of a tensor of truth values."""
+    """Return the values of a boolean tensor."""
     given = tensor(value)
     if given.value.dtype != np.bool_:
         refuse(f"a condition holds {given.value.dtype}", "a tensor of truth values, such as x != 0")
@@ -92,28 +92,28 @@ def number(value: object) -> Number:
 
 
 def whole(value: object) -> int:
-    """Return a whole Python number."""
+    """Return a Python integer."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     refuse(f"{shown(value)} is no whole number", "a whole number that is not a tensor")
 
 
 def flag(value: object) -> bool:
-    """Return a truth value."""
+    """Return a Python boolean."""
     if isinstance(value, bool):
         return value
     refuse(f"{shown(value)} is neither true nor false", "True or False")
 
 
 def items(value: object) -> tuple[object, ...]:
-    """Return what a list or a tuple holds."""
+    """Return the elements of a list or tuple."""
     if isinstance(value, (list, tuple)):
         return tuple(cast("Sequence[object]", value))
     refuse(f"{shown(value)} is no list", "a list or a tuple")
 
 
 def sizes(values: tuple[object, ...]) -> tuple[int, ...]:
-    """Return a shape that was given as one list or as several numbers."""
+    """Return a shape, passed as one list or as several numbers."""
     listed = items(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
     return tuple(whole(size) for size in listed)
 
@@ -127,7 +127,7 @@ def axis(value: object, dimensions: int) -> int:
 
 
 def axes(value: object, dimensions: int) -> Axes:
-    """Return the dimensions that a sum runs over: one, several, or for None (or an empty list) all."""
+    """Return the dimensions to reduce: one, several, or for None (or an empty list) all."""
     if value is None or value in ((), []):
         return tuple(range(dimensions))
     listed = items(value) if isinstance(value, (list, tuple)) else (value,)
@@ -138,7 +138,7 @@ def axes(value: object, dimensions: int) -> Axes:
 
 
 def kind(value: object) -> np.dtype[np.generic]:
-    """Return the type that stands for one of torch's."""
+    """Return the type that represents one of torch's."""
     if isinstance(value, np.dtype):
         return cast("np.dtype[np.generic]", value)
     name = value.name if isinstance(value, DType) else shown(value)
@@ -148,7 +148,7 @@ def kind(value: object) -> np.dtype[np.generic]:
 
 
 def converted(given: Array, wanted: np.dtype[np.generic], tape: Tape) -> Array:
-    """Return a tensor in another type; the gradient flows through it where both are real."""
+    """Convert a tensor to another type; the gradient flows through if both are real."""
     values = given.value
     if values.dtype == wanted:
         return given
@@ -161,7 +161,7 @@ def converted(given: Array, wanted: np.dtype[np.generic], tape: Tape) -> Array:
 
 
 def require_placed(device: object, layout: object = None) -> None:
-    """Refuse a place or a layout that tensors of a loss do not have."""
+    """Reject a device or layout that tensors of a loss do not have."""
     if device is not None and not isinstance(device, Device):
         refuse(f"{shown(device)} is no device", "the device of another tensor, or cpu")
     if isinstance(device, Device) and device.name != "cpu":

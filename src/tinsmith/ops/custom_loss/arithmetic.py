@@ -1,4 +1,4 @@
-"""Operations on two tensors that are broadcast to one shape, and choices between them; slopes at ties are torch's."""
+"""Operations on two tensors, broadcast to one shape, and selections between them; slopes at ties are torch's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tinsmith.ops.exact import Float64Array, log
 
 
 def broadcast(tape: Tape, *operands: Array) -> tuple[int, ...]:
-    """Return the shape that these have together, and refuse one that is too large."""
+    """Return the common broadcast shape, and reject one that is too large."""
     try:
         shape = np.broadcast_shapes(*(each.shape for each in operands))
     except ValueError:
@@ -28,7 +28,7 @@ def broadcast(tape: Tape, *operands: Array) -> tuple[int, ...]:
 
 
 def pair(tape: Tape, left: object, right: object) -> tuple[Array, Array]:
-    """Return both as tensors of one type: real if either is, else whole if either is."""
+    """Return both as tensors of one type: real if either is, else integer if either is."""
     a, b = array(tape, left), array(tape, right)
     if a.is_float or b.is_float:
         a, b = real(tape, a), real(tape, b)
@@ -39,7 +39,7 @@ def pair(tape: Tape, left: object, right: object) -> tuple[Array, Array]:
 
 
 def _plain(result: Array, *operands: object) -> Array | Number:
-    """Return a number where all operands were numbers."""
+    """Return a number if all operands were numbers."""
     if any(isinstance(each, Array) for each in operands):
         return result
     return result.value.item()
@@ -50,14 +50,14 @@ def _scaled(tape: Tape, other: object, alpha: object) -> object:
 
 
 def add(tape: Tape, /, input: object, other: object, *, alpha: object = 1) -> object:
-    """A + alpha b."""
+    """Compute a + alpha b."""
     a, b = pair(tape, input, _scaled(tape, other, alpha))
     value = np.add(a.value, b.value)
     return _plain(tape.result(value, (a, _same), (b, _same)), input, other)
 
 
 def sub(tape: Tape, /, input: object, other: object, *, alpha: object = 1) -> object:
-    """A - alpha b."""
+    """Compute a - alpha b."""
     a, b = pair(tape, input, _scaled(tape, other, alpha))
     if a.value.dtype == np.bool_:
         refuse("truth values are not subtracted", "numbers: x.float()")
@@ -66,12 +66,12 @@ def sub(tape: Tape, /, input: object, other: object, *, alpha: object = 1) -> ob
 
 
 def rsub(tape: Tape, /, input: object, other: object, *, alpha: object = 1) -> object:
-    """B - alpha a."""
+    """Compute b - alpha a."""
     return sub(tape, other, input, alpha=alpha)
 
 
 def mul(tape: Tape, /, input: object, other: object) -> object:
-    """A b."""
+    """Compute a b."""
     a, b = pair(tape, input, other)
     x, y = a.value, b.value
     value = np.multiply(x, y)
@@ -80,7 +80,7 @@ def mul(tape: Tape, /, input: object, other: object) -> object:
 
 
 def div(tape: Tape, /, input: object, other: object, *, rounding_mode: object = None) -> object:
-    """A / b, real."""
+    """Compute a / b, always real."""
     if rounding_mode is not None:
         refuse("a quotient is not rounded", "rounding_mode=None", "use torch.floor")
     if not isinstance(input, Array) and not isinstance(other, Array) and other == 0:
@@ -94,7 +94,7 @@ def div(tape: Tape, /, input: object, other: object, *, rounding_mode: object = 
 
 
 def floordiv(tape: Tape, /, input: object, other: object) -> object:
-    """The whole part of a / b, downwards, without slope."""
+    """Compute a / b rounded down, with slope 0."""
     a, b = pair(tape, input, other)
     if not a.is_float and not np.all(b.value):
         refuse("a whole number is divided by zero", "another divisor")
@@ -104,7 +104,7 @@ def floordiv(tape: Tape, /, input: object, other: object) -> object:
 
 
 def power(tape: Tape, /, input: object, exponent: object) -> object:
-    """a**b; real unless both are whole and b is not negative."""
+    """Compute a**b; real unless both are integers and b is not negative."""
     a, b = pair(tape, input, exponent)
     if not a.is_float:
         if bool((b.value < 0).any()):
@@ -125,7 +125,7 @@ def power(tape: Tape, /, input: object, exponent: object) -> object:
 
 
 def _extreme(choose: Callable[[Values, Values], Values]) -> Operation:
-    """The larger or the smaller of two; at a tie each has half the slope."""
+    """Compute the larger or the smaller of two; at a tie each has half the slope."""
 
     def operation(tape: Tape, /, input: object, other: object) -> Array:
         a, b = pair(tape, tensor(input), tensor(other))
@@ -146,7 +146,7 @@ minimum = _extreme(lambda a, b: np.minimum(a, b))
 
 
 def compared(compare: Callable[[Values, Values], NDArray[np.bool_]]) -> Operation:
-    """Truth values of a comparison."""
+    """Compare elementwise."""
 
     def operation(tape: Tape, /, input: object, other: object) -> object:
         a, b = pair(tape, input, other)
@@ -156,7 +156,7 @@ def compared(compare: Callable[[Values, Values], NDArray[np.bool_]]) -> Operatio
 
 
 def connected(connect: Callable[[Values, Values], Values], *, strict: bool) -> Operation:
-    """A connective of truth values; `strict`: of nothing else, where torch would connect bits."""
+    """Combine booleans; `strict` allows nothing else, where torch would combine bits."""
 
     def operation(tape: Tape, /, input: object, other: object) -> object:
         a, b = array(tape, input), array(tape, other)
@@ -169,7 +169,7 @@ def connected(connect: Callable[[Values, Values], Values], *, strict: bool) -> O
 
 
 def where(tape: Tape, /, condition: object, input: object, other: object) -> Array:
-    """A where the condition holds, else b."""
+    """Select a where the condition holds, else b."""
     chosen = tensor(condition)
     holds = truths(chosen)
     a, b = pair(tape, input, other)
@@ -182,12 +182,12 @@ def where(tape: Tape, /, condition: object, input: object, other: object) -> Arr
 
 
 def where_method(tape: Tape, /, input: object, condition: object, other: object) -> Array:
-    """x.where(condition, other)."""
+    """Compute x.where(condition, other)."""
     return where(tape, condition, input, other)
 
 
 def masked_fill(tape: Tape, /, input: object, mask: object, value: object) -> Array:
-    """The value where the mask holds, else x."""
+    """Select the value where the mask holds, else x."""
     filled = where(tape, mask, value, tensor(input))
     if not tensor(input).is_float and filled.is_float:
         refuse("a real number does not fit into whole ones", "x.float().masked_fill(...)")
@@ -195,7 +195,7 @@ def masked_fill(tape: Tape, /, input: object, mask: object, value: object) -> Ar
 
 
 def clamp(tape: Tape, /, input: object, min: object = None, max: object = None) -> Array:
-    """X within bounds, which may be tensors; its slope is 1 on the closed interval, whatever torch has at a bound."""
+    """Clamp x to bounds, which may be tensors; the slope is 1 on the closed interval, whatever torch has at a bound."""
     x = array(tape, tensor(input))
     if min is None and max is None:
         refuse("clamp needs a bound", "min, max or both")
@@ -224,12 +224,12 @@ def clamp(tape: Tape, /, input: object, min: object = None, max: object = None) 
 
 
 def clamp_min(tape: Tape, /, input: object, min: object) -> Array:
-    """x, but not below a bound."""
+    """Clamp x from below."""
     return clamp(tape, input, min=min)
 
 
 def clamp_max(tape: Tape, /, input: object, max: object) -> Array:
-    """x, but not above a bound."""
+    """Clamp x from above."""
     return clamp(tape, input, max=max)
 
 

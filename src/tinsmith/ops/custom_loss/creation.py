@@ -1,4 +1,4 @@
-"""Tensors without a source: constants in a shape, counting numbers; and types, shapes and sizes asked of a tensor."""
+"""Creation of tensors: constants, ranges and conversions; and the attributes of types, shapes and sizes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _require_no_gradient(requires_grad: object, pin_memory: object = False) -> N
 
 
 def of_shape(fill: float) -> Operation:
-    """torch.zeros and torch.ones."""
+    """Create a constant tensor, as torch.zeros and torch.ones do."""
 
     def operation(
         tape: Tape, /, *size: object, dtype: object = None, device: object = None, layout: object = None,
@@ -60,7 +60,7 @@ def full(
     tape: Tape, /, size: object, fill_value: object, *, dtype: object = None, device: object = None,
     layout: object = None, requires_grad: object = False,
 ) -> Array:  # fmt: skip
-    """One number in every place."""
+    """Fill a shape with one number."""
     _require_no_gradient(requires_grad)
     wanted = _given(dtype, np.asarray(number(fill_value)).dtype)
     return _filled(tape, sizes((size,)), fill_value, wanted, device, layout)
@@ -72,7 +72,7 @@ def _like(tape: Tape, input: object, fill: object, dtype: object, device: object
 
 
 def like(fill: float) -> Operation:
-    """torch.zeros_like and torch.ones_like."""
+    """Create a constant tensor of another's shape, as torch.zeros_like and torch.ones_like do."""
 
     def operation(
         tape: Tape, /, input: object, *, dtype: object = None, device: object = None,
@@ -89,14 +89,14 @@ def full_like(
     tape: Tape, /, input: object, fill_value: object, *, dtype: object = None, device: object = None,
     layout: object = None, memory_format: object = None, requires_grad: object = False,
 ) -> Array:  # fmt: skip
-    """One number in every place of a tensor's shape, in its type."""
+    """Fill a tensor's shape with one number, in its type."""
     del memory_format  # values have no order in memory here
     _require_no_gradient(requires_grad)
     return _like(tape, input, fill_value, dtype, device, layout)
 
 
 def new_of_shape(fill: float) -> Operation:
-    """x.new_zeros and x.new_ones: in x's type."""
+    """Create a constant tensor in x's type, as x.new_zeros and x.new_ones do."""
 
     def operation(
         tape: Tape, /, input: object, *size: object, dtype: object = None, device: object = None,
@@ -113,7 +113,7 @@ def new_full(
     tape: Tape, /, input: object, size: object, fill_value: object, *, dtype: object = None,
     device: object = None, layout: object = None, requires_grad: object = False,
 ) -> Array:  # fmt: skip
-    """One number in every place of a shape, in x's type."""
+    """Fill a shape with one number, in x's type."""
     _require_no_gradient(requires_grad)
     wanted = _given(dtype, tensor(input).value.dtype)
     return _filled(tape, sizes((size,)), fill_value, wanted, device, layout)
@@ -123,7 +123,7 @@ def new_tensor(
     tape: Tape, /, input: object, data: object, *, dtype: object = None, device: object = None,
     requires_grad: object = False,
 ) -> Array:  # fmt: skip
-    """Numbers as a tensor: one, or a list of them."""
+    """Create a tensor from a number or a list of numbers."""
     tensor(input)
     _require_no_gradient(requires_grad)
     require_placed(device)
@@ -136,7 +136,7 @@ def arange(
     tape: Tape, /, *ends: object, start: object = None, end: object = None, step: object = None,
     dtype: object = None, device: object = None, layout: object = None, requires_grad: object = False,
 ) -> Array:  # fmt: skip
-    """Counting numbers from start (0) to before end, by step (1); each is start + i step."""
+    """Return numbers from start (0) to before end, by step (1); each is start + i step."""
     require_placed(device, layout)
     _require_no_gradient(requires_grad)
     given = [start, end, step]
@@ -159,7 +159,7 @@ def to(
     tape: Tape, /, input: object, *wanted: object, dtype: object = None, device: object = None,
     other: object = None, non_blocking: object = False, copy: object = False, memory_format: object = None,
 ) -> Array:  # fmt: skip
-    """In another type: x.to(dtype), x.to(y), x.to(device)."""
+    """Convert to another type: x.to(dtype), x.to(y), x.to(device)."""
     flag(non_blocking)
     flag(copy)
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
@@ -188,12 +188,12 @@ def to(
 
 
 def type_as(tape: Tape, /, input: object, other: object) -> Array:
-    """In another tensor's type."""
+    """Convert to another tensor's type."""
     return converted(tensor(input), tensor(other).value.dtype, tape)
 
 
 def as_kind(name: str) -> Operation:
-    """x.float(), x.long() and the like."""
+    """Convert as x.float(), x.long() and the like."""
 
     def operation(tape: Tape, /, input: object, memory_format: object = None) -> Array:
         del memory_format  # values have no order in memory here
@@ -203,7 +203,7 @@ def as_kind(name: str) -> Operation:
 
 
 def size(tape: Tape, /, input: object, dim: object = None) -> object:
-    """The shape, or the size of one dimension."""
+    """Return the shape, or the size of one dimension."""
     del tape
     shape = tensor(input).shape
     if dim is None:
@@ -213,13 +213,13 @@ def size(tape: Tape, /, input: object, dim: object = None) -> object:
 
 
 def numel(tape: Tape, /, input: object) -> int:
-    """The number of elements."""
+    """Return the number of elements."""
     del tape
     return tensor(input).value.size
 
 
 def dimensions(tape: Tape, /, input: object) -> int:
-    """The number of dimensions."""
+    """Return the number of dimensions."""
     del tape
     return tensor(input).value.ndim
 
@@ -230,4 +230,4 @@ ATTRIBUTES: dict[str, Callable[[Tape, Array], object]] = {
     "dtype": lambda _, x: x.value.dtype,
     "device": lambda _, _x: Device("cpu"),
 }
-"""Tensor attributes that getattr can read, without those that `operations` adds."""
+"""Tensor attributes that getattr can read, except those that `operations` adds."""

@@ -1,4 +1,4 @@
-"""Operations on one tensor, element by element, each with its derivative; torch's where a function has no slope."""
+"""Operations on one tensor, element by element, each with its derivative; torch's where it is undefined."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tinsmith.ops.custom_loss.tape import Array, Tape, Values
 from tinsmith.ops.exact import Float64Array, exp, log
 
 Operation = Callable[..., object]
-"""(tape, *arguments as torch's function takes them) -> a tensor, a number, or a tuple of them."""
+"""Function (tape, *arguments as in torch) -> a tensor, a number, or a tuple of them."""
 
 _Value = Callable[[Float64Array], Float64Array]
 _Slope = Callable[[Float64Array, Float64Array, Float64Array], Float64Array]
-"""(gradient of the result, operand, result) -> gradient of the operand."""
+"""Function (gradient of the result, operand, result) -> gradient of the operand."""
 
 
 def _smooth(value: _Value, slope: _Slope) -> Operation:
@@ -31,7 +31,7 @@ def _smooth(value: _Value, slope: _Slope) -> Operation:
 
 
 def _numeric(value: Callable[[Values], Values], slope: _Slope) -> Operation:
-    """As `_smooth`, of whole numbers too."""
+    """Define an operation like `_smooth` that also applies to integers."""
 
     def operation(tape: Tape, /, input: object) -> Array:
         x = array(tape, input)
@@ -54,14 +54,14 @@ def _tested(test: Callable[[Float64Array], Values]) -> Operation:
 
 
 def relu(tape: Tape, /, input: object, inplace: object = False) -> object:
-    """max(x, 0), with slope 0 at 0."""
+    """Compute max(x, 0), with slope 0 at 0."""
     if flag(inplace):
         refuse("a value is not changed in place", "inplace=False")
     return _RELU(tape, input)
 
 
 def silu(tape: Tape, /, input: object, inplace: object = False) -> Array:
-    """X sigmoid(x)."""
+    """Compute x sigmoid(x)."""
     if flag(inplace):
         refuse("a value is not changed in place", "inplace=False")
     x = real(tape, input)
@@ -72,7 +72,7 @@ def silu(tape: Tape, /, input: object, inplace: object = False) -> Array:
 
 
 def softplus(tape: Tape, /, input: object, beta: object = 1, threshold: object = 20) -> Array:
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold, as torch's."""
+    """Compute log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold, as torch does."""
     x, scale, limit = real(tape, input), float(number(beta)), float(number(threshold))
     tape.room(x.shape)
     scaled = floats(x) * scale
@@ -82,12 +82,12 @@ def softplus(tape: Tape, /, input: object, beta: object = 1, threshold: object =
 
 
 def detach(tape: Tape, /, input: object) -> Array:
-    """The same values, constant in the gradient."""
+    """Return the same values, constant in the gradient."""
     return tape.constant(tensor(input).value)
 
 
 def clone(tape: Tape, /, input: object, memory_format: object = None) -> Array:
-    """The same values."""
+    """Return the same values."""
     del tape, memory_format  # values have no order in memory here
     return tensor(input)
 
@@ -100,7 +100,7 @@ def logical_not(tape: Tape, /, input: object) -> Array:
 
 
 def invert(tape: Tape, /, input: object) -> object:
-    """The other truth value."""
+    """Negate booleans."""
     if isinstance(input, bool):
         return not input
     x = tensor(input)
@@ -110,27 +110,27 @@ def invert(tape: Tape, /, input: object) -> object:
 
 
 def positive(tape: Tape, /, input: object) -> object:
-    """The same value."""
+    """Return the same value."""
     del tape
     return input if isinstance(input, (int, float)) else tensor(input)
 
 
 def negative(tape: Tape, /, input: object) -> object:
-    """-x."""
+    """Compute -x."""
     if isinstance(input, (int, float)):
         return -input
     return _NEGATED(tape, input)
 
 
 def magnitude(tape: Tape, /, input: object) -> object:
-    """|x|, with slope 0 at 0."""
+    """Compute |x|, with slope 0 at 0."""
     if isinstance(input, (int, float)):
         return abs(input)
     return _ABSOLUTE(tape, input)
 
 
 def of_number(value: _Value) -> Operation:
-    """A function of the module math: of numbers such as a shape's, not of tensors."""
+    """Define an operation from the module math, on numbers such as a shape's, not on tensors."""
 
     def operation(tape: Tape, x: object, /) -> float:
         del tape

@@ -1,4 +1,4 @@
-"""The arguments of a graph as they are sent, and what they stand for; nothing else can be said in one.
+"""Arguments of a graph in their wire encoding, which is closed: nothing else can be expressed.
 
 Numbers, texts, None and lists stand for themselves. Everything else is an object of one key: {"ref": name} for another
 node, {"tuple": [...]}, {"dict": {...}}, {"slice": [start, stop, step]}, {"ellipsis": true}, {"float": "inf"},
@@ -21,35 +21,35 @@ _INT64: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Another node's result."""
+    """Reference to another node's result."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A type of torch's, by its name."""
+    """Type of torch's, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of torch's, by its name."""
+    """Device of torch's, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A layout of torch's, by its name."""
+    """Layout of torch's, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFormat:
-    """An order of elements in memory, which changes no value."""
+    """Memory format, which changes no value."""
 
     name: str
 
@@ -68,14 +68,14 @@ _NAMED: Final = {"ref": Ref, "dtype": DType, "device": Device, "layout": Layout,
 
 @dataclass(slots=True)
 class Decoder:
-    """Reads the arguments of one graph, and counts what they hold."""
+    """Decoder of one graph's arguments, with a count of their elements."""
 
     left: int = MAX_CONSTANTS
     refs: list[str] = field(default_factory=list[str])
-    """Names of the nodes that the arguments read since this was last emptied."""
+    """Names of the nodes referenced since this was last cleared."""
 
     def read(self, sent: object, depth: int = 0) -> object:
-        """Return what was sent as an argument.
+        """Decode an argument.
 
         Raises:
             InputError: it is no such thing, or there is too much of it.

@@ -1,7 +1,7 @@
 """Further elementary functions in float64, as fixed sequences of IEEE operations on `ops.exact`'s exp and log.
 
-So a custom loss has the same bits on every machine. None is off by more than four units in the last place but `power`,
-whose relative error grows with |y log x| where y is neither a small integer nor a half.
+So a custom loss has the same bits on every machine. The error is at most four units in the last place, except for
+`power`, whose relative error grows with |y log x| where y is neither a small integer nor a half.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def expm1(x: Float64Array) -> Float64Array:
 
 
 def log1p(x: Float64Array) -> Float64Array:
-    """Return log(1 + x) elementwise; x's shape. What 1 + x loses is put back by x / ((1 + x) - 1)."""
+    """Return log(1 + x) elementwise; x's shape. The rounding error of 1 + x is corrected by x / ((1 + x) - 1)."""
     total = 1.0 + x
     usual = np.isfinite(total) & (total != 1.0)
     lost = np.where(usual, x / np.where(usual, total - 1.0, 1.0), 1.0)
@@ -68,7 +68,7 @@ def power(x: Float64Array, y: Float64Array) -> Float64Array:
 
 
 def _multiplied(x: Float64Array, y: Float64Array) -> Float64Array:
-    """x**y for whole y, |y| <= 32: squares are multiplied together from the lowest bit of |y| on."""
+    """Compute x**y for integer y, |y| <= 32: squares are multiplied together from the lowest bit of |y| on."""
     left = np.abs(y).astype(np.int64)
     result, square = np.ones_like(x), x
     while left.any():

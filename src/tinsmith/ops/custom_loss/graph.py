@@ -1,8 +1,8 @@
-"""A loss as a graph of nodes, checked before anything is computed: every refusal names the node.
+"""Loss as a graph of nodes, checked before any computation: every error names the node.
 
 A graph is read, never executed: its operations come from `operations`, its arguments from `encoded`. Nodes read only
-nodes before them, so there are no cycles; nodes that read no input are computed once here, so that what is wrong with
-them whatever the datum is found when the loss is made.
+earlier nodes, so there are no cycles. Nodes that depend on no input are computed once here, so that their errors are
+found when the loss is created.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _METRIC: Final = re.compile(r"custom/[a-z0-9_./-]{1,64}:(sum|mean)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentNode:
-    """A node as torch.fx records it and the SDK encodes it."""
+    """Node as recorded by torch.fx and encoded by the SDK."""
 
     op: str
     name: str
@@ -38,16 +38,16 @@ class SentNode:
 
 @dataclass(frozen=True, slots=True)
 class LossInput:
-    """An input of a loss: the model's log-probabilities, or one of the datum's under this name."""
+    """Input of a loss: the model's log-probabilities, or the datum's input of this name."""
 
     name: str
     rank: int
-    """0: a number, 1: (T,), 2: (T, K)."""
+    """Number of dimensions: 0 for a number, 1 for (T,), 2 for (T, K)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A node that computes something."""
+    """Node that computes a value."""
 
     place: str
     """Name of the node in error messages."""
@@ -60,22 +60,22 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A checked graph."""
+    """Checked graph."""
 
     inputs: tuple[LossInput, ...]
     parameters: Mapping[str, str]
-    """Input by the name of its node."""
+    """Inputs by the names of their nodes."""
     calls: tuple[Call, ...]
     loss: str
-    """The node that is the loss."""
+    """Node of the loss."""
     metrics: Mapping[str, str]
-    """The node by the metric's name, which ends in its reduction, `:sum` or `:mean`."""
+    """Nodes by the metric's name, which ends in its reduction, `:sum` or `:mean`."""
     output: str
     """Name of the output node in error messages."""
 
 
 def parse(inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> Graph:
-    """Return the graph that these nodes are.
+    """Parse nodes into a graph.
 
     Raises:
         InputError: naming the node, what is wrong with it, and what is allowed.
@@ -193,7 +193,7 @@ def _with_output(
 
 
 def _require_reached(graph: Graph) -> None:
-    """Refuse a loss to which no path leads from the model's log-probabilities."""
+    """Reject a loss that does not depend on the model's log-probabilities."""
     reached = {name for name, source in graph.parameters.items() if source == "logprobs"}
     for call in graph.calls:
         if reached.intersection(call.reads):
@@ -203,7 +203,7 @@ def _require_reached(graph: Graph) -> None:
 
 
 def at(place: str, error: InputError) -> InputError:
-    """Return what an operation refused, saying at which node."""
+    """Add the node to an operation's error."""
     return InputError(error.what, field=place, allowed=error.allowed, fix=error.fix)
 
 

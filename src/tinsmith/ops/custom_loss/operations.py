@@ -1,6 +1,6 @@
-"""The closed list of what a custom loss may call: torch's functions and methods, Python's operators, math; by name.
+"""Closed list of the operations of a custom loss: torch's functions and methods, Python's operators, math; by name.
 
-A name from a graph is looked up here and nowhere else; what is not here is refused.
+Names from a graph are looked up only here; unknown ones are rejected.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ _MATH = {"exp": exp, "log": log, "sqrt": np.sqrt, "expm1": functions.expm1, "log
 
 
 def _getattr(tape: Tape, input: object, name: object, /) -> object:
-    """x.shape, x.T, (values, indices).values and the like."""
+    """Read an attribute: x.shape, x.T, (values, indices).values and the like."""
     if isinstance(input, tuple) and name in ("values", "indices"):
         return parts.getitem(tape, input, 0 if name == "values" else 1)
     if not isinstance(input, Array) or name not in READABLE:
@@ -207,4 +207,4 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 UNREAD: frozenset[Operation] = frozenset(
     {_getattr, creation.size, creation.dimensions, creation.numel, elementwise.is_floating_point, elementwise.clone}
 )
-"""Operations that read no element of their operands."""
+"""Operations that read no elements of their operands."""

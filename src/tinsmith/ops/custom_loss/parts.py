@@ -1,4 +1,4 @@
-"""Parts of a tensor: by numbers, slices, masks and places. Gradients go back where they came from."""
+"""Parts of a tensor by index, slice, mask and position. Gradients return to their source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Basic = tuple[_Index, ...]
 
 
 def getitem(tape: Tape, input: object, index: object, /) -> object:
-    """A part of a tensor or, of a shape or a pair, one of its members."""
+    """Return a part of a tensor, or a member of a shape or pair."""
     if isinstance(input, tuple):
         return _member(cast("tuple[object, ...]", input), index)
     x = tensor(input)
@@ -90,7 +90,7 @@ def _masked(tape: Tape, x: Array, mask: Array) -> Array:
 
 
 def masked_select(tape: Tape, /, input: object, mask: object) -> Array:
-    """The elements where a mask of the same shape holds, in order."""
+    """Return the elements where a mask of the same shape holds, in order."""
     x, held = tensor(input), tensor(mask)
     if x.shape != held.shape:
         refuse(f"a mask of shape {held.shape} for shape {x.shape}", "the same shape")
@@ -108,7 +108,7 @@ def _places(index: object, size: int) -> Values:
 
 
 def index_select(tape: Tape, /, input: object, dim: object, index: object) -> Array:
-    """Parts along a dimension, by their places; a part that is taken twice has both gradients."""
+    """Return parts along a dimension by index; repeated parts add their gradients."""
     x, over = tensor(input), axis(dim, tensor(input).value.ndim)
     if not x.shape:
         refuse("a tensor without dimensions has no parts", "a tensor with dimensions")
@@ -126,7 +126,7 @@ def index_select(tape: Tape, /, input: object, dim: object, index: object) -> Ar
 
 
 def gather(tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False) -> Array:
-    """Elements along a dimension, by their places."""
+    """Return elements along a dimension by index."""
     x, over = tensor(input), axis(dim, tensor(input).value.ndim)
     if flag(sparse_grad):
         refuse("a gradient is not sparse here", "sparse_grad=False")
@@ -150,14 +150,14 @@ def gather(tape: Tape, /, input: object, dim: object, index: object, *, sparse_g
 
 
 def select(tape: Tape, /, input: object, dim: object, index: object) -> Array:
-    """One part along a dimension."""
+    """Return one part along a dimension."""
     x = tensor(input)
     over = axis(dim, x.value.ndim)
     return _part(tape, x, (*(slice(None),) * over, whole(index)))
 
 
 def narrow(tape: Tape, /, input: object, dim: object, start: object, length: object) -> Array:
-    """Some parts along a dimension, one after another."""
+    """Return consecutive parts along a dimension."""
     x, first, count = tensor(input), whole(start), whole(length)
     over = axis(dim, x.value.ndim)
     if not (x.shape and 0 <= first <= first + count <= x.shape[over]):

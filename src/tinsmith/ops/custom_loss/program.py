@@ -1,8 +1,8 @@
-"""A custom loss computed: what its graph says of one datum, with the gradient, in float64, rounded to float32 once.
+"""Custom loss of one datum, computed with its gradient in float64 and rounded to float32 once.
 
-Torch's semantics, but for types: float32 and float64 are both float64, all whole numbers are int64. There is no float16
-and no bfloat16, as a loss in float64 would not round as they do. Nothing of a graph is executed: each node is a call of
-one of our operations. The same graph and datum give the same bits on every machine.
+Torch's semantics, but for types: float32 and float64 are both float64, all whole numbers are int64. float16 and
+bfloat16 are not supported, as a loss in float64 would not round as they do. No code of a graph is executed: each node
+is a call of one of our operations. The same graph and datum give the same bits on every machine.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
 
 IMPOSSIBLE: Final = (ArithmeticError, IndexError, MemoryError, TypeError, ValueError)
-"""Exceptions of numpy for arguments that no check of ours has refused."""
+"""Exceptions of numpy for arguments that our checks let through."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomLoss:
-    """A loss that a user sent: a function of a datum's log-probabilities and inputs, summed over datums."""
+    """Loss that a user sent: a function of a datum's log-probabilities and inputs, summed over datums."""
 
     name: str
     graph: Graph
     nodes: tuple[SentNode, ...]
-    """As they were sent: what a copy in another process is read from."""
+    """Nodes as sent, from which a copy in another process is built."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel as it was sent: what a graph is made of are functions of this process."""
+        """Pickle the nodes as sent: the graph is made of functions, which are local to a process."""
         return CustomLoss.of, (self.name, self.graph.inputs, self.nodes)
 
     @classmethod
     def of(cls, name: str, inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> CustomLoss:
-        """Read a graph and check it; nodes that read no input are computed.
+        """Parse and check a graph; nodes that depend on no input are computed.
 
         Raises:
             InputError: naming the node.
@@ -56,13 +56,13 @@ class CustomLoss:
         return cls(name, graph, tuple(nodes))
 
     def objective(self) -> CustomObjective:
-        """The loss as one request computes it."""
+        """Return the loss for one request."""
         return CustomObjective(self.name, self.graph)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomObjective:
-    """A custom loss in one request, whose datums together have a bound on what is computed."""
+    """Custom loss in one request, whose datums share a limit on computation."""
 
     name: str
     graph: Graph
@@ -70,13 +70,13 @@ class CustomObjective:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Dimensions that a datum's targets may have: those declared for logprobs."""
+        """Number of dimensions that a datum's targets may have: those declared for logprobs."""
         return (self.graph.inputs[0].rank,)
 
     def check(self, inputs: LossInputs, shape: tuple[int, ...], field: str) -> None:
-        """Refuse a datum that lacks one of the loss's parameters, or has one of another rank or not finite.
+        """Reject a datum with a missing parameter of the loss, or one of another rank or not finite.
 
-        Inputs that are no parameter are left alone: the loss's parameters say what it reads.
+        Other inputs are ignored: a loss reads only its parameters.
         """
         for each in self.graph.inputs[1:]:
             if each.name not in inputs:
@@ -103,7 +103,7 @@ class CustomObjective:
             require_finite(values, f"{field}.{each.name}")
 
     def value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
-        """Value, gradient and metrics of one datum.
+        """Return value, gradient and metrics of one datum.
 
         Raises:
             InputError: naming the node that cannot be computed.
@@ -112,7 +112,7 @@ class CustomObjective:
             return self._value(logprobs, inputs)
 
     def metrics(self, values: Sequence[LossValue]) -> dict[str, float]:
-        """The sum of the loss, and the sum or the mean over datums of every metric of the graph."""
+        """Return the sum of the loss, and the sum or mean over datums of every metric."""
         found = {"loss:sum": fsum(np.array([value.total for value in values]))}
         for name in self.graph.metrics:
             total = fsum(np.array([value.metrics[name] for value in values]))
@@ -185,7 +185,7 @@ def _computed(tape: Tape, call: Call, found: Mapping[str, object]) -> object:
 
 
 def _resolved(argument: object, found: Mapping[str, object]) -> object:
-    """Return an argument with nodes' results in the place of their names."""
+    """Replace nodes' names in an argument by their results."""
     match argument:
         case Ref():
             return found[argument.name]
@@ -201,7 +201,7 @@ def _resolved(argument: object, found: Mapping[str, object]) -> object:
 
 
 def _compute_constants(graph: Graph) -> None:
-    """Compute the nodes that no input reaches, and refuse what cannot be, or is NaN whatever the datum."""
+    """Compute the nodes that depend on no input; reject invalid ones, and NaN."""
     tape, found = Tape(Work(), MAX_CONSTANT_WORK), dict[str, object]()
     with np.errstate(all="ignore"):
         for call in graph.calls:

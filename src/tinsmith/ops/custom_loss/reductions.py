@@ -1,4 +1,4 @@
-"""Sums, means, extremes and what is made of them, over some dimensions or all."""
+"""Reductions over some or all dimensions: sums, means, extremes and functions of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _typed(tape: Tape, value: object, dtype: object) -> Array:
 
 
 def sum_of(tape: Tape, /, input: object, dim: object = None, keepdim: object = False, *, dtype: object = None) -> Array:
-    """The sum, rounded once; of truth values how many hold."""
+    """Sum, rounded once; for booleans the number of True."""
     x, keep = _typed(tape, input, dtype), flag(keepdim)
     over = axes(dim, x.value.ndim)
     if not x.is_float:
@@ -43,7 +43,7 @@ def sum_of(tape: Tape, /, input: object, dim: object = None, keepdim: object = F
 
 
 def mean(tape: Tape, /, input: object, dim: object = None, keepdim: object = False, *, dtype: object = None) -> Array:
-    """The sum divided by the number of elements; NaN of none."""
+    """Compute the sum divided by the number of elements; NaN for none."""
     x = _typed(tape, input, dtype)
     if not x.is_float:
         refuse(f"there is no mean of {x.value.dtype}", "real numbers: x.float().mean()")
@@ -57,7 +57,7 @@ def variance(
     tape: Tape, /, input: object, dim: object = None, unbiased: object = None, keepdim: object = False,
     *, correction: object = None,
 ) -> Array:  # fmt: skip
-    """The sum of squared distances to the mean, divided by their number less the correction (1)."""
+    """Compute the sum of squared deviations from the mean, divided by their number minus the correction (1)."""
     x = real(tape, tensor(input))
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -75,12 +75,12 @@ def deviation(
     tape: Tape, /, input: object, dim: object = None, unbiased: object = None, keepdim: object = False,
     *, correction: object = None,
 ) -> object:  # fmt: skip
-    """The root of the variance."""
+    """Compute the square root of the variance."""
     return UNARY["sqrt"](tape, variance(tape, input, dim, unbiased, keepdim, correction=correction))
 
 
 def _evenly(choose: Callable[[Values, Axes], Values]) -> Operation:
-    """An extreme over dimensions; elements that tie for it share the slope."""
+    """Reduce to an extreme over dimensions; tied elements share the slope."""
 
     def operation(tape: Tape, /, input: object, dim: object = (), keepdim: object = False) -> Array:
         x = tensor(input)
@@ -105,7 +105,7 @@ amin = _evenly(lambda x, over: np.asarray(np.min(x, axis=over, keepdims=True)))
 
 
 def _extreme(of_all: Operation, of_two: Operation, place: Callable[[Values, int], Values]) -> Operation:
-    """torch.max and torch.min: of a whole tensor, of two tensors, or (values, indices) over a dimension."""
+    """Compute torch.max or torch.min: of a whole tensor, of two tensors, or (values, indices) over a dimension."""
 
     def operation(
         tape: Tape, /, input: object, dim: object = None, keepdim: object = False, *, other: object = None
@@ -139,7 +139,7 @@ smallest = _extreme(amin, minimum, lambda x, over: np.argmin(x, axis=over))
 
 
 def logsumexp(tape: Tape, /, input: object, dim: object, keepdim: object = False) -> object:
-    """Log of the sum of exp, with the largest taken out first."""
+    """Compute the log of the sum of exp, shifted by the largest value."""
     x = real(tape, tensor(input))
     over = list(axes(dim, x.value.ndim))
     if not over:
@@ -155,14 +155,14 @@ def logsumexp(tape: Tape, /, input: object, dim: object, keepdim: object = False
 
 
 def softmax(tape: Tape, /, input: object, dim: object = None, dtype: object = None, _stacklevel: object = 3) -> object:
-    """exp(x - logsumexp) over a dimension."""
+    """Compute exp(x - logsumexp) over a dimension."""
     return UNARY["exp"](tape, log_softmax(tape, input, dim, dtype, _stacklevel))
 
 
 def log_softmax(
     tape: Tape, /, input: object, dim: object = None, dtype: object = None, _stacklevel: object = 3
 ) -> object:
-    """X - logsumexp over a dimension."""
+    """Compute x - logsumexp over a dimension."""
     del _stacklevel  # of a warning
     if dim is None:
         refuse("softmax needs a dimension", "dim=...")
@@ -171,7 +171,7 @@ def log_softmax(
 
 
 def cumsum(tape: Tape, /, input: object, dim: object, *, dtype: object = None) -> Array:
-    """Sums from the first element on, one addition after another."""
+    """Compute cumulative sums, one addition after another."""
     x = _typed(tape, input, dtype)
     over = axis(dim, x.value.ndim)
     tape.room(x.shape)
@@ -208,7 +208,7 @@ def count_nonzero(tape: Tape, /, input: object, dim: object = None) -> Array:
 
 
 def dot(tape: Tape, /, input: object, tensor: object) -> Array:
-    """The sum of the products of two vectors."""
+    """Compute the dot product of two vectors."""
     product = mul(tape, input, tensor)
     if not isinstance(product, Array) or product.value.ndim != 1:
         refuse("dot is of two vectors", "two tensors of one dimension")
@@ -219,7 +219,7 @@ def mse_loss(
     tape: Tape, /, input: object, target: object, size_average: object = None,
     reduce: object = None, reduction: object = "mean", weight: object = None,
 ) -> object:  # fmt: skip
-    """Squared distances, each, summed or their mean."""
+    """Compute squared differences, or their sum or mean."""
     if size_average is not None or reduce is not None or weight is not None:
         refuse("size_average, reduce and weight are not taken", "reduction")
     if tensor(input).shape != tensor(target).shape:
@@ -241,6 +241,6 @@ def _without(shape: tuple[int, ...], over: Axes) -> tuple[int, ...]:
 
 
 def _spread(grad: Float64Array, shape: tuple[int, ...], over: Axes) -> Float64Array:
-    """Give every element that was summed the gradient of its sum."""
+    """Give every summed element the gradient of its sum."""
     keepdim_shape = tuple(1 if each in over else size for each, size in enumerate(shape))
     return expanded(grad.reshape(keepdim_shape), shape)

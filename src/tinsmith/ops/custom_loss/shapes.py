@@ -1,4 +1,4 @@
-"""Operations that move elements and compute nothing: shapes and orders. Gradients go back where they came from."""
+"""Operations that only move elements: shapes and orders. Gradients return to their source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _reshaped(tape: Tape, x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def reshape(tape: Tape, /, input: object, *shape: object, **named: object) -> Array:
-    """The same elements in another shape; one size may be -1."""
+    """Reshape; one size may be -1."""
     x = tensor(input)
     if named.keys() - {"shape", "size"} or len(named) + len(shape[:1]) != 1:
         refuse("a shape is given once", "reshape(2, 3), reshape((2, 3)), shape=(2, 3)")
@@ -37,12 +37,12 @@ def reshape(tape: Tape, /, input: object, *shape: object, **named: object) -> Ar
 
 
 def reshape_as(tape: Tape, /, input: object, other: object) -> Array:
-    """The same elements in another tensor's shape."""
+    """Reshape to another tensor's shape."""
     return reshape(tape, input, list(tensor(other).shape))
 
 
 def flatten(tape: Tape, /, input: object, start_dim: object = 0, end_dim: object = -1) -> Array:
-    """Several dimensions as one."""
+    """Merge several dimensions."""
     x = tensor(input)
     first, last = axis(start_dim, x.value.ndim), axis(end_dim, x.value.ndim)
     if first > last:
@@ -52,12 +52,12 @@ def flatten(tape: Tape, /, input: object, start_dim: object = 0, end_dim: object
 
 
 def ravel(tape: Tape, /, input: object) -> Array:
-    """All dimensions as one."""
+    """Merge all dimensions."""
     return flatten(tape, input)
 
 
 def unsqueeze(tape: Tape, /, input: object, dim: object) -> Array:
-    """One more dimension, of size 1."""
+    """Add a dimension of size 1."""
     x = tensor(input)
     at = axis(dim, x.value.ndim + 1)
     shape = (*x.shape[:at], 1, *x.shape[at:])
@@ -66,7 +66,7 @@ def unsqueeze(tape: Tape, /, input: object, dim: object) -> Array:
 
 
 def squeeze(tape: Tape, /, input: object, dim: object = None) -> Array:
-    """Without dimensions of size 1: all, or those named."""
+    """Remove dimensions of size 1: all, or those named."""
     x = tensor(input)
     named = axes(dim, x.value.ndim)
     shape = tuple(size for at, size in enumerate(x.shape) if size != 1 or at not in named)
@@ -74,7 +74,7 @@ def squeeze(tape: Tape, /, input: object, dim: object = None) -> Array:
 
 
 def expand(tape: Tape, /, input: object, *size: object) -> Array:
-    """Dimensions of size 1 repeated; -1 keeps a size."""
+    """Repeat dimensions of size 1; -1 keeps a size."""
     x, wanted = tensor(input), sizes(size)
     added = len(wanted) - x.value.ndim
     shape = tuple(x.shape[at - added] if each == -1 and at >= added else each for at, each in enumerate(wanted))
@@ -86,12 +86,12 @@ def expand(tape: Tape, /, input: object, *size: object) -> Array:
 
 
 def expand_as(tape: Tape, /, input: object, other: object) -> Array:
-    """Expanded to another tensor's shape."""
+    """Expand to another tensor's shape."""
     return expand(tape, input, list(tensor(other).shape))
 
 
 def repeat(tape: Tape, /, input: object, *repeats: object) -> Array:
-    """The tensor repeated along each dimension."""
+    """Repeat the tensor along each dimension."""
     x, times = tensor(input), sizes(repeats)
     if len(times) < x.value.ndim:
         refuse("repeat has fewer numbers than dimensions", "one number per dimension")
@@ -107,7 +107,7 @@ def repeat(tape: Tape, /, input: object, *repeats: object) -> Array:
 
 
 def permute(tape: Tape, /, input: object, *dims: object) -> Array:
-    """The dimensions in another order."""
+    """Reorder the dimensions."""
     x = tensor(input)
     order = tuple(axis(each, x.value.ndim) for each in sizes(dims))
     if sorted(order) != list(range(x.value.ndim)):
@@ -117,7 +117,7 @@ def permute(tape: Tape, /, input: object, *dims: object) -> Array:
 
 
 def transpose(tape: Tape, /, input: object, dim0: object, dim1: object) -> Array:
-    """Two dimensions exchanged."""
+    """Exchange two dimensions."""
     x = tensor(input)
     one, two = axis(dim0, x.value.ndim), axis(dim1, x.value.ndim)
     if not x.shape:
@@ -126,12 +126,12 @@ def transpose(tape: Tape, /, input: object, dim0: object, dim1: object) -> Array
 
 
 def swapaxes(tape: Tape, /, input: object, axis0: object, axis1: object) -> Array:
-    """Two dimensions exchanged, as numpy calls it."""
+    """Exchange two dimensions, under numpy's name."""
     return transpose(tape, input, axis0, axis1)
 
 
 def transposed(tape: Tape, /, input: object) -> Array:
-    """A matrix with rows and columns exchanged."""
+    """Transpose a matrix."""
     x = tensor(input)
     if x.value.ndim > 2:
         refuse("only a matrix is transposed like this", "at most 2 dimensions, or permute")
@@ -139,7 +139,7 @@ def transposed(tape: Tape, /, input: object) -> Array:
 
 
 def flip(tape: Tape, /, input: object, *dims: object) -> Array:
-    """The order along some dimensions reversed."""
+    """Reverse the order along some dimensions."""
     x = tensor(input)
     named = sizes(dims)
     over = axes(list(named), x.value.ndim) if named else ()
@@ -149,7 +149,7 @@ def flip(tape: Tape, /, input: object, *dims: object) -> Array:
 
 
 def roll(tape: Tape, /, input: object, shifts: object, dims: object = None) -> Array:
-    """Elements moved along a dimension; what leaves at one end comes in at the other."""
+    """Rotate elements along a dimension: those that leave at one end enter at the other."""
     x, by = tensor(input), sizes((shifts,))
     if len(by) != 1 or (dims is not None and len(sizes((dims,))) != 1):
         refuse("roll moves along one dimension", "one number and one dimension")
@@ -161,7 +161,7 @@ def roll(tape: Tape, /, input: object, shifts: object, dims: object = None) -> A
 
 
 def cat(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
-    """Tensors one after another along a dimension."""
+    """Concatenate tensors along a dimension."""
     parts = _alike(tape, tensors)
     over = axis(dim, parts[0].value.ndim)
     first = parts[0].shape
@@ -182,7 +182,7 @@ def _cut(own: tuple[slice, ...]) -> Back:
 
 
 def stack(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
-    """Tensors of one shape beside one another, along a dimension of their own."""
+    """Stack tensors of one shape along a new dimension."""
     parts = _alike(tape, tensors)
     if len({part.shape for part in parts}) > 1:
         refuse("these tensors do not stack", "the same shape")

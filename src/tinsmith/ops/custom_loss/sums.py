@@ -1,4 +1,4 @@
-"""Sums of a custom loss: each element of a result is rounded once, so that no order of addition can change its bits."""
+"""Sums of a custom loss: each element of a result is rounded once, so that the order of addition changes no bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.ops.exact import Float64Array, fsum, fsum_of
 
 
 def summed(values: Float64Array, axes: Sequence[int], *, keep: bool) -> Float64Array:
-    """Return the sum over some axes (none: over none), each element rounded once; `keep`: as axes of length 1."""
+    """Return the sum over some axes (none: over none), each element rounded once; `keep` keeps axes with length 1."""
     other_axes = [axis for axis in range(values.ndim) if axis not in axes]
     shape = tuple(values.shape[axis] for axis in other_axes)
     if keep:
@@ -30,7 +30,7 @@ def summed(values: Float64Array, axes: Sequence[int], *, keep: bool) -> Float64A
 
 
 def summed_to(values: Float64Array, shape: tuple[int, ...]) -> Float64Array:
-    """Return the sum over whatever broadcasting from `shape` had repeated."""
+    """Return the sum over everything that broadcasting from `shape` repeated."""
     if values.shape == shape:
         return values
     added = values.ndim - len(shape)
@@ -39,6 +39,6 @@ def summed_to(values: Float64Array, shape: tuple[int, ...]) -> Float64Array:
 
 
 def counted(values: NDArray[np.generic], axes: Sequence[int], *, keep: bool) -> NDArray[np.int64]:
-    """Return the sum of whole numbers or of truth values over some axes, in int64."""
+    """Return the sum of integers or booleans over some axes, in int64."""
     whole: NDArray[np.int64] = values.astype(np.int64)
     return np.asarray(whole.sum(axis=tuple(axes), keepdims=keep, dtype=np.int64))

@@ -1,7 +1,7 @@
-"""Values of a loss being computed, and the way back from its result to the log-probabilities: reverse-mode derivatives.
+"""Tape of a loss's computation, for reverse-mode derivatives with respect to the log-probabilities.
 
-Contributions to a value's gradient are added in one order, from the last operation to the first; what was broadcast is
-summed with one rounding (`sums`). So the gradient's bits depend on nothing but the graph and the datum.
+Contributions to a value's gradient are added in one order, from the last operation to the first; broadcast ones are
+summed with one rounding (`sums`). So the gradient's bits depend only on the graph and the datum.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from tinsmith.ops.exact import Float64Array
 from tinsmith.types.errors import InputError
 
 Values = NDArray[Any]
-"""float64, int64 or bool: a float of a loss is float64 whatever its graph calls it, a whole number int64."""
+"""Element types float64, int64 or bool: all floats are float64 and all integers int64, whatever the graph names
+them."""
 Back = Callable[[Float64Array], Float64Array]
-"""From the gradient with respect to a result to that with respect to an operand, perhaps still broadcast."""
+"""Function from the gradient of a result to that of an operand, possibly still broadcast."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """A tensor of the graph."""
+    """Tensor of the graph."""
 
     value: Values
     number: int
-    """Its place on the tape; -1: no gradient flows through it."""
+    """Index on the tape; -1 if no gradient flows through it."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The value's shape."""
+        """Shape of the value."""
         return self.value.shape
 
     @property
@@ -50,20 +51,20 @@ class Tape:
 
     work: Work
     limit: int = MAX_DATUM_WORK
-    """Most elements that are read and written."""
+    """Most elements to read and write."""
     computed: int = 0
     """Elements read and written so far."""
     links: list[tuple[tuple[Array, Back], ...]] = field(default_factory=list[tuple[tuple[Array, Back], ...]])
 
     def leaf(self, value: Float64Array) -> Array:
-        """A value that a gradient is wanted for."""
+        """Record a value whose gradient is needed."""
         return self._add(value, ())
 
     def constant(self, value: object) -> Array:
-        """A value without a gradient, from an array or a number.
+        """Return a value without a gradient, from an array or a number.
 
         Raises:
-            InputError: it is too large, or too much was computed.
+            InputError: it is too large, or the computation exceeds the limit.
         """
         held = np.asarray(value)
         if held.dtype.kind == "f":
@@ -77,33 +78,33 @@ class Tape:
         """Record the result of an operation and its operands.
 
         Raises:
-            InputError: it is too large, or too much was computed.
+            InputError: it is too large, or the computation exceeds the limit.
         """
         flowing = tuple(link for link in links if link[0].number >= 0)
         return self._add(value, flowing) if flowing else self.constant(value)
 
     def room(self, shape: Sequence[int]) -> None:
-        """Refuse a result of this shape before it is computed.
+        """Require room for a result of this shape before it is computed.
 
         Raises:
-            InputError: it is too large, or too much was computed.
+            InputError: it is too large, or the computation exceeds the limit.
         """
         require_shape(shape)
         self._require(math.prod(shape))
 
     def read(self, operands: Iterable[object]) -> None:
-        """Count the elements of an operation's operands, before it is computed: a view of few has many.
+        """Count the elements of an operation's operands before it is computed: a broadcast view has many.
 
         Raises:
-            InputError: too much was computed.
+            InputError: the computation exceeds the limit.
         """
         self._charge(sum(each.value.size for each in operands if isinstance(each, Array)))
 
     def gradient(self, of: Array, to: Array) -> Float64Array:
-        """The derivative of a scalar with respect to a leaf, of the leaf's shape.
+        """Return the derivative of a scalar with respect to a leaf, in the leaf's shape.
 
         Raises:
-            InputError: too much would be computed.
+            InputError: the computation would exceed the limit.
         """
         grads: dict[int, Float64Array] = {of.number: np.ones(of.shape)}
         for number in range(of.number, to.number, -1):

@@ -1,1 +1,1 @@
-"""Losses: their formulas, settings and inputs, and how a step's tokens are added up."""
+"""Losses: formulas, settings, inputs, and the aggregation of a step's tokens."""

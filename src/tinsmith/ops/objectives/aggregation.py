@@ -1,11 +1,9 @@
 """Aggregation of a whole batch's token losses into one number: the multiplier of every token.
 
-The multipliers are computed from the masks of the *whole* batch before any backward pass, so that
-the normaliser cannot depend on how the batch is cut into micro-batches. Every loss of Tinker is a
-plain sum over tokens; for those that are linear in the advantage (importance_sampling, ppo, cispo,
-gspo) another mode is had by multiplying the advantages with these multipliers, for cross_entropy
-by multiplying the weights.
-Axes: `_D` datums, `_T` tokens of one datum.
+The multipliers are computed from the masks of the *whole* batch before any backward pass, so that the normaliser cannot
+depend on how the batch is cut into micro-batches. Every loss of Tinker is a plain sum over tokens; for those that are
+linear in the advantage (importance_sampling, ppo, cispo, gspo) another mode results from multiplying the advantages
+with these multipliers, for cross_entropy from multiplying the weights. Axes: `_D` datums, `_T` tokens of one datum.
 """
 
 from __future__ import annotations
@@ -22,16 +20,16 @@ from tinsmith.types.errors import ConfigError, InputError
 
 
 class Aggregation(StrEnum):
-    """Divisor of the token losses. S: sequences with a token that counts; n_i: such tokens."""
+    """Divisor of the token losses. S: sequences with an included token; n_i: number of such tokens."""
 
     TOKEN_SUM = "token_sum"
-    """Nothing: Tinker's. The gradient grows with the number of tokens."""
+    """No divisor: Tinker's. The gradient grows with the number of tokens."""
     TOKEN_MEAN = "token_mean"
-    """All tokens of the batch: DAPO, arXiv:2503.14476 sec. 3.3."""
+    """Number of tokens in the batch: DAPO, arXiv:2503.14476 sec. 3.3."""
     SEQ_MEAN_TOKEN_MEAN = "seq_mean_token_mean"
     """S n_i: GRPO, arXiv:2402.03300 sec. 4.1.1."""
     SEQ_MEAN_TOKEN_SUM_NORM = "seq_mean_token_sum_norm"
-    """S times a constant, as a rule the token budget: Dr. GRPO, arXiv:2503.20783 sec. 3.2."""
+    """S times a constant, usually the token budget: Dr. GRPO, arXiv:2503.20783 sec. 3.2."""
 
 
 def token_weights(
@@ -41,7 +39,7 @@ def token_weights(
 
     Args:
         aggregation: the mode.
-        masks_D: one array (T,) per datum, 1 (or True) on the tokens that count, 0 elsewhere. All
+        masks_D: one array (T,) per datum, 1 (or True) on the included tokens, 0 elsewhere. All
             datums of the batch, never a micro-batch. A datum without any token does not count as a
             sequence.
         constant: the divisor of SEQ_MEAN_TOKEN_SUM_NORM, in tokens; the other modes take none.
@@ -51,14 +49,14 @@ def token_weights(
 
     Raises:
         InputError: for a mask that is not one-dimensional or holds anything but 0 and 1.
-        ConfigError: for a missing, needless or impossible constant.
+        ConfigError: for a missing, superfluous or invalid constant.
 
     >>> [w.tolist() for w in token_weights(Aggregation.TOKEN_MEAN, [np.ones(1), np.ones(3)])]
     [[0.25], [0.25, 0.25, 0.25]]
     """
     _check_constant(aggregation, constant)
-    kept_DT = [_tokens_that_count(mask, datum_idx) for datum_idx, mask in enumerate(masks_D)]
-    counts_D = [int(np.count_nonzero(mask)) for mask in kept_DT]
+    included_DT = [_tokens_that_count(mask, datum_idx) for datum_idx, mask in enumerate(masks_D)]
+    counts_D = [int(np.count_nonzero(mask)) for mask in included_DT]
     num_tokens = sum(counts_D)
     num_sequences = sum(1 for count in counts_D if count)
 
@@ -75,7 +73,7 @@ def token_weights(
             case Aggregation.SEQ_MEAN_TOKEN_SUM_NORM:
                 return 1.0 / (num_sequences * constant)
 
-    return tuple(np.where(mask, weight(count), 0.0) for mask, count in zip(kept_DT, counts_D, strict=True))
+    return tuple(np.where(mask, weight(count), 0.0) for mask, count in zip(included_DT, counts_D, strict=True))
 
 
 def _check_constant(aggregation: Aggregation, constant: float) -> None:

@@ -1,7 +1,7 @@
 """Three estimators of KL(pi || ref) from tokens drawn from pi.
 
-All take d = log pi(token) - log ref(token) in nats, any shape, and answer per token; who sums, and
-whether the result belongs into the reward or the loss, is decided elsewhere.
+All take d = log pi(token) - log ref(token) in nats, any shape, and return a value per token. The caller sums, and adds
+the result to the reward or the loss.
 """
 
 from __future__ import annotations

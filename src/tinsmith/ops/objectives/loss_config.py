@@ -1,4 +1,4 @@
-"""The settings of a loss: which keys each one takes, and Tinker's defaults for them."""
+"""Settings of a loss: the keys of each, and Tinker's defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULTS: Mapping[LossName, Mapping[str, float | None]] = MappingProxyType(
         LossName.GSPO: _PPO_CLIP,
     }
 )
-"""The keys of `loss_fn_config` per loss; None: no default, so the key must be given."""
+"""Keys of `loss_fn_config` per loss; None means no default, so that the key is required."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class LossConfig:
 
     @classmethod
     def from_mapping(cls, loss: LossName, mapping: Mapping[str, object]) -> Self:
-        """Return the settings of `loss` from a request's `loss_fn_config`; missing keys by default.
+        """Return the settings of `loss` from a request's `loss_fn_config`; missing keys take their defaults.
 
         Source: Tinker's loss documentation (PPO 0.8/1.2, CISPO 0/4). It publishes no default of
         DRO's beta, which is therefore required, nor of GSPO's thresholds, which are PPO's here.
 
         Raises:
-            ConfigError: for a key the loss does not take, a missing key without default, or a
-                value that is no number in its range.
+            ConfigError: for an unknown key, a missing key without default, or a value that is not a number in its
+                range.
         """
         defaults = DEFAULTS[loss]
         allowed = ", ".join(defaults) or f"none: {loss} has no settings"

@@ -1,18 +1,18 @@
-"""The losses of the Tinker API: value and gradient of one datum from log-probabilities alone.
+"""Losses of the Tinker API: value and gradient of one datum, from log-probabilities alone.
 
-Every loss is a sum over the datum's tokens and a pure function of that datum, so that neither batch
-nor order nor micro-batch can change a bit. Nothing here knows a model: the gradient is d total /
-d logprobs, and who called runs the backward pass. Computed in float64 with `ops.exact`, summed with
-one rounding; the gradient is rounded to float32 once, at the end.
+Every loss is a sum over the datum's tokens and a pure function of that datum, so that neither batch nor order nor
+micro-batch can change a bit. This module is independent of models: the gradient is d total / d logprobs, and the caller
+runs the backward pass. Computed in float64 with `ops.exact`, summed with one rounding; the gradient is rounded to
+float32 once, at the end.
 
 Notation: logp the model's log-probability of the target token (nats), q the sampler's (the input
 named `logprobs`), A the advantage, r = exp(logp - q), sg(.) a constant in the gradient. All (N,), or
 (N, K) where each of a position's K targets has columns of its own: the sum runs over all of them.
 
-A position with A = 0 has exactly zero loss and gradient even where r overflows or logp is -inf:
-prompt positions carry A = 0 and q = 0. The one exception is DRO, whose penalty does not contain A.
-A model log-probability that is not finite shows in the result where it counts; nothing hides it.
-Source of all formulas: Tinker's documentation, "Loss functions"; the papers at each function.
+A position with A = 0 has exactly zero loss and gradient even where r overflows or logp is -inf: prompt positions carry
+A = 0 and q = 0. The one exception is DRO, whose penalty does not contain A. A non-finite log-probability of the model
+propagates to the result where it counts. Source of all formulas: Tinker's documentation, "Loss functions"; the papers
+at each function.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
 
 LossInputs = Mapping[str, NDArray[np.generic]]
-"""A datum's inputs under Tinker's names, each of logprobs' shape; what a loss does not read is ignored."""
+"""Inputs of a datum under Tinker's names, each of logprobs' shape; unused ones are ignored."""
 
 _ieee = np.errstate(over="ignore", invalid="ignore")
-"""Overflow gives inf and inf - inf gives NaN, silently: the caller sees them in the result."""
+"""Floating-point errors are silent: overflow gives inf and inf - inf gives NaN, which the caller checks in the
+result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,25 +44,25 @@ class LossValue:
     total: float
     """Sum of the token losses."""
     grad: FloatArray
-    """d total / d logprobs, of logprobs' shape."""
+    """Gradient d total / d logprobs, of logprobs' shape."""
     metrics: Mapping[str, float]
-    """Sums over the datum's tokens, under the names in `Loss.metrics`; datums are added."""
+    """Sums over the datum's tokens, under the names in `Loss.metrics`; those of datums are added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Sampled:
-    """The columns of a policy-gradient datum; logp and log_ratio are 0 where A is 0."""
+    """Columns of a policy-gradient datum; logp and log_ratio are 0 where A is 0."""
 
     logp: Float64Array
     log_ratio: Float64Array
     distance: Float64Array
-    """logp - q everywhere, A = 0 or not."""
+    """logp - q at every position, whether or not A = 0."""
     advantages: Float64Array
     metrics: Mapping[str, float]
 
 
 def cross_entropy(logprobs: FloatArray, inputs: LossInputs, _config: LossConfig) -> LossValue:
-    """Sum of -w logp, with real-valued `weights`; a datum without weights has ones."""
+    """Compute the sum of -w logp, with real-valued `weights`, which default to ones."""
     if "weights" in inputs:
         weights = _column(inputs, "weights", logprobs)
     else:
@@ -74,7 +75,7 @@ def cross_entropy(logprobs: FloatArray, inputs: LossInputs, _config: LossConfig)
 
 @_ieee
 def importance_sampling(logprobs: FloatArray, inputs: LossInputs, _config: LossConfig) -> LossValue:
-    """Sum of -r A; the gradient is the same."""
+    """Compute the sum of -r A; the gradient is the same."""
     data = _sampled(logprobs, inputs)
     token_losses = -(exp(data.log_ratio) * data.advantages)
     return _value(token_losses, token_losses, data.metrics)
@@ -82,7 +83,7 @@ def importance_sampling(logprobs: FloatArray, inputs: LossInputs, _config: LossC
 
 @_ieee
 def ppo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossValue:
-    """Sum of -min(r A, clamp(r, low, high) A). Source: arXiv:1707.06347 sec. 3.
+    """Compute the sum of -min(r A, clamp(r, low, high) A). Source: arXiv:1707.06347 sec. 3.
 
     Gradient -r A, but 0 where A > 0 and r > high, or A < 0 and r < low. At r = low and r = high it
     is -r A: clamp has slope 1 on the closed interval, as in torch up to 2.13. (Where r is outside but
@@ -94,7 +95,7 @@ def ppo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossVal
 
 @_ieee
 def cispo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossValue:
-    """Sum of -sg(clamp(r, low, high)) logp A. Source: arXiv:2506.13585 (CISPO).
+    """Compute the sum of -sg(clamp(r, low, high)) logp A. Source: arXiv:2506.13585 (CISPO).
 
     Gradient -clamp(r, low, high) A: a clipped token keeps its gradient, bounded.
     """
@@ -109,7 +110,7 @@ def cispo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossV
 
 @_ieee
 def dro(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossValue:
-    """Sum of -(logp A - beta (logp - q)**2 / 2). Source: arXiv:2405.19107; per token as Tinker's.
+    """Compute the sum of -(logp A - beta (logp - q)**2 / 2). Source: arXiv:2405.19107; per token as Tinker's.
 
     Gradient -A + beta (logp - q). The penalty acts on every position, A = 0 or not: as published,
     a prompt position with q = 0 is pulled towards probability 1.
@@ -122,13 +123,12 @@ def dro(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossVal
 
 @_ieee
 def gspo(logprobs: FloatArray, inputs: LossInputs, config: LossConfig) -> LossValue:
-    """PPO's sum with the ratio of the whole sequence at every token (GSPO-token).
+    """Compute PPO's sum with the ratio of the whole sequence at every token (GSPO-token).
 
-    s = exp(mean of logp - q where `sequence_ratio_mask` is not 0), a constant in the gradient;
-    r_t = s exp(logp_t - sg(logp_t)), so r_t = s and the gradient at t is -s A_t, or 0 where PPO's
-    is. As in Tinker, the mask says what s is, not what is summed: a position outside it counts by
-    its A. An empty mask leaves s undefined: loss and gradient are 0.
-    Source: arXiv:2507.18071 sec. 4.3.
+    s = exp(mean of logp - q where `sequence_ratio_mask` is not 0), a constant in the gradient; r_t = s exp(logp_t -
+    sg(logp_t)), so r_t = s and the gradient at t is -s A_t, or 0 where PPO's is. As in Tinker, the mask determines s,
+    not the summed positions: a position outside it counts by its A. An empty mask leaves s undefined: loss and gradient
+    are 0. Source: arXiv:2507.18071 sec. 4.3.
     """
     data = _sampled(logprobs, inputs)
     distance = data.distance[_column(inputs, "sequence_ratio_mask", logprobs) != 0.0]

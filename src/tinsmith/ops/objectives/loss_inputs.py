@@ -1,4 +1,4 @@
-"""Check of the inputs of every loss: numbers, and finite."""
+"""Check that the inputs of a loss are finite numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tinsmith.types.errors import InputError
 
 
 def require_finite(values: NDArray[np.generic], field: str) -> None:
-    """Refuse an input that is no array of finite numbers, naming its first bad element.
+    """Reject an input that is not an array of finite numbers, naming its first invalid element.
 
     Raises:
         InputError: naming `field`, the element and its value.

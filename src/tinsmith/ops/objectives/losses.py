@@ -1,4 +1,4 @@
-"""The registry of losses: for every name the formula, its inputs, settings and metrics."""
+"""Registry of losses: formula, inputs, settings and metrics by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 LossFunction = Callable[[FloatArray, LossInputs, LossConfig], LossValue]
-"""(model's logprobs (N,) or (N, K), the datum's inputs, settings) -> value and gradient.
+"""Function (model's logprobs (N,) or (N, K), the datum's inputs, settings) -> value and gradient.
 
 Raises InputError for a missing input, another shape than logprobs', or an input that is not finite.
 """
@@ -39,7 +39,7 @@ Raises InputError for a missing input, another shape than logprobs', or an input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One loss. The inputs have Tinker's names and one number per target."""
+    """Loss with its interface. The inputs have Tinker's names and one number per target."""
 
     value: LossFunction
     required: tuple[str, ...]
@@ -47,7 +47,7 @@ class Loss:
     optional: tuple[str, ...] = ()
     """Inputs a datum may have."""
     defaults: Mapping[str, float | None]
-    """Allowed keys of loss_fn_config and their defaults; None: the key must be given."""
+    """Allowed keys of loss_fn_config and their defaults; None means that the key is required."""
     metrics: tuple[str, ...]
     """Names of the sums in `LossValue.metrics`.
 
@@ -57,9 +57,10 @@ class Loss:
     clipped_low, clipped_high: tokens whose gradient a threshold zeroed (CISPO: bounded).
     """
     ranks: tuple[int, ...] = (1, 2)
-    """Dimensions its targets may have. Two mean a loss that is a sum over targets, to which one with w = 0, or with
-    A = 0, adds nothing: so padding costs nothing. Not so DRO, whose penalty would pull padding towards probability 1,
-    nor GSPO, whose ratio is that of a sequence, which K candidates a position are not."""
+    """Numbers of dimensions its targets may have. Two are allowed for a loss that is a sum over targets, to which one
+    with w = 0, or with A = 0, adds nothing, so that padding is harmless. They are not allowed for DRO, whose penalty
+    would pull padding towards probability 1, nor for GSPO, whose ratio is that of a sequence, unlike K candidates per
+    position."""
 
 
 _SAMPLED = ("target_tokens", "logprobs", "advantages")
@@ -95,14 +96,14 @@ LOSSES: Mapping[LossName, Loss] = MappingProxyType(
         ),
     }
 )
-"""Every loss by name. A loss without a published formula (stable_reinforce) is not here."""
+"""Losses by name. A loss without a published formula (stable_reinforce) is not included."""
 
 
 def required_inputs(loss: LossName) -> tuple[str, ...]:
-    """Return the names of the inputs every datum of `loss` must have."""
+    """Return the names of the required inputs of `loss`."""
     return LOSSES[loss].required
 
 
 def optional_inputs(loss: LossName) -> tuple[str, ...]:
-    """Return the names of the inputs a datum of `loss` may have."""
+    """Return the names of the optional inputs of `loss`."""
     return LOSSES[loss].optional

@@ -1,4 +1,4 @@
-"""Interface of a loss to the engine: a built-in loss with its settings, or one that a user sent."""
+"""Interface of a loss for the engine: a built-in loss with its settings, or a user's."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tinsmith.types.errors import ConfigError, InputError
 
 
 class Objective(Protocol):
-    """A loss ready to be computed: a sum over datums of a function of each datum alone."""
+    """Loss ready for computation: a sum over datums of a function of each datum alone."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Dimensions that a datum's targets may have."""
+        """Numbers of dimensions that a datum's targets may have."""
         ...
 
     def check(self, inputs: LossInputs, shape: tuple[int, ...], field: str) -> None:
-        """Refuse a datum whose inputs, but for its targets of this shape, are not what the loss reads.
+        """Reject a datum whose inputs, apart from its targets of this shape, do not match the loss.
 
         Raises:
             InputError: naming the input under `field`, its value and what is allowed.
@@ -33,7 +33,7 @@ class Objective(Protocol):
         ...
 
     def value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
-        """Value and gradient of one datum.
+        """Return value and gradient of one datum.
 
         Raises:
             InputError: it cannot be computed.
@@ -41,24 +41,24 @@ class Objective(Protocol):
         ...
 
     def metrics(self, values: Sequence[LossValue]) -> dict[str, float]:
-        """A request's metrics, by `name:reduction`, from its datums' values in any order."""
+        """Return a request's metrics, by `name:reduction`, from its datums' values in any order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A loss of the registry with its settings."""
+    """Loss of the registry with its settings."""
 
     name: LossName
     config: LossConfig
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Dimensions that a datum's targets may have."""
+        """Numbers of dimensions that a datum's targets may have."""
         return LOSSES[self.name].ranks
 
     def check(self, inputs: LossInputs, shape: tuple[int, ...], field: str) -> None:
-        """Refuse a datum that lacks an input, has one too many, or one of another shape or not finite."""
+        """Reject a datum with a missing or superfluous input, or one of another shape or not finite."""
         entry = LOSSES[self.name]
         for name in entry.required:
             if name not in inputs:
@@ -87,11 +87,11 @@ class BuiltIn:
             require_finite(inputs[name], f"{field}.{name}")
 
     def value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
-        """Value and gradient of one datum."""
+        """Return value and gradient of one datum."""
         return LOSSES[self.name].value(logprobs, inputs, self.config)
 
     def metrics(self, values: Sequence[LossValue]) -> dict[str, float]:
-        """The sum of the loss and of every metric."""
+        """Return the sum of the loss and of every metric."""
         found = {"loss:sum": fsum(np.array([value.total for value in values]))}
         for name in LOSSES[self.name].metrics:
             found[f"{name}:sum"] = fsum(np.array([value.metrics[name] for value in values]))
@@ -102,7 +102,7 @@ def objective_of(loss: LossName | CustomLoss, settings: Mapping[str, object]) ->
     """Return a loss with a request's `loss_fn_config`, ready for that request.
 
     Raises:
-        ConfigError: for a setting the loss does not take; a custom loss takes none.
+        ConfigError: for an unknown setting; a custom loss takes none.
     """
     if isinstance(loss, LossName):
         return BuiltIn(loss, LossConfig.from_mapping(loss, settings))
