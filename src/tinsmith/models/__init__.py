@@ -1,1 +1,1 @@
-"""F2: the decoder, its weights, adapters and presets."""
+"""Decoder, weights, adapters and presets (floor F2)."""

@@ -1,7 +1,7 @@
 """Trainable weights of a session: a low-rank adapter beside a frozen base, or the whole base.
 
 One base serves many adapters; an adapter is never merged for sampling. A fresh one changes nothing: B is zero, and a
-DoRA magnitude is the row norm of the base as held (quantised, if it is).
+DoRA magnitude is the row norm of the base in its stored form (quantised, if it is).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _TARGETS: dict[Site, tuple[str, ...]] = {
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Adapter:
-    """Trained weights with the names they are published under (PEFT's, without its prefix)."""
+    """Trained weights with their published names (PEFT's, without its prefix)."""
 
     spec: AdapterSpec
     decoder: Decoder
-    """The base it computes on; for `full`, the trained copy itself."""
+    """Base that it computes on; for `full`, the trained copy itself."""
     low: dict[Place, LowRank] = field(default_factory=dict[Place, LowRank])
     slots: tuple[Slot, ...] = ()
     version: int = 0
@@ -47,7 +47,7 @@ class Adapter:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The linear layers it sits on, by published name; none for `full`."""
+        """Adapted linear layers by published name; none for `full`."""
         suffix = ".lora_A.weight"
         return tuple(slot.name.removesuffix(suffix) for slot in self.slots if slot.name.endswith(suffix))
 
@@ -56,7 +56,7 @@ class Adapter:
         return list({id(slot.weight): slot.weight for slot in self.slots}.values())
 
     def gradient_sources(self) -> list[tuple[Weight, list[tuple[Weight, bool]]]]:
-        """Per trained weight, the weights whose buffers add up to its gradient, and whether transposed.
+        """For each trained weight, the weights whose buffers add up to its gradient, and whether transposed.
 
         A tied head has a buffer of its own: were both uses to add into one, their order would follow micro-batches.
         """
@@ -71,11 +71,11 @@ class Adapter:
         return sources
 
     def buffers(self) -> list[Weight]:
-        """Every weight that holds a gradient buffer."""
+        """Every weight with a gradient buffer."""
         return [source for _, sources in self.gradient_sources() for source, _ in sources]
 
     def changed(self) -> None:
-        """Bring what is derived from the weights up to date: DoRA's norms, a tied head."""
+        """Update everything derived from the weights: DoRA's norms, a tied head."""
         self.version += 1
         self.decoder.refresh_norms(self.low)
         for low in self.low.values():
@@ -84,12 +84,12 @@ class Adapter:
             self.decoder.refresh_tied_head()
 
     def snapshot(self) -> Adapter:
-        """A frozen copy that later training does not change."""
+        """Return a frozen copy that later training does not change."""
         return copy(self, lambda weight: Weight(weight.value.clone()))
 
 
 def check_spread(kind: AdapterKind) -> None:
-    """Refuse a kind that cannot be trained where a base is spread over shards.
+    """Reject a kind that cannot be trained on a base spread over shards.
 
     Raises:
         ConfigError: naming those that can.
@@ -105,10 +105,10 @@ def check_spread(kind: AdapterKind) -> None:
 
 
 def check_router(spec: AdapterSpec, config: DecoderConfig) -> None:
-    """Refuse to train routers that there are not.
+    """Reject training of routers in a model without any.
 
     Raises:
-        ConfigError: the model is no mixture.
+        ConfigError: the model is not a mixture.
     """
     if spec.train_router and config.mixture is None:
         raise ConfigError(
@@ -121,14 +121,14 @@ def check_router(spec: AdapterSpec, config: DecoderConfig) -> None:
 
 
 def create_adapter(decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None) -> Adapter:
-    """Make a fresh trainable adapter on `decoder`; the same bits for the same spec on any machine.
+    """Create a trainable adapter on `decoder`; the same spec gives the same bits on any machine.
 
     It sits on the spec's groups of linear layers, or of those only on `targets` (as `target_names`
     spells them). A is uniform within 1 / sqrt(in) (PEFT's Kaiming initialisation), drawn from a seed
     derived from the spec's seed and the target's name; B is zero.
 
     Raises:
-        ConfigError: a target that the decoder does not have, or a kind that its base does not fit.
+        ConfigError: a target that the decoder does not have, or a kind that does not fit its base.
     """
     if spec.kind.quantised != is_quantised(decoder):
         raise ConfigError(
@@ -163,7 +163,7 @@ def create_adapter(decoder: Decoder, spec: AdapterSpec, *, targets: Collection[s
 
 
 def target_names(place: Place) -> tuple[str, ...]:
-    """The published names (without `.weight`) of the matrices beside one another at a place."""
+    """Published names (without `.weight`) of the matrices that are side by side at a place."""
     names = _TARGETS[place.site]
     if place == HEAD_PLACE:
         return names
@@ -173,7 +173,7 @@ def target_names(place: Place) -> tuple[str, ...]:
 
 
 def is_quantised(decoder: Decoder) -> bool:
-    """True if the decoder holds linear weights as NF4."""
+    """True if the decoder holds linear weights in NF4."""
     return any(linear.is_nf4 for linear in decoder.linears().values())
 
 
@@ -188,7 +188,7 @@ def _wanted(spec: AdapterSpec, site: Site) -> bool:
 def _low_rank(
     spec: AdapterSpec, place: Place, linear: Linear, names: list[str], slots: list[Slot], device: torch.device
 ) -> LowRank:
-    """The fresh low-rank part on `names` at one place; their slots are added to `slots`."""
+    """Create the low-rank part on `names` at one place, and append their slots to `slots`."""
     bounds = [sum(linear.widths[:i]) for i in range(len(linear.widths) + 1)]
     columns = tuple((bounds[i], bounds[i + 1]) for i, name in enumerate(target_names(place)) if name in names)
     sizes = [end - begin for begin, end in columns]
@@ -212,12 +212,12 @@ def _initial_magnitudes(adapter: Adapter) -> None:
     if adapter.spec.kind.decomposed:
         adapter.decoder.refresh_norms(adapter.low)
         for low in adapter.low.values():
-            if low.magnitude is not None and low.norm is not None:  # none where the base is elsewhere
+            if low.magnitude is not None and low.norm is not None:  # none if the base is elsewhere
                 low.magnitude.value.copy_(low.norm)
 
 
 def release_untargeted(low: LowRank) -> None:
-    """Give columns without a target the gain 1: a step may have moved their magnitude."""
+    """Set the gain of columns without a target to 1: a step may have changed their magnitude."""
     if low.magnitude is None or low.gain is None or low.norm is None:
         return
     if sum(end - begin for begin, end in low.columns) == low.gain.numel():
@@ -252,7 +252,7 @@ def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
 
 
 def _whole_copy(decoder: Decoder) -> Decoder:
-    """A copy in full precision, to be trained."""
+    """Create a copy in full precision for training."""
     if not decoder.packed:
         return copy_decoder(decoder, decoder.held)
     return build_decoder(decoder.config, decoder.published().as_fp32(), decoder.kernels)

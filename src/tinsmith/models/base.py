@@ -1,4 +1,4 @@
-"""Base model of an adapter: its identity, and its weights read into memory from wherever its name leads."""
+"""Base model of an adapter: its identity, and its weights read from the place that its name leads to."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A base model's identity: equal fingerprints mean the same function, whatever it is called."""
+    """Identity of a base model: equal fingerprints mean the same function, whatever its name."""
 
     name: str
-    """A folder, a file, a name (`tinsmith/nano`, `tinsmith/smollm2`, ORG/NAME), or what a server calls it."""
+    """Folder, file, name (`tinsmith/nano`, `tinsmith/smollm2`, ORG/NAME), or a server's name for it."""
     fingerprint: str
     """SHA-256 of the fp32 weights before any quantisation: `folder.weights_fingerprint`."""
     config_sha256: str
@@ -49,43 +49,43 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenedBase:
-    """A base model read into memory."""
+    """Base model in memory."""
 
     identity: BaseModel
     config: DecoderConfig
     weights: Mapping[str, Tensor]
-    """fp32, by published name; or what is widened to it whenever it is asked for."""
+    """fp32 by published name, or a form that is widened to fp32 on each access."""
     folder: Path | None
     """Folder of its tokenizer; None for a built-in model, whose tokenizer is built in too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredBase:
-    """A base model that lies where it is, of which as much can be read as is wanted."""
+    """Base model on disk, to be read in parts."""
 
     name: str
     config: DecoderConfig
     weights: Mapping[str, Tensor]
-    """fp32, by published name; each is read whenever it is asked for."""
+    """fp32 by published name; each is read on access."""
     folder: Path | None
     """Folder of its tokenizer; None for a built-in model, whose tokenizer is built in too."""
     seed: int | None = None
     """Seed of a built-in model's initial weights."""
 
     def identity(self) -> BaseModel:
-        """Return the identity that the whole model has; reads all weights, and holds one at a time."""
+        """Return the identity of the whole model; reads all weights, one at a time."""
         return identify(self.name, self.config, self.weights, seed=self.seed)
 
 
 def identify(name: str, config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int | None = None) -> BaseModel:
-    """Return the identity of weights at hand; hashes all of them."""
+    """Return the identity of weights in memory; hashes all of them."""
     return BaseModel(name=name, fingerprint=weights_fingerprint(weights), config_sha256=sha256_of(config), seed=seed)
 
 
 def stored_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> StoredBase:
-    """Find the model that `name` leads to; a built-in one is drawn from `seed` (default 0). No weights are read yet.
+    """Locate the model for `name`; a built-in one is drawn from `seed` (default 0). No weights are read yet.
 
-    `hold` says how a decoder that is built of its weights may have them.
+    `hold` is the storage format allowed to a decoder built from its weights.
 
     Raises:
         ConfigError: there is no such model, or it is not supported.
@@ -110,7 +110,7 @@ def stored_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -
 
 
 def open_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> OpenedBase:
-    """Read the model that `name` leads to; a built-in one is drawn from `seed` (default 0).
+    """Read the model for `name`; a built-in one is drawn from `seed` (default 0).
 
     Raises:
         ConfigError: there is no such model, or it is not supported.
@@ -118,13 +118,13 @@ def open_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> 
     """
     stored = stored_base(name, seed=seed, hold=hold)
     found = stored.weights
-    weights = found.kept() if hold is Hold.PUBLISHED and isinstance(found, RowsInTurn) else dict(found)
+    weights = found.in_memory() if hold is Hold.PUBLISHED and isinstance(found, RowsInTurn) else dict(found)
     identity = identify(name, stored.config, weights, seed=stored.seed)
     return OpenedBase(identity=identity, config=stored.config, weights=weights, folder=stored.folder)
 
 
 def read_shape(name: str) -> DecoderConfig:
-    """Return the shape of the model that `name` leads to; no weights are read.
+    """Return the shape of the model for `name`; no weights are read.
 
     Raises:
         ConfigError: there is no such model, or it is not supported.
@@ -143,7 +143,7 @@ def _as_published(config: DecoderConfig, source: Source) -> DecoderConfig:
 
 
 def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the model that `name` leads to; no hub is asked.
+    """Return the tokenizer of the model for `name`, without access to a hub.
 
     Raises:
         ConfigError: there is no such model, or it has no tokenizer.
@@ -158,10 +158,10 @@ def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
 
 
 def check_same(found: BaseModel, expected: BaseModel, *, source: str) -> None:
-    """Refuse a base model that computes another function than the one `source` was trained on.
+    """Reject a base model that computes another function than the one `source` was trained on.
 
     Raises:
-        CheckpointError: the weights or the config differ; names and folders may.
+        CheckpointError: the weights or the config differ; names and folders may differ.
     """
     for field, value, wanted in (
         ("base fingerprint", found.fingerprint, expected.fingerprint),

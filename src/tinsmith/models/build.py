@@ -1,4 +1,4 @@
-"""Builds a decoder from published tensors: fuses, transposes and, if asked, quantises them."""
+"""Construction of a decoder from published tensors: fused, transposed and optionally quantised."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def build_decoder(
     quantised: bool = False,
     layers: range | None = None,
 ) -> Decoder:
-    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
+    """Build a decoder from fp32 copies of `weights` (names of `expected_tensors`), each read in turn.
 
-    Where the kernels read packed matrices, those that `weights` have so stay as they were published: the same bits.
-    Where they widen bf16 in registers, a matrix whose values are all bf16 values is held as bf16: the same bits.
+    If the kernels read packed matrices, those in `weights` stay in their published form, with the same bits. If they
+    widen bf16 in registers, a matrix whose values are all bf16 values is held as bf16, with the same bits.
 
     With `quantised`, every linear weight but the head and the routers is held as NF4 with double quantisation,
     embedding and head as bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms, biases and
     routers stay fp32.
 
-    With `layers`, the stage that has these: only what belongs to it is read, and its config counts only its own.
+    With `layers`, the result is the stage with these layers: only its tensors are read, and its config counts only its
+    own layers.
     """
     own = range(config.num_layers) if layers is None else layers
     outer = _Builder(config, weights, kernels, quantised=quantised)
@@ -63,12 +64,12 @@ def build_decoder(
         rope=kernels.rope(inverse_frequencies(config), config.max_positions),
         slots=(*inner.slots, *outer.slots),
         first=own.start,
-        packed=inner.kept | outer.kept,
+        packed=inner.published | outer.published,
     )
 
 
 class _Builder:
-    """Collects slots while the parts of one decoder are made. Beside them, one matrix is held at a time, or a part."""
+    """Collector of slots while the parts of one decoder are created. It holds one matrix or part besides."""
 
     def __init__(
         self, config: DecoderConfig, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool
@@ -79,43 +80,43 @@ class _Builder:
         self.kernels = kernels
         self.quantised = quantised
         self.wide = torch.bfloat16 if quantised else torch.float32
-        """Of embedding and head, the wide matrices that NF4 leaves alone."""
+        """Type of the wide matrices that NF4 does not apply to: embedding and head."""
         self.slots: list[Slot] = []
-        self.kept: dict[str, Packed] = {}
+        self.published: dict[str, Packed] = {}
 
     def packed(self, *names: str) -> list[Packed]:
-        """Matrices as they were published; none unless all of them can be held so."""
+        """Return matrices in their published form; none unless all of them can be held so."""
         if self.quantised or not self.kernels.reads_packed or not isinstance(self.weights, RowsInTurn):
             return []
         found = {name: one for name in names if (one := self.weights.packed(name)) is not None}
         if len(found) < len(names):
             return []
-        self.kept |= found
+        self.published |= found
         return list(found.values())
 
     def halves(self, name: str) -> list[Packed]:
-        """A wide matrix beside NF4, in bf16; none where bf16 is not what it is held as, or not widened in registers."""
+        """Return a wide matrix beside NF4 in bf16; none if it has another type, or kernels do not widen it."""
         if not (self.quantised and self.kernels.reads_packed):
             return []
         count, width = self.shapes[name]
         rows = torch.empty(count, width, dtype=self.wide)
         for begin, some in in_blocks(self.weights, name, (count, width)):
             rows[begin : begin + len(some)] = some.detach()
-        self.kept[name] = Packed("BF16", rows.view(torch.int16).numpy(), (count, width))
-        return [self.kept[name]]
+        self.published[name] = Packed("BF16", rows.view(torch.int16).numpy(), (count, width))
+        return [self.published[name]]
 
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
 
     def held(self, matrix: Tensor) -> Weight:
-        """A matrix as it is computed with: bf16 where that loses nothing and the kernels read it."""
+        """Return a matrix for computing: in bf16 if that is lossless and the kernels read it."""
         exact = self.kernels.reads_bf16 and matrix.dtype == torch.float32
         if exact and not bool((matrix.view(torch.int32) & 0xFFFF).any()):
             return Weight(matrix.bfloat16())
         return Weight(matrix)
 
     def none(self, *shape: int) -> Weight:
-        """In the place of a weight that another stage has."""
+        """Return a placeholder for a weight that another stage has."""
         return Weight(torch.empty(shape, device=self.kernels.device))
 
     def vector(self, name: str) -> Weight:
@@ -124,7 +125,7 @@ class _Builder:
         return weight
 
     def embedding(self) -> Weight | Packed:
-        """Kept in its published orientation."""
+        """Return the embedding in its published orientation."""
         for packed in self.packed(EMBEDDING) or self.halves(EMBEDDING):
             return packed
         vocab, hidden = self.shapes[EMBEDDING]
@@ -136,7 +137,7 @@ class _Builder:
         return weight
 
     def head(self, embedding: Weight | Packed) -> Linear:
-        """A matrix of its own; or a copy of the embedding, which is read for it where another stage has it."""
+        """Return a separate head, or a copy of the embedding, which is read for it if another stage has it."""
         hidden, vocab = self.config.hidden_size, self.config.vocab_size
         name = EMBEDDING if self.config.tied else HEAD
         base: tuple[Packed, ...] = (embedding,) if self.config.tied and isinstance(embedding, Packed) else ()
@@ -154,11 +155,11 @@ class _Builder:
         return Linear((weight,), in_size=hidden, widths=(vocab,))
 
     def router(self, name: str) -> Linear:
-        """In full precision, whatever the rest is held as: it is small, and what it says is compared."""
+        """Return the router in full precision in any case: it is small, and its choices are compared."""
         return self.linear(name, quantised=False)
 
     def linear(self, *names: str, quantised: bool | None = None) -> Linear:
-        """Matrices that read the same rows, side by side; quantised as the decoder is, if nothing else is said."""
+        """Return matrices that read the same rows, side by side; quantised like the decoder by default."""
         in_size = self.shapes[f"{names[0]}.weight"][1]
         sizes = [self.shapes[f"{name}.weight"][0] for name in names]
         bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()

@@ -1,4 +1,4 @@
-"""The shape of a decoder: the numbers that, with its weights, determine its function."""
+"""Shape of a decoder: the numbers that, with its weights, determine its function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
 
 _MOST_PARTS = 1 << 17
-"""Most layers, each counted with all its experts: their names are listed before any weight is read."""
+"""Most layers, each counted with all its experts, since their names are listed before any weight is read."""
 
 
 class Family(StrEnum):
@@ -64,21 +64,21 @@ class LinearScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """A sparse mixture in the place of an MLP: a router, and experts of which each token takes a few.
+    """Sparse mixture in place of an MLP: a router, and experts of which each token takes a few.
 
     Raises:
-        ConfigError: for numbers that no mixture can have.
+        ConfigError: for invalid numbers.
     """
 
     num_experts: int
     num_active: int
-    """Experts that a token takes: those of the largest router probabilities, ties to the lower expert."""
+    """Experts per token: those with the largest router probabilities, ties to the lower expert."""
     expert_size: int
     """Inner width of an expert."""
     normalised: bool
-    """True if a token's weights are divided by their sum; else they are the probabilities over all experts."""
+    """True if a token's weights are divided by their sum; otherwise they are the probabilities over all experts."""
     dense_layers: tuple[int, ...] = ()
-    """Layers that have a dense MLP of `intermediate_size` all the same, ascending."""
+    """Layers with a dense MLP of `intermediate_size` instead, ascending."""
 
     def __post_init__(self) -> None:
         _require_positive(num_experts=self.num_experts, num_active=self.num_active, expert_size=self.expert_size)
@@ -100,10 +100,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """A pre-norm decoder: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied or free head.
+    """Pre-norm decoder: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied or free head.
 
     Raises:
-        ConfigError: for numbers that no decoder can have.
+        ConfigError: for invalid numbers.
     """
 
     family: Family
@@ -124,13 +124,13 @@ class DecoderConfig:
     mlp_bias: bool = False
     qk_norm: bool = False
     tied: bool = False
-    """The head is the embedding matrix."""
+    """True if the head is the embedding matrix."""
     end_tokens: tuple[int, ...] = ()
     """Token ids that end a completion, from the model's config."""
     mixture: Mixture | None = field(default=None, metadata=LATER)
-    """Experts in the place of the MLP; None: every layer is dense."""
+    """Experts in place of the MLP; None if every layer is dense."""
     qk_norm_whole: bool = field(default=False, metadata=LATER)
-    """The norms of q and k span all heads together (OLMoE), before rotation; `qk_norm` is then false."""
+    """True if the norms of q and k span all heads together (OLMoE), before rotation; `qk_norm` is then false."""
 
     def __post_init__(self) -> None:
         _require_positive(
@@ -222,12 +222,11 @@ LARGEST: Mapping[str, int] = MappingProxyType(
         "max_positions": 1 << 23,
     }
 )
-"""Numbers of a decoder that are out of proportion beyond: far above any model there is, and refused before memory is
-taken for what they describe."""
+"""Sanity limits, far above any existing model, checked before memory is allocated."""
 
 
 MOST_ANGLES: Final = 1 << 30
-"""Positions times head size: the table of rotations holds 4 bytes for each."""
+"""Most positions times head size: the table of rotations holds 4 bytes for each."""
 
 
 def _require_counts(**values: int) -> None:
@@ -237,7 +236,7 @@ def _require_counts(**values: int) -> None:
 
 
 def end_tokens_among(tokens: Iterable[int], num_rows: int) -> tuple[int, ...]:
-    """Return the end tokens that a model with this many rows can draw, each once."""
+    """Return the end tokens below this number of rows, each once."""
     return tuple(dict.fromkeys(token for token in tokens if token < num_rows))
 
 

@@ -1,6 +1,6 @@
-"""A shallow cut of a decoder: its first layers between its embedding and its head, on the same weights.
+"""Shallow cut of a decoder: its first layers between its embedding and its head, on the same weights.
 
-What it computes is of no use to anyone, but every step in it has the shape and the values it has in the whole model.
+Its output is meaningless, but every step has the shape and the values of the whole model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tinsmith.ops.packed import Packed
 def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder:
     """Return the first `layers` layers of `decoder`, for the first `vocab` tokens and `positions` positions.
 
-    Layers and norms are shared with the decoder, the embedding is a view; only a narrower head is a copy, and of what
-    is held as published both are. Each limit counts only where the decoder has more.
+    Layers and norms are shared with the decoder, and the embedding is a view; only a narrower head is a copy. In
+    published form, both are copies. Each limit applies only if the decoder has more.
     """
     config = replace(
         decoder.config,
@@ -53,7 +53,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
 
 
 def _first_layers(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
-    """The first layers; the last of them a mixture, if the model has any."""
+    """Return the first layers; the last of them is a mixture if the model has any."""
     first = layers[:count]
     sparse = next((layer for layer in layers if layer.router is not None), None)
     if sparse is None or any(layer.router is not None for layer in first):

@@ -1,8 +1,8 @@
-"""The decoder: which steps, in which order, with which weights. Written once, for sampling and for training.
+"""Decoder: the sequence of steps and their weights, written once for sampling and training.
 
 RMSNorm, rotary attention with grouped keys, gated MLP, pre-norm residuals: Llama, Mistral, Qwen2/2.5 (biased q, k, v),
-Qwen3 (normed q and k), and mixtures of gated MLPs: Qwen3-MoE, and OLMoE (q and k normed over all heads). What a step
-computes is `steps.py`'s business, and how, `ops`'.
+Qwen3 (normed q and k), and mixtures of gated MLPs: Qwen3-MoE, and OLMoE (q and k normed over all heads). `steps.py`
+implements the steps, and `ops` their arithmetic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tinsmith.ops.routing import Routing
 
 
 class Site(StrEnum):
-    """The linear steps of a layer, and the head."""
+    """Linear steps of a layer, and the head."""
 
     QKV = "qkv"
     O = "o"  # noqa: E741
@@ -40,19 +40,19 @@ class Site(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One linear step: its layer (-1 for the head) and site, and in a mixture its expert."""
+    """Linear step: its layer (-1 for the head) and site, and in a mixture its expert."""
 
     layer: int
     site: Site
     expert: int = -1
-    """-1 outside a mixture's experts."""
+    """Number of the expert; -1 outside a mixture."""
 
 
 HEAD_PLACE = Place(-1, Site.HEAD)
 
 
 def linear_shapes(config: DecoderConfig, n: int) -> dict[Place, tuple[int, tuple[int, ...]]]:
-    """Return what each linear step of layer n reads and writes, in reading order: (in, widths of its matrices)."""
+    """Return the sizes of each linear step of layer n in reading order: (in, widths of its matrices)."""
     hidden, q, kv = config.hidden_size, config.q_size, config.kv_size
     shapes: dict[Place, tuple[int, tuple[int, ...]]] = {
         Place(n, Site.QKV): (hidden, (q, kv, kv)),
@@ -70,26 +70,26 @@ def linear_shapes(config: DecoderConfig, n: int) -> dict[Place, tuple[int, tuple
 
 @dataclass(slots=True, eq=False)
 class Layer:
-    """The weights of one block: a dense MLP, or a router and the experts of a mixture."""
+    """Weights of one block: a dense MLP, or a router and the experts of a mixture."""
 
     input_norm: Weight
     qkv: Linear
     o: Linear
     post_norm: Weight
     mlps: tuple[Mlp, ...]
-    """The dense one alone, or every expert in order."""
+    """Dense MLP alone, or every expert in order."""
     router: Linear | None = None
-    """Of a mixture: a logit for each expert."""
+    """Router of a mixture: one logit per expert."""
     q_norm: Weight | None = None
     k_norm: Weight | None = None
 
     @property
     def qk_norms(self) -> tuple[Weight, Weight] | None:
-        """Gains of q and k, where the family has them."""
+        """Gains of q and k, if the family has them."""
         return None if self.q_norm is None or self.k_norm is None else (self.q_norm, self.k_norm)
 
     def linears(self, n: int) -> dict[Place, Linear]:
-        """Its linear steps by place, in reading order; `n` is its number."""
+        """Return the linear steps by place, in reading order; `n` is the layer's number."""
         places = {Place(n, Site.QKV): self.qkv, Place(n, Site.O): self.o}
         if self.router is not None:
             places[Place(n, Site.ROUTER)] = self.router
@@ -103,7 +103,7 @@ class Layer:
         return -1 if self.router is None else index
 
     def with_linears(self, change: Callable[[Linear], Linear]) -> Layer:
-        """A copy with other linear steps, changed in reading order."""
+        """Return a copy with other linear steps, replaced in reading order."""
         return replace(
             self,
             qkv=change(self.qkv),
@@ -114,48 +114,48 @@ class Layer:
 
 
 class Steps(Protocol):
-    """Implementation of each step: recorded for training, or over a cache for sampling."""
+    """Implementation of the steps: recorded for training, or over a cache for sampling."""
 
     def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
-        """Rows of the embedding."""
+        """Return rows of the embedding."""
         ...
 
     def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
-        """(x + delta, RMSNorm of it)."""
+        """Return (x + delta, RMSNorm of it)."""
         ...
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
-        """The product with a weight and its adapters."""
+        """Compute the product with a weight and its adapters."""
         ...
 
     def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
-        """Head norms and rotation."""
+        """Apply head norms and rotation."""
         ...
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
-        """Causal attention; `layer` counts from the decoder's own first one."""
+        """Compute causal attention; `layer` counts from the decoder's own first one."""
         ...
 
     def gate(self, gate_up: Tensor) -> Tensor:
-        """silu(gate) * up."""
+        """Compute silu(gate) * up."""
         ...
 
     def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
-        """Each row through the experts that its router logits choose; `n` is the layer's number."""
+        """Pass each row through the experts that its router logits choose; `n` is the layer's number."""
         ...
 
     def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
-        """A layer's steps in their order."""
+        """Run a layer's steps in order."""
         ...
 
 
 OneLayer = Callable[[Steps, Tensor, Tensor | None], tuple[Tensor, Tensor]]
-"""Computes a layer by these steps: of the residual stream and what is yet to be added to it, the same after it."""
+"""Function that runs a layer: from the residual stream and a pending addend to the same after the layer."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Decoder:
-    """A model's weights with the kernels that compute on them; or a stage's, a run of the model's layers."""
+    """Weights of a model, or of a stage (a run of layers), with the kernels that compute on them."""
 
     config: DecoderConfig
     kernels: Kernels
@@ -165,15 +165,15 @@ class Decoder:
     final_norm: Weight
     """[H]; empty in a stage that does not end the model."""
     head: Linear
-    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it, or the embedding itself where
-    that is held as published. No columns in a stage that does not end the model."""
+    """[H, V]; a tied head is a copy of the embedding, updated after every change of it, or the embedding itself if that
+    is in published form. No columns in a stage that does not end the model."""
     rope: Rope
     slots: tuple[Slot, ...]
-    """Every published tensor held in full precision; a tied head has none of its own."""
+    """Every published tensor in full precision; a tied head has no slot of its own."""
     first: int = 0
-    """The number of its first layer in the model."""
+    """Number of its first layer in the model."""
     packed: Mapping[str, Packed] = field(default_factory=dict[str, Packed])
-    """Every published matrix held as it was published."""
+    """Every matrix in its published form."""
 
     @property
     def shape(self) -> HeadShape:
@@ -182,7 +182,7 @@ class Decoder:
         return HeadShape(heads=c.num_heads, kv_heads=c.num_kv_heads, head_dim=c.head_dim)
 
     def hidden(self, steps: Steps, ids: Tensor) -> Tensor:
-        """Normalised hidden states of every row, [rows, H]: what the head reads."""
+        """Return normalised hidden states of every row, [rows, H]: the input of the head."""
         x, delta = self.through(steps, self.enter(steps, ids))
         return steps.add_norm(x, delta, self.final_norm, self.config.norm_eps)[1]
 
@@ -191,7 +191,7 @@ class Decoder:
         return steps.embed(self.embedding, ids)
 
     def through(self, steps: Steps, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """All layers: the residual stream, and what the last of them has yet to add to it, [rows, H] each."""
+        """Run all layers; return the residual stream and the last layer's pending addend, [rows, H] each."""
         delta = None
         for i in range(len(self.layers)):
             x, delta = steps.layer(partial(self._layer, i), x, delta)
@@ -213,7 +213,7 @@ class Decoder:
         return x, self._mlp(steps, h, layer, n)
 
     def _normed_whole(self, steps: Steps, qkv: Tensor, norms: tuple[Weight, Weight]) -> Tensor:
-        """[q | k | v] with q and k normed over all their heads together."""
+        """Return [q | k | v] with q and k normalised over all their heads together."""
         c = self.config
         q, k, v = qkv.split([c.q_size, c.kv_size, c.kv_size], dim=1)
         q = steps.add_norm(q.contiguous(), None, norms[0], c.norm_eps)[1]
@@ -240,20 +240,20 @@ class Decoder:
         return places
 
     def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
-        """Bring what an adapter derives from its weights and the base, DoRA's norms, up to date.
+        """Update DoRA's norms, which an adapter derives from its weights and the base.
 
-        Called after every change of the adapter's weights, and before they are computed with.
+        This is called after every change of the adapter's weights, before their next use.
         """
         linears = self.linears()
         for place, part in low.items():
             refresh_norm(self.kernels, linears[place], part)
 
     def held(self, weight: Weight) -> Weight:
-        """A copy of one of its weights in full precision, to be trained."""
+        """Return a copy of one of its weights in full precision, for training."""
         return Weight(weight.value.to(torch.float32, copy=True))
 
     def published(self) -> RowsInTurn:
-        """Its published tensors, each once: fp32 ones on the weights' memory, others widened when asked for."""
+        """Return the published tensors, each once: fp32 ones share the weights' memory, others widen on access."""
         return held_as_published({**views(self.slots), **self.packed})
 
     def refresh_tied_head(self) -> None:

@@ -1,4 +1,4 @@
-"""Adapters made of weights that are there already: to be sampled from, computed on or exported, not trained."""
+"""Frozen adapters from existing weights, for sampling, computing or export, but not for training."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SUFFIX = ".lora_A.weight"
 
 
 def targets_among(spec: AdapterSpec, names: Iterable[str]) -> list[str] | None:
-    """The linear layers of an adapter with tensors of these names, which may be fewer than its spec's groups."""
+    """Return the linear layers of an adapter with tensors of these names; they may be fewer than its spec's groups."""
     if spec.kind is AdapterKind.FULL:
         return None
     return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
 
 def frozen_adapter(decoder: Decoder, spec: AdapterSpec, tensors: Mapping[str, Tensor], *, source: str) -> Adapter:
-    """Make an adapter of published tensors, without room for gradients; `source` is what mistakes in them are told of.
+    """Create an adapter from published tensors, without gradients; `source` names them in errors.
 
     Raises:
         ConfigError: the decoder has no such layers.

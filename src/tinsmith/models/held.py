@@ -1,4 +1,4 @@
-"""Bytes of a frozen base as a decoder holds it, counted from its tensors."""
+"""Memory of a frozen base in a decoder, counted from its tensors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FP32 = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBase:
-    """Bytes of a base, every published tensor once: what a tied head keeps beside its embedding is not counted."""
+    """Bytes of a base, each published tensor once; a tied head's copy of the embedding is not counted."""
 
     linears: int
-    """Of the layers' linear weights, which are what quantisation is for."""
+    """Bytes of the layers' linear weights, which quantisation reduces."""
     others: int
-    """Of embedding and free head, fp32 or bf16, and of norms and biases, always fp32."""
+    """Bytes of embedding and separate head, fp32 or bf16, and of norms and biases, always fp32."""
     linear_weights: int
     """Number of weights of the layers' linear steps."""
     other_weights: int
@@ -27,17 +27,17 @@ class HeldBase:
 
     @property
     def whole(self) -> int:
-        """All of it."""
+        """Total bytes."""
         return self.linears + self.others
 
     @property
     def linears_to_fp32(self) -> float:
-        """The linear weights' bytes, over those that they take as fp32."""
+        """Ratio of the linear weights' bytes to their bytes in fp32."""
         return self.linears / (_FP32 * self.linear_weights)
 
     @property
     def whole_to_fp32(self) -> float:
-        """All bytes, over those of the base as fp32; as bf16 it takes half of that."""
+        """Ratio of all bytes to those in fp32; bf16 gives one half."""
         return self.whole / (_FP32 * (self.linear_weights + self.other_weights))
 
 

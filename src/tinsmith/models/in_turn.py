@@ -1,4 +1,4 @@
-"""Tensors by name of which each is read when it is asked for and then forgotten, so that never all are held."""
+"""Tensors by name that are read on access and not retained, so that never all are in memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tinsmith.types.errors import CheckpointError
 _T = TypeVar("_T")
 
 _WIDENED_AT_ONCE: Final = 1 << 20
-"""Values of a packed matrix that are widened at a time: 4 MiB."""
+"""Values of a packed matrix widened at a time: 4 MiB."""
 _AT_ONCE: Final = 1 << 18
-"""Values of a wide matrix that are read at a time: 4 MiB."""
+"""Values of a wide matrix read at a time: 4 MiB."""
 
 
 class InTurn(Mapping[str, _T]):
-    """Reads a value whenever it is asked for, and keeps none."""
+    """Mapping that reads a value on each access, and retains none."""
 
     def __init__(self, names: Collection[str], read: Callable[[str], _T]) -> None:
         self._names = {name: None for name in names}
@@ -43,7 +43,7 @@ class InTurn(Mapping[str, _T]):
 
 
 class RowsInTurn(InTurn[Tensor]):
-    """Tensors of which some rows can be read by themselves; NaN and infinity are refused in whatever is read."""
+    """Tensors with rows that can be read separately; NaN and infinity are rejected on reading."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RowsInTurn(InTurn[Tensor]):
     ) -> None:
         """Read through these functions; `place_of` returns the file of a tensor, for errors.
 
-        `packed` returns a matrix as its file has it, and None of a tensor that is not held so.
+        `packed` returns a matrix in its file's form, or None for a tensor without one.
         """
         super().__init__(names, lambda name: require_finite(read(name), name, place_of(name)))
         self._read_one = read
@@ -73,11 +73,11 @@ class RowsInTurn(InTurn[Tensor]):
         return require_finite(self._read_rows(name, begin, end), name, self._place_of(name))
 
     def packed(self, name: str) -> Packed | None:
-        """Return a matrix as its file has it, unchecked; None where it is not held so."""
+        """Return a matrix in its file's form, unchecked; None if it has none."""
         return None if self._packed is None else self._packed(name)
 
     def widened(self, name: str, held: Packed) -> Iterator[Tensor]:
-        """Yield the rows of a matrix that `packed` returned as fp32, so many at a time as stay in a cache.
+        """Yield the rows of a matrix that `packed` returned as fp32, in chunks that fit a cache.
 
         Raises:
             CheckpointError: they hold NaN or infinity.
@@ -88,11 +88,11 @@ class RowsInTurn(InTurn[Tensor]):
             yield require_finite(held.rows(begin, min(begin + step, count)), name, self._place_of(name))
 
     def as_fp32(self) -> RowsInTurn:
-        """Return the same tensors, of which none is held as its file has it."""
+        """Return the same tensors, none of them in its file's form."""
         return RowsInTurn(self._names, self._read_one, self._read_rows, place_of=self._place_of)
 
-    def kept(self) -> RowsInTurn:
-        """Return the same tensors in memory: matrices as their file has them where they can be, others as fp32."""
+    def in_memory(self) -> RowsInTurn:
+        """Return the same tensors in memory: matrices in their file's form if possible, others as fp32."""
         held = {name: self.packed(name) or self._read_one(name) for name in self}
         return held_as_published(held, place_of=self._place_of)
 
@@ -100,7 +100,7 @@ class RowsInTurn(InTurn[Tensor]):
 def held_as_published(
     held: Mapping[str, Packed | Tensor], *, place_of: Callable[[str], str] = lambda name: name
 ) -> RowsInTurn:
-    """Return tensors in memory as fp32, of which matrices are widened whenever they are asked for."""
+    """Return tensors in memory as fp32; matrices are widened on each access."""
 
     def rows(name: str, begin: int, end: int) -> Tensor:
         one = held[name]
@@ -126,7 +126,7 @@ def require_finite(tensor: Tensor, name: str, place: str) -> Tensor:
     values = tensor.numpy()
     with np.errstate(all="ignore"):
         total = values.sum()
-    if not np.isfinite(total):  # or the values are large: finite ones may add up to infinity
+    if not np.isfinite(total):  # or the values are large: finite ones may sum to infinity
         wrong = values[~np.isfinite(values)]
         if wrong.size:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The first weights of a decoder that is built from scratch, drawn from a seed."""
+"""Initial weights of a decoder that is built from scratch, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tinsmith.models.names import expected_tensors
 from tinsmith.types.seeds import derive, uniform
 
 INITIAL_STD = 0.02
-"""Standard deviation of fresh embeddings and linear weights, as in GPT-2."""
+"""Standard deviation of initial embeddings and linear weights, as in GPT-2."""
 
 
 def initial_weights(config: DecoderConfig, seed: int) -> dict[str, torch.Tensor]:
-    """Draw fresh fp32 weights by Hugging Face name, all at once: see `drawn_weights`."""
+    """Draw initial fp32 weights by Hugging Face name, all at once: see `drawn_weights`."""
     return dict(drawn_weights(config, seed))
 
 
 def drawn_weights(config: DecoderConfig, seed: int) -> Mapping[str, torch.Tensor]:
-    """Return fresh fp32 weights by Hugging Face name, each drawn when asked for: the same bits on every machine.
+    """Return initial fp32 weights by Hugging Face name, each drawn on access, with the same bits on every machine.
 
     Matrices are uniform with standard deviation 0.02, those that write into the residual stream
     (o_proj, down_proj) smaller by sqrt(2 * num_layers); norms are one, biases zero. Each tensor has

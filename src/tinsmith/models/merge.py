@@ -1,7 +1,7 @@
-"""An adapter folded into its base, and how far the folded model is from the one that was trained.
+"""Merge of an adapter into its base, and the difference of the merged model from the trained one.
 
-W + scaling B A, each row times magnitude / norm for DoRA, onto the base as held: NF4 decoded.
-Rounding the sum to fp32 makes the two models differ a little; by how much is measured.
+W + scaling B A, each row times magnitude / norm for DoRA, is added to the base in its stored form, with NF4 decoded.
+Rounding the sum to fp32 makes the two models differ a little; the difference is measured.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tinsmith.types.datum import IntArray
 from tinsmith.types.seeds import derive, random_bits
 
 PROBE_LENGTHS = (1, 2, 17, 33, 64)
-"""Lengths of the sequences that models are compared on."""
+"""Lengths of the sequences on which models are compared."""
 
 
 def merged_config(adapter: Adapter) -> DecoderConfig:
-    """Return the decoder that `merged_weights` are of: an adapted head is no longer tied."""
+    """Return the config of the decoder for `merged_weights`: an adapted head is no longer tied."""
     config = adapter.decoder.config
     return replace(config, tied=config.tied and HEAD_PLACE not in adapter.low)
 
 
 def merged_weights(adapter: Adapter) -> dict[str, Tensor]:
-    """Return fp32 weights under published names that compute alone what base and adapter do."""
+    """Return fp32 weights under published names that are equivalent to base and adapter together."""
     decoder = adapter.decoder
     merged = {slot.name: slot.value for slot in decoder.slots}
     if EMBEDDING in decoder.packed:
@@ -51,7 +51,7 @@ def merged_weights(adapter: Adapter) -> dict[str, Tensor]:
 
 
 def base_head(decoder: Decoder) -> Tensor:
-    """The head's own weight as published, (V, H); the embedding where it is tied."""
+    """Return the head's published weight, (V, H); the embedding if it is tied."""
     return decoder.head.weight(decoder.kernels).t().contiguous()
 
 
@@ -86,7 +86,7 @@ def max_logprob_difference(adapter: Adapter, other: Decoder | Adapter, *, seed: 
 
 
 def _merged(kernels: Kernels, linear: Linear, low: LowRank | None) -> Tensor:
-    """One linear step's weight with its adapter, [in, out]."""
+    """Return one linear step's weight with its adapter, [in, out]."""
     weight = linear.weight(kernels).clone()
     if low is None:
         return weight

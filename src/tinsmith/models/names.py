@@ -1,6 +1,6 @@
-"""Tensors of a decoder, by their Hugging Face names, and the linear layers that adapt.
+"""Names and shapes of a decoder's tensors, as in Hugging Face, and the linear layers that adapt.
 
-What the tensors do is the decoder's business; this file knows names and shapes only.
+The decoder defines the use of the tensors; this module only has names and shapes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ HEAD = "lm_head.weight"
 ATTENTION_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP_TARGETS = ("gate_proj", "up_proj", "down_proj")
 ROUTER = "mlp.gate"
-"""A mixture's router, within its layer."""
+"""Router of a mixture, within its layer."""
 ROUTER_TARGET = "gate"
 LINEAR_TARGETS = (*ATTENTION_TARGETS, *MLP_TARGETS, ROUTER_TARGET, "lm_head")
-"""The linear layers that an adapter can sit on; all but the last occur in every layer that has such a part."""
+"""Linear layers that an adapter can train; all but the last occur in every layer that has such a part."""
 
 
 def expected_tensors(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
@@ -36,7 +36,7 @@ def expected_tensors(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
 
 
 def mlp_names(config: DecoderConfig, layer: int) -> tuple[str, ...]:
-    """Return the gated MLPs of a layer, within it: the dense one, or every expert in order."""
+    """Return the names of a layer's gated MLPs within it: the dense one, or every expert in order."""
     if config.mixture is None or not config.sparse(layer):
         return ("mlp",)
     return tuple(f"mlp.experts.{e}" for e in range(config.mixture.num_experts))

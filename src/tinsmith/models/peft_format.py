@@ -1,8 +1,8 @@
 """Adapters in PEFT's format: a folder with adapter_config.json and adapter_model.safetensors.
 
-What is written, plain `PeftModel.from_pretrained` loads (of an adapted tied head it warns in vain).
-What is read may come from PEFT itself, on any of the linear layers, experts by themselves or in one tensor; a
-setting that would change the function and is not computed here is refused by name. Dropout only acts while PEFT trains.
+Plain `PeftModel.from_pretrained` loads the written files (its warning about an adapted tied head can be ignored). Files
+may come from PEFT itself, on any of the linear layers, with separate or fused experts. An unsupported setting that
+would change the function is rejected by name. Dropout only matters while PEFT trains.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 _PREFIX = "base_model.model."
 _SAVED_HEAD = "lm_head.base_layer.weight"
-"""PEFT stores the base's head beside an adapter of the head."""
+"""Base's head, which PEFT stores beside an adapter of the head."""
 
 _KINDS = {
     (False, False): AdapterKind.LORA,
@@ -40,26 +40,27 @@ _KINDS = {
     (True, False): AdapterKind.QLORA,
     (True, True): AdapterKind.QDORA,
 }
-"""By (quantised base, DoRA)."""
+"""Kinds by (quantised base, DoRA)."""
 
 _READ = frozenset({"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "use_dora"})
 _WITHOUT_EFFECT = frozenset(
-    # Where the adapter sits is read from the tensors; these say how that was chosen.
+    # The adapted layers are read from the tensors; these keys record how they were chosen.
     {"target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"}
-    # These matter while PEFT trains or starts, or say where things are.
+    # These only matter while PEFT trains or starts, or name locations.
     | {"lora_dropout", "inference_mode", "auto_mapping", "base_model_name_or_path", "revision"}
     | {"peft_version", "eva_config", "megatron_core", "qalora_group_size", "runtime_config"}
 )
 _MAX_ALPHA = 1e30
 _KEEPS_THE_BASE = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of init_lora_weights that leave the base's weights as they were."""
+"""Values of init_lora_weights that leave the base's weights unchanged."""
 
 
 def export_peft(adapter: Adapter, folder: Path, *, base_name: str) -> None:
-    """Write an adapter as PEFT does; the folder appears whole or not at all.
+    """Write an adapter in PEFT's format; the folder appears whole or not at all.
 
     Raises:
-        ConfigError: something is at `folder` already, all weights were trained (`full`), or PEFT would load a part.
+        ConfigError: something is at `folder` already, all weights were trained (`full`), or PEFT would load only a
+            part.
     """
     if adapter.spec.kind is AdapterKind.FULL:
         raise ConfigError(
@@ -78,14 +79,14 @@ def export_peft(adapter: Adapter, folder: Path, *, base_name: str) -> None:
 
 
 def import_peft(folder: Path, decoder: Decoder) -> Adapter:
-    """Read an adapter written by PEFT or by `export_peft`, ready to train on.
+    """Read an adapter written by PEFT or by `export_peft`, ready for further training.
 
     Its kind is lora or dora, or qlora or qdora on a quantised `decoder`. The spec's alpha is PEFT's
     scaling (with use_rslora: alpha / sqrt(r)) times the rank.
 
     Raises:
         ConfigError: there is no such adapter, or a setting is not supported.
-        CheckpointError: the file is damaged, or its tensors are not of this model.
+        CheckpointError: the file is damaged, or its tensors do not fit this model.
     """
     settings = _settings(folder)
     rank, dora = _rank(settings, folder), settings.get("use_dora") is True
@@ -136,7 +137,7 @@ def _config_values(adapter: Adapter, base_name: str) -> dict[str, object]:
 
 
 def _target_modules(adapter: Adapter) -> list[str]:
-    """Last names where every layer has the same targets; else full names, which PEFT takes too."""
+    """Return last names if every layer has the same targets; otherwise full names, which PEFT accepts too."""
     chosen = set(adapter.targets)
     last = {target.rpartition(".")[2] for target in chosen}
     every = {name for place in adapter.decoder.linears() for name in target_names(place)}
@@ -145,7 +146,7 @@ def _target_modules(adapter: Adapter) -> list[str]:
 
 
 def _settings(folder: Path) -> dict[str, object]:
-    """Read the config, and refuse every setting that is neither understood nor without effect."""
+    """Read the config, and reject every setting that is neither supported nor without effect."""
     file = folder / CONFIG
     if not file.is_file():
         raise ConfigError(
@@ -209,7 +210,7 @@ def _tensors(folder: Path, decoder: Decoder) -> dict[str, Tensor]:
                     value=f"{tensor.dtype} {tuple(tensor.shape)}",
                     allowed=f"floating-point tensors whose names start with {_PREFIX}",
                 )
-            # A copy, because safetensors hands out views of the file's pages.
+            # A copy, because safetensors returns views of the file's pages.
             tensors[stored.removeprefix(_PREFIX)] = tensor.to(torch.float32, copy=True)
     saved_head = tensors.pop(_SAVED_HEAD, None)
     if saved_head is not None and not torch.equal(saved_head, base_head(decoder).cpu()):

@@ -1,4 +1,4 @@
-"""The shapes of decoders that are built from scratch, by name; `initial_weights.py` draws their first weights."""
+"""Shapes of decoders that are built from scratch, by name; `initial_weights.py` draws their first weights."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ PRESETS: Mapping[str, DecoderConfig] = MappingProxyType(
     }
 )
 """Shapes by name: `nano` has 1,000,576 parameters, `tiny` 5,401,856, `moe-nano` 1,054,080: `nano` with eight experts,
-two a token, in the place of its MLP."""
+two per token, in place of its MLP."""

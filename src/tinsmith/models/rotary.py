@@ -1,6 +1,6 @@
-"""The frequencies of rotary position embeddings, with the same bits on every machine.
+"""Frequencies of rotary position embeddings, with the same bits on every machine.
 
-Rotating queries and keys by position times frequency is the arithmetic's business.
+The rotation itself is in `ops`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _powers(theta: float, head_dim: int) -> NDArray[np.float32]:
 
 
 def _nearest_float32(value: Decimal, context: Context) -> np.float32:
-    # Through float64 alone, a value beside the middle of two float32 could be rounded twice.
+    # Via float64 alone, a value next to the middle of two float32 could be rounded twice.
     near = np.float32(float(value))
     candidates = (near, np.nextafter(near, np.float32(0)), np.nextafter(near, np.float32(np.inf)))
     return min(candidates, key=lambda c: abs(context.subtract(Decimal(float(c)), value)))

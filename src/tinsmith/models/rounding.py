@@ -1,8 +1,8 @@
-"""Effect of rounding alone on a model's log-probabilities: the same function, with its sums in another order.
+"""Effect of rounding on a model's log-probabilities: the same function, with its sums in another order.
 
-Channels of the residual stream and of the MLPs may be renumbered without changing what a decoder computes. Each sum
-over channels then runs in another order, and fp32 rounds it otherwise: how much that shows at the end is a property of
-the model, of its depth above all, and the measure of two ways of computing the same thing.
+Channels of the residual stream and of the MLPs may be renumbered without changing the function of a decoder. Each sum
+over channels then runs in another order, and fp32 rounds it differently. The size of the effect is a property of the
+model, mainly of its depth, and the scale for comparing two implementations of the same function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.types.seeds import derive, random_bits
 
 ORDERS: Final = 3
-"""In how many other orders the sums are computed."""
+"""Number of other orders of the sums."""
 
 _READS_HIDDEN: Final = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "gate")
 _WRITES_HIDDEN: Final = ("o_proj", "down_proj")
@@ -32,7 +32,7 @@ _WRITES_INNER: Final = ("gate_proj", "up_proj")
 def rounding_difference(
     config: DecoderConfig, weights: Mapping[str, Tensor], kernels: Kernels, *, seed: int = 0
 ) -> float:
-    """Return the largest difference in nats, over all tokens at every probe position, that another order makes.
+    """Return the largest difference in nats from another order, over all tokens at every probe position.
 
     `weights` are fp32 under published names. NaN when a log-probability is not finite.
     """

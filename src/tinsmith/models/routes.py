@@ -1,6 +1,6 @@
-"""Record of a mixture's routes while rows are computed: loads, entropies, and a digest of each row's experts.
+"""Record of a mixture's routes during a computation: loads, entropies, and a digest of each row's experts.
 
-Sums are of integers, so that they have one value in whatever order and by whomever they are added.
+All sums are of integers, so that they do not depend on the order of addition.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.routing import Routes, digests
 
 _PARTS = 1 << 24
-"""An entropy is counted in parts of so many to a nat."""
+"""Units per nat in which entropies are counted."""
 MOST_LOADS = 256
-"""Experts, of all layers together, of which each one's load is told."""
+"""Most experts, over all layers together, for which each one's load is reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,17 +30,17 @@ class RouteSums:
 
     rows: int
     loads: NDArray[np.int64]
-    """[layers, experts]; a dense layer has zeros."""
+    """Shape [layers, experts]; a dense layer has zeros."""
     entropies: NDArray[np.int64]
-    """[layers], summed over rows, in parts of a nat."""
+    """Shape [layers], summed over rows, in units of 1/_PARTS nat."""
 
     def __add__(self, other: RouteSums) -> RouteSums:
-        """Of both's rows."""
+        """Add the sums of both."""
         return RouteSums(self.rows + other.rows, self.loads + other.loads, self.entropies + other.entropies)
 
 
 def added(one: RouteSums | None, other: RouteSums | None) -> RouteSums | None:
-    """Return both sums, of which either may be none."""
+    """Add two sums, either of which may be None."""
     if one is None or other is None:
         return one or other
     return one + other
@@ -48,7 +48,7 @@ def added(one: RouteSums | None, other: RouteSums | None) -> RouteSums | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """Record of a stage's layers, to be sent."""
+    """Record of a stage's layers, for sending."""
 
     loads: NDArray[np.int64]
     entropies: NDArray[np.int64]
@@ -57,17 +57,17 @@ class Recorded:
 
 @dataclass(slots=True, eq=False)
 class RouteRecord:
-    """Is told of the routes of every mixture, layer by layer, of rows that are computed together."""
+    """Observer of the routes of every mixture, layer by layer, for rows that are computed together."""
 
     loads: NDArray[np.int64]
     entropies: NDArray[np.int64]
     kernels: Kernels | None = None
-    """With which entropies are computed; None: digests are recorded, and nothing else."""
+    """Kernels that compute entropies; None to record digests only."""
     _digests: Tensor | None = field(default=None)
 
     @staticmethod
     def of(decoder: Decoder, *, loads: bool = False) -> RouteRecord | None:
-        """A record of all layers up to a decoder's last one, with loads and entropies if asked; None of a dense one."""
+        """Create a record for all layers up to a decoder's last, with loads and entropies on request; None if dense."""
         mixture, count = decoder.config.mixture, decoder.first + len(decoder.layers)
         if mixture is None:
             return None
@@ -75,7 +75,7 @@ class RouteRecord:
         return RouteRecord(none, np.zeros(count, np.int64), decoder.kernels if loads else None)
 
     def see(self, layer: int, logits: Tensor, routes: Routes) -> None:
-        """Take a layer in; `layer` is its number in the model."""
+        """Record a layer; `layer` is its number in the model."""
         own = digests(routes.experts, layer)
         self._digests = own if self._digests is None else self._digests + own
         if self.kernels is None:
@@ -90,18 +90,18 @@ class RouteRecord:
         return RouteSums(rows, self.loads, self.entropies)
 
     def digests(self, rows: int) -> NDArray[np.int64]:
-        """A number for each row that tells its experts in all layers, (rows,)."""
+        """Return a digest of each row's experts in all layers, (rows,)."""
         if self._digests is None:
             return np.zeros(rows, np.int64)
         return self._digests.cpu().numpy()
 
     def recorded(self) -> Recorded:
-        """All of it, as a stage sends it."""
+        """Return the whole record in the form that a stage sends."""
         found = None if self._digests is None else self._digests.cpu().numpy()
         return Recorded(self.loads, self.entropies, found)
 
     def absorb(self, other: Recorded) -> None:
-        """Take in what an earlier stage recorded of the same rows."""
+        """Add an earlier stage's record of the same rows."""
         count = len(other.loads)
         self.loads[:count] += other.loads
         self.entropies[:count] += other.entropies
@@ -116,7 +116,7 @@ def route_metrics(sums: RouteSums, mixture: Mixture) -> dict[str, float]:
 
     `e_frac_with_tokens:mean`, `e_frac_oversubscribed:mean`, `e_max_violation:mean` and `:max`, `e_min_violation:mean`
     are over layers; `e_router_entropy:mean` is over layers and rows, as a share of that of equal probabilities; and
-    `e_tokens/LAYER/EXPERT:sum` is an expert's load, where a model has at most MOST_LOADS experts in all.
+    `e_tokens/LAYER/EXPERT:sum` is an expert's load, if a model has at most MOST_LOADS experts in all.
 
     Source: tinker.types.ForwardBackwardOutput.metrics; a violation is (load - fair load) / fair load.
     """

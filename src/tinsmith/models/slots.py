@@ -1,8 +1,8 @@
-"""Slot of a published tensor within the model's own: the weight, its columns, and whether transposed.
+"""Location of a published tensor within the model's own weights: the weight, its columns, and its orientation.
 
-The model keeps matrices as [in, out] and puts matrices that read the same rows beside one another; checkpoints,
-Hugging Face folders and PEFT adapters name them one by one as [out, in]. A slot is the one place where both meet,
-for values, gradients and optimizer moments alike.
+The model keeps matrices as [in, out] and puts matrices that read the same rows beside one another; checkpoints, Hugging
+Face folders and PEFT adapters name them one by one as [out, in]. Slots convert between both, for values, gradients and
+optimizer moments alike.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from tinsmith.types.errors import CheckpointError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """One published tensor as a view of one weight."""
+    """Published tensor as a view of one weight."""
 
     name: str
     weight: Weight
     columns: tuple[int, int] | None = None
-    """Columns of a matrix, or elements of a vector; None: all."""
+    """Columns of a matrix, or elements of a vector; None for all."""
     transposed: bool = False
 
     def view(self, tensor: Tensor) -> Tensor:
-        """The part of `tensor` (shaped like the weight) that this slot names, in published orientation."""
+        """Return the slot's part of `tensor` (shaped like the weight), in published orientation."""
         part = tensor if self.columns is None else tensor[..., self.columns[0] : self.columns[1]]
         return part.t() if self.transposed else part
 
     @property
     def value(self) -> Tensor:
-        """A contiguous fp32 copy in published orientation."""
+        """Return a contiguous fp32 copy in published orientation."""
         part = self.view(self.weight.value).detach()
         return part.to(torch.float32, copy=True).contiguous()
 
 
 def values(slots: Iterable[Slot]) -> dict[str, Tensor]:
-    """Published tensors by name."""
+    """Return published tensors by name."""
     return {slot.name: slot.value for slot in slots}
 
 
 def views(slots: Iterable[Slot]) -> dict[str, Tensor]:
-    """Published tensors by name, on the memory of the weights themselves."""
+    """Return published tensors by name, sharing the memory of the weights."""
     return {slot.name: slot.view(slot.weight.value).detach() for slot in slots}
 
 

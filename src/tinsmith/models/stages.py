@@ -1,7 +1,7 @@
 """Division of a base's layers into stages, so that a base which does not fit one worker fits several.
 
-A stage is a run of layers; the first has the embedding too, the last the final norm and the head. A tied head is a
-copy of the embedding wherever a decoder is held, so it counts in the last stage as in a whole decoder.
+A stage is a run of layers; the first has the embedding too, the last the final norm and the head. A tied head is a copy
+of the embedding in every decoder, so it counts in the last stage as in a whole decoder.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tinsmith.types.seeds import derive, uniform
 
 _FP32, _BF16 = 4, 2
 _STAND_IN_ROWS: Final = 2112
-"""Tokens of a drawn embedding or head: more than any certificate drives through the layers."""
+"""Rows of a random embedding or head: more than a certificate's checks use."""
 
 
 def cut_layers(config: DecoderConfig, shards: int, *, quantised: bool = False) -> tuple[range, ...]:
     """Cut the layers into `shards` stages by the bytes that they hold.
 
-    The largest stage has as few bytes as can be; of such cuts it is the most even one (the smallest sum of squares),
-    and of equal ones the first in order.
+    The largest stage has as few bytes as possible. Of such cuts, the most even one is taken (the smallest sum of
+    squares), and of equal ones the first in order.
 
     Raises:
         ConfigError: there are fewer layers than shards, or less than one shard.
@@ -49,7 +49,7 @@ def cut_layers(config: DecoderConfig, shards: int, *, quantised: bool = False) -
     total = [sum(sizes[:n]) for n in range(count + 1)]
     limits = sorted({total[n] - total[m] for n in range(count + 1) for m in range(n)})
     limit = limits[bisect_left(limits, 1, key=lambda most: _needed(sizes, most) <= shards)]
-    # best[n]: the most even way to cut the first n layers into so many stages, with the ends of these stages.
+    # best[n]: most even cut of the first n layers into the current number of stages, with the ends of these stages.
     best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
     for _ in range(shards):
         ways: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
@@ -64,7 +64,7 @@ def cut_layers(config: DecoderConfig, shards: int, *, quantised: bool = False) -
 
 
 def _needed(sizes: list[int], most: int) -> int:
-    """Return the number of stages of at most `most` bytes; more than there are layers if one is larger."""
+    """Return the number of stages of at most `most` bytes; more than the number of layers if one layer is larger."""
     if max(sizes) > most:
         return len(sizes) + 1
     stages, held = 1, 0
@@ -76,15 +76,15 @@ def _needed(sizes: list[int], most: int) -> int:
 
 
 def held_bytes(config: DecoderConfig, layers: range, *, quantised: bool = False) -> int:
-    """Return how many bytes the stage with these layers holds."""
+    """Return the bytes that the stage with these layers holds."""
     sizes = _layer_bytes(config, quantised=quantised)
     return sum(sizes[layers.start : layers.stop])
 
 
 def standing_alone(stage: Decoder) -> Decoder:
-    """Return a stage as a decoder of its own, for what drives one from tokens to logits: its certificate.
+    """Return a stage as a complete decoder from tokens to logits, for its certificate.
 
-    The embedding, norm and head that it lacks are small drawn ones. Where it has no head, so small is its vocabulary.
+    A missing embedding, norm or head is replaced by a small random one, with a small vocabulary.
     """
     config, device = stage.config, stage.kernels.device
     rows = min(config.vocab_size, _STAND_IN_ROWS)
@@ -106,7 +106,7 @@ def standing_alone(stage: Decoder) -> Decoder:
 
 
 def _layer_bytes(config: DecoderConfig, *, quantised: bool) -> list[int]:
-    """Bytes held for each layer; embedding, final norm and head with the first and last."""
+    """Bytes held for each layer; embedding, final norm and head count with the first and last."""
     sizes = [0] * config.num_layers
     for name, shape in expected_tensors(config).items():
         if name == EMBEDDING:

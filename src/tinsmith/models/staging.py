@@ -1,8 +1,8 @@
-"""A folder that appears whole or not at all, or takes another's place without a moment of loss.
+"""Atomic creation or replacement of a folder: it appears whole or not at all.
 
-A reader never sees half a folder: it is written beside its place, flushed to the disk, and renamed.
-Replacing takes two renames, and a process may die between them; the folder that was there is then
-found by `present`. One writer at a time per folder.
+A reader never finds half a folder: it is written beside its destination, flushed to the disk, and renamed. Replacement
+takes two renames, and a process may die between them; `present` then finds the previous folder. One writer at a time
+per folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tinsmith.types.errors import ConfigError
 
 @contextmanager
 def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None]:
-    """Give an empty folder that stands at `path` once the body completed; else nothing changes.
+    """Yield an empty folder that is moved to `path` when the body completes; otherwise nothing changes.
 
     Raises:
         ConfigError: something is at `path` already, and `overwrite` is false.
@@ -46,7 +46,7 @@ def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None
 
 @contextmanager
 def one_writer(path: Path) -> Generator[None, None, None]:
-    """Wait until no other process is in here for the same `path`; for folders that several may want to build."""
+    """Wait until no other process is inside for the same `path`; for folders that several may build."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -54,19 +54,19 @@ def one_writer(path: Path) -> Generator[None, None, None]:
 
 
 def is_taken(path: Path) -> bool:
-    """True if something stands at `path` that a new folder may not cover: all but an empty one."""
+    """True if `path` exists and a new folder may not replace it; an empty folder may be replaced."""
     there = present(path)
     return there.exists() and not (there.is_dir() and not any(there.iterdir()))
 
 
 def present(path: Path) -> Path:
-    """Return the folder with the content of `path`: itself, or aside, if a replacement was cut short."""
+    """Return the folder with the content of `path`: itself, or the one set aside by an interrupted replacement."""
     aside = _aside(path)
     return aside if not path.exists() and aside.is_dir() else path
 
 
 def names_in(parent: Path) -> list[str]:
-    """Names of the folders whose content is `present` below `parent`, sorted."""
+    """Return the names of the folders below `parent` whose content is `present`, sorted."""
     entries = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
     names = {name for name in entries if not name.startswith(".")}
     names |= {name[1:-4] for name in entries if name.startswith(".") and name.endswith(".old")}
@@ -74,7 +74,7 @@ def names_in(parent: Path) -> list[str]:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder: from one moment to the next it is no longer there, then it is deleted."""
+    """Remove a folder atomically, then delete its files."""
     with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as staging:
         for i, folder in enumerate((_aside(path), path)):
             if folder.exists():
@@ -100,7 +100,7 @@ def _prefix(path: Path) -> str:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what a killed writer of the same folder left behind."""
+    """Remove the remains of a killed writer of the same folder."""
     mine = re.compile(re.escape(_prefix(path)) + "[a-z0-9_]{8}")
     for entry in path.parent.iterdir():
         if mine.fullmatch(entry.name):

@@ -1,4 +1,4 @@
-"""The decoder's steps carried out: recorded for training, or over a paged cache for sampling.
+"""Implementation of the decoder's steps: recorded for training, or over a paged cache for sampling.
 
 Both call the same kernels on the same operands row by row, which is why a sampled token's log-probability is the
 trainer's, bit for bit.
@@ -37,28 +37,28 @@ from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routing
 
 LowRanks = Mapping[Place, LowRank]
-"""An adapter's low-rank parts by place; places without one compute with the base alone."""
+"""Low-rank parts of an adapter by place; places without one compute with the base alone."""
 
 
 @dataclass(slots=True)
 class TrainSteps:
-    """Whole trees, one adapter, recorded by autograd wherever it is enabled."""
+    """Steps on whole trees with one adapter, recorded by autograd if it is enabled."""
 
     kernels: Kernels
     forest: Forest
     adapter: LowRanks = field(default_factory=dict[Place, LowRank])
     routed: RouteRecord | None = None
-    """Told of the routes of every mixture."""
+    """Observer of the routes of every mixture."""
     recompute: bool = False
-    """True: a layer's activations are computed once more for its backward pass, and not held until then. What it
-    attended to is held: of long rows that is most of the work and one tensor of many."""
+    """True to recompute a layer's activations in its backward pass instead of holding them. The output of attention is
+    held: for long rows it is most of the work but only one of many tensors."""
     _attended: dict[int, WithPair] = field(default_factory=dict[int, WithPair])
 
     def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
         if not self.recompute:
             return compute(self, x, delta)
         first = partial(compute, self)
-        again = partial(compute, replace(self, routed=None))  # its routes were counted the first time
+        again = partial(compute, replace(self, routed=None))  # its routes were counted in the first pass
         return Recomputed.apply(x, delta, first, again)  # pyright: ignore[reportReturnType]
 
     def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class TrainSteps:
 
 
 def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, reads: Reads) -> Tensor:
-    """Log p(target | ids up to its row) of every read, [reads]; int64 ids of every row."""
+    """Return log p(target | ids up to its row) of every read, [reads]; int64 ids of every row."""
     h = decoder.hidden(steps, ids)
     low = steps.adapter.get(HEAD_PLACE)
     return HeadLogprobs.apply(h, steps.kernels, decoder.head, low, reads, steps.forest.units)  # pyright: ignore[reportReturnType]
@@ -99,16 +99,16 @@ def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, reads: Rea
 
 @dataclass(slots=True)
 class SampleSteps:
-    """New rows of many sequences over their caches; each run of rows has an adapter of its own."""
+    """Steps on new rows of many sequences over their caches; each run of rows has its own adapter."""
 
     kernels: Kernels
     rows: Rows
     pages: tuple[Pages, ...]
-    """Per layer."""
+    """Pages per layer."""
     runs: tuple[tuple[int, int, LowRanks], ...]
     """(first row, last row + 1, adapter), covering all rows."""
     routed: RouteRecord | None = None
-    """Told of the routes of every mixture."""
+    """Observer of the routes of every mixture."""
 
     def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
         return compute(self, x, delta)
@@ -143,5 +143,5 @@ class SampleSteps:
 
 
 def expert_parts(low: LowRanks, layer: int, expert: int) -> ExpertParts:
-    """An adapter's parts on one expert of a layer."""
+    """Return an adapter's parts on one expert of a layer."""
     return low.get(Place(layer, Site.GATE_UP, expert)), low.get(Place(layer, Site.DOWN, expert))

@@ -1,4 +1,4 @@
-"""One file of tensors: written so that equal tensors give equal bytes, read so that nothing stays behind."""
+"""Files of tensors: written so that equal tensors give equal bytes, read without leaking memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         with writing(file):
             file.touch()
-            readable = file.stat().st_mode  # safetensors makes files that only their owner can read
+            readable = file.stat().st_mode  # safetensors creates files that only their owner can read
             save_file({name: tensors[name] for name in sorted(tensors)}, file, metadata={"format": "pt"})
             file.chmod(readable)
     except DiskFullError:
@@ -32,13 +32,13 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_fp32(file: Path) -> dict[str, Tensor]:
-    """Return what a safetensors file holds, all of it fp32, by name.
+    """Return the tensors of a safetensors file by name, all of them fp32.
 
-    Through numpy: of each tensor that safetensors (0.8.0) makes for torch, objects stay behind for good, and a server
-    reads such files as long as it runs.
+    This reads through numpy: safetensors (0.8.0) leaks objects for each torch tensor, and a server reads such files
+    throughout its life.
 
     Raises:
-        CheckpointError: when it is missing, cut short, no safetensors, or holds another dtype.
+        CheckpointError: when it is missing, truncated, not safetensors, or holds another dtype.
     """
     tensors: dict[str, Tensor] = {}
     with opened(file, "np") as handle:

@@ -1,1 +1,1 @@
-"""Folders in Hugging Face's layout: config.json and safetensors, read without a hub or pickle."""
+"""Model folders in Hugging Face's layout: config.json and safetensors, read without a hub or pickle."""

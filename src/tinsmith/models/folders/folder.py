@@ -1,6 +1,6 @@
-"""A folder in Hugging Face's layout: config.json and safetensors, read without a hub or pickle.
+"""Weights of a folder in Hugging Face's layout: read, written and fingerprinted.
 
-Nothing here computes with a model, and no path is ever taken for a name on a hub.
+No hub or pickle is used, and a path is never taken for a name on a hub.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
     """Return a folder's weights as fp32 tensors under their Hugging Face names, as `config` needs.
 
     Raises:
-        ConfigError, CheckpointError: as `stored_weights`.
+        ConfigError, CheckpointError: see `stored_weights`.
     """
     return dict(stored_weights(path, config))
 
 
 def stored_weights(path: Path, config: DecoderConfig) -> RowsInTurn:
-    """Return a folder's weights, each read when it is asked for, as fp32 under Hugging Face names, as `config` needs.
+    """Return a folder's weights, each read on access, as fp32 under the Hugging Face names that `config` needs.
 
     Names and shapes are checked before anything is loaded. A head stored beside the embedding it is
     tied to is dropped; so are RoPE frequencies, which follow from the config.
@@ -54,7 +54,7 @@ def stored_weights(path: Path, config: DecoderConfig) -> RowsInTurn:
     Raises:
         ConfigError: when the folder holds no safetensors, or a tied head is not the embedding.
         CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
-            shape or dtype; or later, when a tensor that is asked for holds NaN or infinity, or its file has gone.
+            shape or dtype; or later, when an accessed tensor holds NaN or infinity, or its file is gone.
     """
     folder = model_folder(path)
     as_stored = stored_tensors(folder)
@@ -80,7 +80,7 @@ def stored_weights(path: Path, config: DecoderConfig) -> RowsInTurn:
             return of(handle.get_tensor(name) if part is None else part.rows(handle))
 
     def read(name: str) -> torch.Tensor:
-        # A copy, because safetensors hands out views of the file's pages.
+        # A copy, because safetensors returns views of the file's pages.
         return read_as(name, lambda tensor: tensor.to(torch.float32, copy=True))
 
     def packed(name: str) -> Packed | None:
@@ -107,7 +107,7 @@ def write_folder(
 
     Raises:
         ConfigError: when something is at `path` already, or the dtype or decoder cannot be written.
-        CheckpointError: when the weights are not `config`'s.
+        CheckpointError: when the weights do not match `config`.
     """
     dtype_name = str(dtype).removeprefix("torch.")
     if dtype_name not in _DTYPES.values():
@@ -129,7 +129,7 @@ def write_folder(
         (whole / "config.json").write_text(text, encoding="utf-8")
         tensors = {name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)}
         save_file(tensors, whole / WEIGHTS, metadata={"format": "pt"})
-        # safetensors makes files that only their owner can read.
+        # safetensors creates files that only their owner can read.
         shutil.copymode(whole / "config.json", whole / WEIGHTS)
         whole.replace(path)
 
@@ -137,7 +137,7 @@ def write_folder(
 def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
     """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name.
 
-    While a tensor, or a block of rows of a packed one, is hashed, the next is read.
+    The next tensor, or block of rows of a packed one, is read while one is hashed.
     """
     return blocks_sha256(_one_ahead(_blocks(weights)))
 
@@ -153,7 +153,7 @@ def _blocks(weights: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, tuple[in
 
 
 def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """Yield items, and make the next one on another thread meanwhile."""
+    """Yield items, preparing the next one on another thread."""
     with ThreadPoolExecutor(1) as maker:
         following = maker.submit(next, items, None)
         while (item := following.result()) is not None:
@@ -162,7 +162,7 @@ def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 
 def _halves(tensor: torch.Tensor) -> NDArray[np.generic]:
-    """The bits of 16-bit floats; numpy has no bf16."""
+    """Return the bits of 16-bit floats; numpy has no bf16."""
     return tensor.contiguous().view(torch.int16).numpy()
 
 
@@ -178,7 +178,7 @@ def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:
 
 
 def _check_tied_head(stored: Mapping[str, StoredTensor]) -> None:
-    """Compare head and embedding some rows at a time: each may be the largest tensor there is."""
+    """Compare head and embedding in chunks of rows, since each may be the model's largest tensor."""
     file, rows = stored[HEAD].file, stored[HEAD].shape[0]
     with opened(file) as of_head, opened(stored[EMBEDDING].file) as of_embedding:
         head, embedding = of_head.get_slice(HEAD), of_embedding.get_slice(EMBEDDING)

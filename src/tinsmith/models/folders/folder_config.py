@@ -1,4 +1,4 @@
-"""The decoder that a folder in Hugging Face's layout describes, told from its JSON files alone."""
+"""Decoder described by a folder in Hugging Face's layout, read from its JSON files alone."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def read_config(path: Path) -> DecoderConfig:
 
 
 def model_folder(path: Path) -> Path:
-    """Return a path that is a folder.
+    """Return the path of an existing folder.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a folder.
     """
     if not path.is_dir():
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""A Hugging Face `config.json`, as a dictionary, to and from a `DecoderConfig`.
+"""Conversion of a Hugging Face `config.json`, as a dictionary, to and from a `DecoderConfig`.
 
-Reads the forms of transformers 4 (`rope_theta`, `rope_scaling`) and 5 (`rope_parameters`). What a
-file asks for and this decoder cannot compute is refused, never passed over. Touches no file.
+Reads the forms of transformers 4 (`rope_theta`, `rope_scaling`) and 5 (`rope_parameters`). Settings that this decoder
+cannot compute are rejected, never ignored. This module touches no file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROPE_KEYS = frozenset(
     | {"high_freq_factor", "original_max_position_embeddings"}
 )
 
-# What transformers assumes where a file is silent.
+# Defaults of transformers for absent keys.
 _DEFAULT_THETA = 10_000.0
 _DEFAULT_QWEN3_HEAD_DIM = 128
 _DEFAULT_WINDOW = 4096
@@ -37,7 +37,7 @@ _DEFAULT_MAX_WINDOW_LAYERS = 28
 
 _LAYER_TYPES = ("full_attention", "sliding_attention")
 _BIASED = (Family.LLAMA, Family.QWEN3, Family.QWEN3_MOE, Family.OLMOE)
-"""Families whose config says whether attention has biases."""
+"""Families whose config has a key for biases of attention."""
 
 
 def parse_config(
@@ -49,8 +49,8 @@ def parse_config(
     added to the config's own.
 
     Raises:
-        ConfigError: for an architecture, activation or RoPE type that is not supported, or a value
-            that is missing or not possible.
+        ConfigError: for an architecture, activation or RoPE type that is not supported, or a value that is missing or
+            invalid.
     """
     try:
         return _decoder(Keys(values, source), Keys(generation or {}, f"{source}, generation_config.json"))
@@ -68,7 +68,7 @@ def config_values(config: DecoderConfig, *, dtype: str) -> dict[str, object]:
     RoPE is written in both forms, so that no version of transformers falls back to its defaults.
 
     Raises:
-        ConfigError: when `config`'s family has no way to say it.
+        ConfigError: when `config`'s family cannot express it.
     """
     rope: dict[str, object] = {"rope_type": "default"}
     match config.rope_scaling:
@@ -192,14 +192,14 @@ def _num_kv_heads(keys: Keys, family: Family, num_heads: int) -> int:
 def _head_dim(keys: Keys, family: Family, num_heads: int) -> int:
     if family is Family.QWEN3:
         return keys.integer("head_dim", _DEFAULT_QWEN3_HEAD_DIM)
-    divisor = max(1, num_heads)  # no heads at all are refused with the other numbers
+    divisor = max(1, num_heads)  # zero heads are rejected with the other numbers
     if keys.values.get("head_dim") is None and keys.integer("hidden_size") % divisor:
         raise keys.error("heads do not divide this", "hidden_size", f"a multiple of {num_heads}")
     return keys.integer("head_dim", keys.integer("hidden_size") // divisor)
 
 
 def _max_positions(keys: Keys, family: Family) -> int:
-    """Cap the context at a sliding window: up to there, a window hides nothing."""
+    """Cap the context at a sliding window: up to there, the window has no effect."""
     positions = keys.integer("max_position_embeddings")
     without = "sliding_window" in keys.values and keys.values["sliding_window"] is None
     if family in (Family.LLAMA, Family.OLMOE) or (family is Family.MISTRAL and without):
@@ -208,7 +208,7 @@ def _max_positions(keys: Keys, family: Family) -> int:
     if family is Family.MISTRAL:
         return window
     without = without or not keys.flag("use_sliding_window")
-    if family is Family.QWEN3_MOE:  # a window that is used is every layer's
+    if family is Family.QWEN3_MOE:  # a window in use applies to every layer
         return positions if without else window
     kinds = keys.values.get("layer_types")
     if isinstance(kinds, list):
@@ -222,7 +222,7 @@ def _max_positions(keys: Keys, family: Family) -> int:
 
 
 def _rope(keys: Keys) -> tuple[float, Llama3Scaling | LinearScaling | None]:
-    """Return theta and scaling; `rope_scaling` wins over `rope_parameters` in transformers too."""
+    """Return theta and scaling; `rope_scaling` takes precedence over `rope_parameters`, as in transformers."""
     rope = keys.section("rope_scaling") or keys.section("rope_parameters")
     outer_theta = keys.number("rope_theta", _DEFAULT_THETA)
     _refuse_partial_rotation(keys)

@@ -1,4 +1,4 @@
-"""Typed look-ups in a JSON object that a file holds; an error names the file, the key, and what is allowed there."""
+"""Typed look-ups in a file's JSON object, with errors that name the file, the key and the allowed values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A JSON object and the file it is from; `null` counts as absent."""
+    """JSON object and the file it is from; `null` counts as absent."""
 
     values: Mapping[str, object]
     source: str
 
     def error(self, what: str, field: str, allowed: str, fix: str | None = None) -> ConfigError:
-        """The error that says what is wrong with a field."""
+        """Return an error about a field."""
         value = self.values.get(field, "absent")
         return ConfigError(f"{self.source}: {what}", field=field, value=value, allowed=allowed, fix=fix)
 
     def integer(self, field: str, default: int | None = None) -> int:
-        """A whole number; `default` where the field is absent."""
+        """Return an integer; `default` if the field is absent."""
         value = self.values.get(field)
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int):
@@ -33,14 +33,14 @@ class Keys:
         return value
 
     def count(self, field: str, most: int) -> int:
-        """A whole number from 1 to `most`."""
+        """Return an integer from 1 to `most`."""
         value = self.integer(field)
         if not 1 <= value <= most:
             raise self.error("this is out of proportion", field, f"1 to {most}")
         return value
 
     def number(self, field: str, default: float | None = None) -> float:
-        """A number; `default` where the field is absent."""
+        """Return a number; `default` if the field is absent."""
         value = self.values.get(field)
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -54,7 +54,7 @@ class Keys:
         return number
 
     def flag(self, field: str) -> bool:
-        """A yes or no; no where the field is absent."""
+        """Return a boolean; False if the field is absent."""
         value = self.values.get(field)
         if value is None:
             return False
@@ -63,7 +63,7 @@ class Keys:
         return value
 
     def section(self, field: str) -> Keys | None:
-        """An object within the object; None where it is absent or empty."""
+        """Return an object within the object; None if it is absent or empty."""
         value = self.values.get(field)
         if value is None or value == {}:
             return None

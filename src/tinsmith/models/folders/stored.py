@@ -1,6 +1,6 @@
-"""The tensors that lie in a folder's safetensors files: where, of what shape and dtype.
+"""Tensors in a folder's safetensors files: location, shape and dtype.
 
-Reads headers only; values are `folder.py`'s to load.
+Only headers are read here; `folder.py` loads the values.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _ROTARY_SUFFIX = ".rotary_emb.inv_freq"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """One tensor of one file, not yet loaded."""
+    """Tensor of a file, not yet loaded."""
 
     file: Path
     shape: tuple[int, ...]
     dtype: str
-    """As safetensors spells it, such as BF16."""
+    """Name of the type in safetensors, such as BF16."""
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return what a folder's weight files hold, by name; one file, or shards with an index.
+    """Return the tensors of a folder's weight files by name; one file, or shards with an index.
 
     RoPE frequencies, which old checkpoints carry along, are left out: the config determines them.
 
@@ -72,10 +72,10 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 
 @contextmanager
 def opened(file: Path, framework: str = "pt") -> Generator[safe_open, None, None]:
-    """Open a safetensors file for reading, on the CPU; `framework` says whose tensors are read.
+    """Open a safetensors file for reading, on the CPU; `framework` selects the library of the tensors.
 
     Raises:
-        CheckpointError: when it is missing, cut short, or no safetensors.
+        CheckpointError: when it is missing, truncated, or not safetensors.
     """
     try:
         with safe_open(file, framework=framework) as handle:
@@ -97,7 +97,7 @@ def check_shapes(
     source: str,
     files: Mapping[str, str],
 ) -> None:
-    """Compare tensors with those a decoder needs; `files` says where each lies, else `source`.
+    """Compare tensors with those a decoder needs; errors name the file in `files`, or else `source`.
 
     Raises:
         CheckpointError: naming the first tensor that is missing, unexpected or of another shape.
@@ -129,7 +129,7 @@ def check_shapes(
 
 
 def read_object(file: Path, error: type[TinsmithError]) -> dict[str, object]:
-    """Return the JSON object in a file; what is none raises `error`."""
+    """Return the JSON object in a file; anything else raises `error`."""
     try:
         value = read_json(file)
     except (OSError, ValueError) as cause:
@@ -151,7 +151,7 @@ def _tensors_of(file: Path) -> dict[str, StoredTensor]:
 
 
 def _require_unique_keys(file: Path) -> None:
-    """Refuse a header that names a tensor twice, which readers take for either; its library has checked the rest."""
+    """Reject a header that names a tensor twice, since readers differ; its library has checked the rest."""
     with file.open("rb") as content:
         header = content.read(int.from_bytes(content.read(8), "little"))
     try:

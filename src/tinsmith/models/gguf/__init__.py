@@ -1,1 +1,1 @@
-"""F2: GGUF files: one file with a model's shape, weights, tokenizer and chat template."""
+"""GGUF files: one file with a model's shape, weights, tokenizer and chat template (floor F2)."""

@@ -1,4 +1,4 @@
-"""The decoder that a GGUF file's metadata describe; what they ask for and cannot be computed is refused."""
+"""Decoder described by a GGUF file's metadata; unsupported settings are rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwe
 
 _DEFAULT_THETA: Final = 10_000.0
 NORMALISED: Final = {Family.QWEN3_MOE: True, Family.OLMOE: False}
-"""Mixtures, and whether llama.cpp divides a token's expert weights by their sum: it follows from the architecture."""
+"""Mixtures, with True if llama.cpp divides a token's expert weights by their sum; the architecture determines it."""
 _SHARED: Final = ("expert_shared_count", "expert_shared_feed_forward_length")
 _NEUTRAL: Final[dict[str, tuple[float, ...]]] = {
     "expert_gating_func": (0, 1),
@@ -28,11 +28,11 @@ _NEUTRAL: Final[dict[str, tuple[float, ...]]] = {
     "leading_dense_block_count": (0,),
     "attention.clamp_kqv": (0.0,),
 }
-"""Settings of other mixtures, with the values at which they change nothing; a gating function of 1 is a softmax."""
+"""Settings of other mixtures, with their neutral values; a gating function of 1 is a softmax."""
 LLAMA3_BOUNDS: Final = (1.0, 4.0)
-"""The published low_freq_factor and high_freq_factor: a file keeps only what follows from them."""
+"""Published low_freq_factor and high_freq_factor: a file stores only the factors that follow from them."""
 _LLAMA3_LENGTHS: Final = tuple(2**n for n in (13, 12, 11, 14, 15, 16, 17))
-"""Lengths a model may have been trained on before its rotation was stretched; the published one first."""
+"""Context lengths before a model's rotation was extended; the published one first."""
 
 
 def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) -> DecoderConfig:
@@ -118,7 +118,7 @@ class _Keys:
         return value
 
     def size(self, key: str, default: int | None = None) -> int:
-        """Return a number of channels or experts: some tensor has as many, so that no other size is ever made."""
+        """Return a number of channels or experts, checked to be the size of some tensor before it is used."""
         value, largest = self.integer(key, default), self.largest()
         if value > largest:
             raise self.error("no tensor of this file is as large", self.spelled(key), f"at most {largest}")
@@ -164,7 +164,7 @@ class _Keys:
         return size
 
     def max_positions(self) -> int:
-        """The context, capped at a sliding window: up to there, a window hides nothing."""
+        """Return the context, capped at a sliding window: up to there, the window has no effect."""
         positions = self.integer("context_length")
         return min(positions, self.integer("attention.sliding_window", positions) or positions)
 
@@ -181,10 +181,10 @@ class _Keys:
 
 
 def _with_llama3(bare: DecoderConfig, factors: NDArray[np.float32], keys: _Keys) -> DecoderConfig:
-    """Find the published settings that the factors follow from: a folder of the same model has these, not the factors.
+    """Infer the published settings from the factors: a folder of the same model has the settings instead.
 
     Raises:
-        ConfigError: they follow from none.
+        ConfigError: they match no settings.
     """
     if np.array_equal(factors, np.ones_like(factors)):
         return bare
@@ -206,7 +206,7 @@ def _with_llama3(bare: DecoderConfig, factors: NDArray[np.float32], keys: _Keys)
 
 
 def _shortest(value: float) -> float:
-    """Return the shortest decimal that rounds to the same float32: 1e-5, where the file has 9.999999747e-06."""
+    """Return the shortest decimal that rounds to the same float32: 1e-5 for a stored 9.999999747e-06."""
     if isinstance(value, int):
         return value
     return float(str(np.float32(value)))

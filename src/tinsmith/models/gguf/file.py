@@ -1,7 +1,7 @@
-"""The layout of a GGUF file: its metadata, where each tensor lies, and tensors as fp32.
+"""Layout of a GGUF file: its metadata, the location of each tensor, and tensors as fp32.
 
-The `gguf` library says how each type is stored and turns it into fp32. The header is read here: the library
-makes arrays of every token and merge of a vocabulary, which takes seconds.
+The `gguf` library knows the types and converts them to fp32. The header is parsed here: the library makes arrays of
+every token and merge of a vocabulary, which takes seconds.
 
 Source: the GGUF specification in ggml's docs/gguf.md, versions 2 and 3, little-endian.
 """
@@ -48,26 +48,26 @@ _SCALARS: Final[Mapping[int, str]] = {
     GGUFValueType.FLOAT64: "d",
 }
 _LARGEST_HEADER: Final = 1 << 28
-"""Bytes before the first tensor: the largest vocabularies take a tenth of it."""
+"""Most bytes before the first tensor: the largest vocabularies take a tenth of it."""
 _MOST_VALUES: Final = 1 << 23
-"""Entries of all lists together, for the same reason: each takes more memory than it has bytes."""
+"""Most entries of all lists together: each takes more memory than its bytes in the file."""
 _LEAST_INFO: Final = 8 + 4 + 4 + 8
-"""Bytes that a tensor's entry takes at least; a key's takes 8 + 4."""
+"""Least bytes of a tensor's entry; a key's entry takes at least 8 + 4."""
 _AT_ONCE: Final = 8192
-"""Values a row is cut into for `dequantize`, which takes sixteen rows at a time: a third of its time on rows of 576."""
+"""Values per row for `dequantize`, which takes sixteen rows at a time: a third of its time on rows of 576."""
 _ROWS_AT_ONCE: Final = 256
-"""Such rows decoded at a time, 8 MiB: what is held beside the tensor itself."""
+"""Rows decoded at a time, 8 MiB: the memory used besides the tensor itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufTensor:
-    """One tensor, not yet loaded."""
+    """Tensor of a file, not yet loaded."""
 
     shape: tuple[int, ...]
-    """As published: a linear weight is (out, in)."""
+    """Published shape: a linear weight is (out, in)."""
     type: GGMLQuantizationType
     offset: int
-    """Of its first byte in the file."""
+    """Offset of its first byte in the file."""
     num_bytes: int
 
 
@@ -79,15 +79,15 @@ class GgufFile:
     metadata: Mapping[str, Value]
     tensors: Mapping[str, GgufTensor]
     header_sha256: str
-    """Of all bytes before the first tensor: shape, tokenizer, names and places, but not the weights."""
+    """Digest of all bytes before the first tensor: shape, tokenizer, names and locations, but not the weights."""
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Read a file's header, and check that all its tensors are there.
+    """Read a file's header, and check that the file contains all its tensors.
 
     Raises:
         ConfigError: there is no such file, it is one part of several, or it holds a type that `gguf` does not decode.
-        CheckpointError: it is no GGUF file, damaged, or cut short.
+        CheckpointError: it is not a GGUF file, damaged, or truncated.
     """
     if not path.is_file():
         raise ConfigError("there is no such file", field="path", value=str(path))
@@ -104,7 +104,7 @@ def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, ND
     """Yield those of the named tensors that the file has, as fp32, in the file's order.
 
     Raises:
-        CheckpointError: the file was cut short since its header was read.
+        CheckpointError: the file was truncated since its header was read.
     """
     with file.path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for name, tensor in file.tensors.items():
@@ -117,12 +117,12 @@ def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, ND
 
 
 def rows_of(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.float32]:
-    """Return rows begin .. end of a matrix as fp32; each is whole blocks, and decoded by itself.
+    """Return rows begin .. end of a matrix as fp32; each consists of whole blocks, and is decoded on its own.
 
-    Of several matrices in one tensor the rows are numbered through.
+    Rows of several matrices in one tensor are numbered consecutively.
 
     Raises:
-        CheckpointError: the file was cut short since its header was read.
+        CheckpointError: the file was truncated since its header was read.
     """
     tensor = file.tensors[name]
     row_bytes = tensor.num_bytes // math.prod(tensor.shape[:-1])
@@ -137,10 +137,10 @@ def rows_of(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.float
 
 
 def stored_rows(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-    """Return rows begin .. end of a matrix as the file has them, (rows, bytes of a row), numbered as in `rows_of`.
+    """Return rows begin .. end of a matrix in the file's form, (rows, bytes of a row), numbered as in `rows_of`.
 
     Raises:
-        CheckpointError: the file was cut short since its header was read.
+        CheckpointError: the file was truncated since its header was read.
     """
     tensor = file.tensors[name]
     row_bytes = tensor.num_bytes // math.prod(tensor.shape[:-1])
@@ -154,7 +154,7 @@ def stored_rows(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.u
 
 
 def _decoded(stored: NDArray[np.uint8], tensor: GgufTensor) -> NDArray[np.float32]:
-    """Decode blocks in rows of a length that suits the library; each block is decoded by itself."""
+    """Decode blocks in rows of a length that suits the library; each block is independent."""
     if tensor.type in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
         return np.array(dequantize(stored, tensor.type), dtype=np.float32).reshape(tensor.shape)
     block, block_bytes = GGML_QUANT_SIZES[tensor.type]
@@ -172,7 +172,7 @@ def _decoded(stored: NDArray[np.uint8], tensor: GgufTensor) -> NDArray[np.float3
 
 
 class _Reader:
-    """Walks through a header; whatever runs over the end is a struct.error or an error of its own."""
+    """Parser of a header; reading past the end is a struct.error or an error of its own."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path, self._data, self._at = path, data, 0
@@ -223,7 +223,7 @@ class _Reader:
         return values
 
     def _room(self, size: int, what: str) -> None:
-        """Refuse what runs over the end of the file, or of any header, before memory is taken for it."""
+        """Reject a size beyond the end of the file, or of any header, before memory is allocated for it."""
         if size > min(len(self._data), _LARGEST_HEADER) - self._at:
             raise _damaged(self._path, f"{what} of the header run over the end of the file", size)
 
@@ -249,7 +249,7 @@ class _Reader:
         return list(self._unpack(f"{count}{form}"))
 
     def _info(self, name: str) -> tuple[tuple[int, ...], int, int]:
-        """A tensor's shape, type and offset from the first tensor."""
+        """Return a tensor's shape, type and offset from the first tensor."""
         (num_dims,) = self._unpack("I")
         if not 1 <= num_dims <= 4:
             raise _damaged(self._path, f"{name} has not one to four dimensions", num_dims)
@@ -281,7 +281,7 @@ class _Reader:
         return GgufTensor(shape=shape, type=type_, offset=start + offset, num_bytes=num_bytes)
 
     def _check_places(self, tensors: Mapping[str, GgufTensor], alignment: int) -> None:
-        """Refuse tensors that do not begin where the format has them begin, or share bytes."""
+        """Reject tensors at invalid offsets, or that overlap."""
         end, before = 0, ""
         for name, tensor in sorted(tensors.items(), key=lambda item: item[1].offset):
             if tensor.offset % alignment:
@@ -299,7 +299,7 @@ def _scalar(kind: int) -> str:
 
 @cache
 def _decodable(kind: GGMLQuantizationType) -> bool:
-    """True if the library decodes this type: asked with one block."""
+    """True if the library decodes this type, tested with one block."""
     block_bytes = GGML_QUANT_SIZES[kind][1]
     try:
         dequantize(np.zeros((1, block_bytes), dtype=np.uint8), kind)

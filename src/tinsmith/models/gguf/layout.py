@@ -1,9 +1,9 @@
 """Names and layout of a decoder in a GGUF file: keys, tensors, and the order of q and k rows.
 
-A mixture's experts lie in one tensor a matrix, (experts, out, in).
+A mixture's experts are in one tensor per matrix, (experts, out, in).
 
-Files of the llama architecture hold the rows of q and k for a rotation of neighbouring channels, all others, and
-every Hugging Face folder, for one of the two halves of a head; `interleaved` and `halved` turn one into the other.
+Files of the llama architecture hold the rows of q and k for a rotation of neighbouring channels, all others, and every
+Hugging Face folder, for one of the two halves of a head; `interleaved` and `halved` convert between them.
 
 Source: ggml's docs/gguf.md; `LlamaModel.permute` of llama.cpp's conversion script.
 """
@@ -28,7 +28,7 @@ ARCHITECTURES: Final = {
     "qwen3moe": Family.QWEN3_MOE,
     "olmoe": Family.OLMOE,
 }
-"""Families by the architecture that a file names; Mistral's files say llama, and compute the same."""
+"""Families by a file's architecture; Mistral's files name llama, and compute the same."""
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """Tensor of the divisors of a llama3 rotation's frequencies, (head_dim / 2,)."""
@@ -56,16 +56,16 @@ class FilePlace:
 
     name: str
     expert: int | None = None
-    """Its number in a tensor of all experts; None: the tensor is its own."""
+    """Index in a tensor of all experts; None for a tensor of its own."""
 
 
 def file_places(config: DecoderConfig) -> dict[str, FilePlace]:
-    """Return where in a file every tensor of the decoder lies, by its published name."""
+    """Return the location of every tensor of the decoder, by its published name."""
     return {name: _file_place(name) for name in expected_tensors(config)}
 
 
 def rotated_heads(name: str, config: DecoderConfig) -> int:
-    """Return how many heads' rows a published tensor holds that a llama file has in another order; 0 for most."""
+    """Return the number of heads whose rows a llama file reorders in a published tensor; 0 for most."""
     if config.family not in (Family.LLAMA, Family.MISTRAL):
         return 0
     if ".q_proj." in name:

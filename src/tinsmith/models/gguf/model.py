@@ -1,4 +1,4 @@
-"""A GGUF file as a decoder: its shape, and its weights as fp32 under their published names."""
+"""GGUF file as a decoder: its shape, and its weights as fp32 under their published names."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
     """Return the decoder of a file and its weights.
 
     Raises:
-        ConfigError, CheckpointError: as `stored_model`.
+        ConfigError, CheckpointError: see `stored_model`.
     """
     config, weights = stored_model(file)
     return config, dict(weights)
 
 
 def stored_model(file: GgufFile) -> tuple[DecoderConfig, RowsInTurn]:
-    """Return the decoder of a file and its weights, each decoded when it is asked for.
+    """Return the decoder of a file and its weights, each decoded on access.
 
     Names and shapes are checked before any weight is decoded.
 
     Raises:
         ConfigError: the decoder is not supported.
-        CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was cut short or
-            a tensor that is asked for holds NaN or infinity.
+        CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was truncated or
+            an accessed tensor holds NaN or infinity.
     """
     config = read_decoder(file)
     places, expected = file_places(config), expected_tensors(config)
     check_shapes(_found_shapes(file, places), expected, source=str(file.path), files={})
-    there = replace(file, metadata={})  # which is mostly a vocabulary
+    there = replace(file, metadata={})  # the header is mostly a vocabulary
 
     def read(name: str) -> torch.Tensor:
         place = places[name]
@@ -83,7 +83,7 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, RowsInTurn]:
 
 
 def _found_shapes(file: GgufFile, places: Mapping[str, FilePlace]) -> dict[str, tuple[int, ...]]:
-    """Shapes by published name, or by the file's own where no published tensor lies there."""
+    """Return shapes by published name, or by the file's own name for other tensors."""
     published: dict[str, list[str]] = {}
     for name, place in places.items():
         published.setdefault(place.name, []).append(name)

@@ -1,4 +1,4 @@
-"""Comparison of the tokens of two tokenizers, over texts on which tokenizers differ most."""
+"""Comparison of two tokenizers, on texts on which tokenizers differ most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NUM_TEXTS: Final = 400
 _LONGEST: Final = 24
-"""Parts of a text."""
+"""Most parts of a text."""
 _PARTS: Final = (
     *("the", "Then", "HELLO", "it's", "WE'LL", "don't", "naive", "x", "I", "camelCase", "snake_case"),
     *("na\u00efve", "A\u030angstro\u0308m", "e\u0301", "\u1e9e", "\u0130stanbul", "\u017f", "'\u017f"),
@@ -29,10 +29,10 @@ _PARTS: Final = (
 
 
 def check_same_tokens(wanted: Tokenizer, found: Tokenizer, *, rows: int, file: Path) -> None:
-    """Compare tokens over seeded texts with every mark that either tokenizer knows; `rows` is the embedding's.
+    """Compare tokens over seeded texts with every mark of either tokenizer; `rows` is the embedding's number of rows.
 
     Raises:
-        CheckpointError: they differ; the text is in the message.
+        CheckpointError: they differ; the message contains the text.
     """
     wanted = _within(wanted, rows)
     marks = sorted({each.content for which in (wanted, found) for each in which.get_added_tokens_decoder().values()})
@@ -50,7 +50,7 @@ def check_same_tokens(wanted: Tokenizer, found: Tokenizer, *, rows: int, file: P
 
 
 def probe_texts(marks: list[str], count: int) -> list[str]:
-    """Return texts of words, numbers, spaces, signs and letters of many kinds, every mark at least once."""
+    """Return texts of words, numbers, spaces, signs and letters of many kinds, with every mark at least once."""
     chosen = random.Random(0)
     texts = ["", " ", *(f"a{mark} b" for mark in marks)]
     parts = [*_PARTS, *marks[:64]]
@@ -58,7 +58,7 @@ def probe_texts(marks: list[str], count: int) -> list[str]:
 
 
 def _within(tokenizer: Tokenizer, rows: int) -> Tokenizer:
-    """Return a tokenizer without the added tokens for which the model has no row."""
+    """Remove the added tokens for which the model has no row."""
     from tokenizers import Tokenizer
 
     whole: Mapping[str, Any] = json.loads(tokenizer.to_str())

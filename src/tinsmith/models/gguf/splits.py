@@ -1,7 +1,7 @@
-"""Rules by which byte-level vocabularies cut text before merging, by the name that a GGUF file gives them.
+"""Rules by which byte-level vocabularies split text before merging, by their names in GGUF files.
 
-Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in llama.cpp's llama-vocab.cpp; where it adapts an expression
-for its own matcher, the models' own tokenizer.json.
+Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in llama.cpp's llama-vocab.cpp; for expressions that it adapts
+to its own matcher, the models' own tokenizer.json.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _UNNAMED: Final = (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRule:
-    """One way to cut text into the pieces that are merged."""
+    """Rule that splits text into the pieces to be merged."""
 
     patterns: tuple[str, ...]
-    """Regular expressions, each applied to the pieces that the one before it left."""
+    """Regular expressions, each applied to the pieces of the one before it."""
     whole_words: bool = False
-    """A piece that is a token is that token, whatever its merges are (`ignore_merges`)."""
+    """True if a piece that is a token stays whole, whatever its merges are (`ignore_merges`)."""
     begins: bool = False
-    """A text begins with the begin token where the file does not say."""
+    """True if a text begins with the begin token, unless the file specifies it."""
 
 
 _NAMES: Final[Mapping[SplitRule, tuple[str, ...]]] = {
@@ -76,7 +76,7 @@ _NAMES: Final[Mapping[SplitRule, tuple[str, ...]]] = {
     SplitRule(patterns=(_SEED_CODER,)): ("seed-coder",),
     SplitRule(patterns=_UNNAMED): ("default", ""),
 }
-"""Every rule with its names; the first is the one that is written."""
+"""Rules with their names; the first name is the one that is written."""
 
 RULES: Final[Mapping[str, SplitRule]] = {name: rule for rule, names in _NAMES.items() for name in names}
 """Rules by name."""
@@ -90,7 +90,7 @@ _SPELLINGS: Final = {
 
 
 def name_of(patterns: tuple[str, ...], *, whole_words: bool) -> str | None:
-    """Return the name of a rule, or None where there is none."""
+    """Return the name of a rule, or None."""
     for rule, names in _NAMES.items():
         if rule.patterns == patterns and rule.whole_words is whole_words:
             return names[0]
@@ -98,7 +98,7 @@ def name_of(patterns: tuple[str, ...], *, whole_words: bool) -> str | None:
 
 
 def pre_tokenizer(rule: SplitRule) -> PreTokenizer:
-    """Return the step of a `tokenizers` pipeline that cuts text by a rule, and spells bytes as letters."""
+    """Return the step of a `tokenizers` pipeline that splits text by a rule, and spells bytes as letters."""
     from tokenizers import Regex, pre_tokenizers
 
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
@@ -106,7 +106,7 @@ def pre_tokenizer(rule: SplitRule) -> PreTokenizer:
 
 
 def patterns_of(step: Mapping[str, Any] | None) -> tuple[str, ...] | None:
-    """Return the expressions of a pre-tokenizer as tokenizer.json describes it, or None where it is none of these."""
+    """Return the expressions of a pre-tokenizer in tokenizer.json's form, or None if it is of another kind."""
     steps: list[Mapping[str, Any]] = [] if step is None else step.get("pretokenizers", [step])
     if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
         return None

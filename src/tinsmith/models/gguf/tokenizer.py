@@ -1,6 +1,6 @@
-"""The tokenizer and chat templates inside a GGUF file, as a folder that transformers and the SDK load.
+"""Tokenizer and chat templates inside a GGUF file, as a folder that transformers and the SDK load.
 
-A text becomes the tokens that llama.cpp makes of it with marks parsed; a file that would be read otherwise is refused.
+A text gives the same tokens as in llama.cpp with marks parsed; a file that would not is rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEMPLATES: Final = "tokenizer.chat_templates"
 _TEMPLATE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SPACE: Final = "\u2581"
 _READING: Final = 2
-"""Raised whenever the same file is read as another tokenizer than before."""
+"""Version of this conversion, incremented whenever it changes."""
 _NAMES: Final[dict[Mark, str]] = {
     "bos": "bos_token",
     "eos": "eos_token",
@@ -65,7 +65,7 @@ def file_tokenizer(metadata: Mapping[str, Value], path: Path | None) -> PreTrain
     """Return the tokenizer that metadata describe; `path` names the file in errors.
 
     Raises:
-        ConfigError, CheckpointError: as `tokenizer_folder`.
+        ConfigError, CheckpointError: see `tokenizer_folder`.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -120,7 +120,7 @@ def _pipeline(described: FileTokens) -> Tokenizer:
 
 
 def _templates(metadata: Mapping[str, Value], path: Path | None) -> str | dict[str, str] | None:
-    """Return the chat template, or several by name; that of the key without a name is `default`."""
+    """Return the chat template, or several by name; that of the unnamed key is `default`."""
     found: dict[str, str] = {}
     for key, value in metadata.items():
         if key != TEMPLATE and not key.startswith(f"{TEMPLATE}."):

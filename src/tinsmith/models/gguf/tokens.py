@@ -1,4 +1,4 @@
-"""A file's vocabulary as its metadata describe it, checked: tokens, kinds, merges, marks, begin and end of a text."""
+"""Vocabulary of a file, read and checked: tokens, merges, kinds, marks, begin and end of a text."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ BEGINS: Final = "tokenizer.ggml.add_bos_token"
 CLOSES: Final = "tokenizer.ggml.add_eos_token"
 PREFIX_SPACE: Final = "tokenizer.ggml.add_space_prefix"
 COMPOSES: Final = "tokenizer.tinsmith.nfc"
-"""Ours: text is composed (NFC) before it is cut. llama.cpp does not do that, and passes over this key."""
+"""Key of our own: text is composed (NFC) before it is split. llama.cpp does not do that, and ignores the key."""
 
 Mark = Literal["bos", "eos", "unknown", "padding"]
 MARKS: Final[tuple[Mark, ...]] = ("bos", "eos", "unknown", "padding")
 _SENTENCEPIECE_MARKS: Final[dict[Mark, int]] = {"bos": 1, "eos": 2, "unknown": 0}
 _STRIPPING: Final = ("phi-3", "phi3")
-"""In the names of models whose marks swallow the space behind them."""
+"""Parts of the names of models whose marks strip the space behind them."""
 BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""Tokens of a SentencePiece vocabulary, for letters that have none of their own."""
+"""Tokens of a SentencePiece vocabulary for bytes of letters without a token."""
 _LONGEST: Final = 1024
-"""Letters of a SentencePiece token: every way to make it of two others is looked up."""
+"""Most letters of a SentencePiece token: every split of it into two others is looked up."""
 _NOT_STRIPPING: Final = ("<unk>", "<s>", "<|endoftext|>")
 
 
 class Model(StrEnum):
-    """Kinds of vocabulary that can be read, by `tokenizer.ggml.model`."""
+    """Kind of vocabulary, by `tokenizer.ggml.model`."""
 
     BYTE_LEVEL = "gpt2"
     SENTENCEPIECE = "llama"
@@ -48,23 +48,23 @@ class Model(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTokens:
-    """Tokenizer as a file describes it."""
+    """Tokenizer described by a file."""
 
     model: Model
     rule: SplitRule | None
-    """Rule that splits text before merging; None for SentencePiece, which splits nowhere."""
+    """Rule that splits text before merging; None for SentencePiece, which does not split."""
     tokens: tuple[str, ...]
     kinds: tuple[TokenType, ...]
     merges: tuple[tuple[str, str], ...]
     marks: Mapping[Mark, int]
     begins: bool
-    """A text begins with the begin token."""
+    """True if a text begins with the begin token."""
     closes: bool
-    """A text closes with the end token."""
+    """True if a text ends with the end token."""
     prefix_space: bool
     composes: bool
     stripping: frozenset[int]
-    """Marks that swallow the space behind them."""
+    """Marks that strip the space behind them."""
 
 
 def file_tokens(metadata: Mapping[str, Value], path: Path | None) -> FileTokens:
@@ -72,7 +72,7 @@ def file_tokens(metadata: Mapping[str, Value], path: Path | None) -> FileTokens:
 
     Raises:
         ConfigError: the file has none, or one of another kind, or splits text by an unknown rule.
-        CheckpointError: lists do not fit together.
+        CheckpointError: lists are inconsistent.
     """
     return _Reader(metadata, path).read()
 
@@ -223,7 +223,7 @@ class _Reader:
 
 
 MATCHED: Final = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
-"""Kinds that are found in a text as they are spelled, before it is cut."""
+"""Kinds that are matched in a text by their spelling, before it is split."""
 
 
 def merges_by_score(
@@ -231,8 +231,8 @@ def merges_by_score(
 ) -> tuple[tuple[str, str], ...]:
     """Return every merge that a SentencePiece vocabulary allows, best score first.
 
-    SentencePiece joins any two tokens that make a third, and of all such pairs first the one of the best score. Of
-    several ways to make one token, the order is that of transformers' conversion.
+    SentencePiece joins any two tokens that make a third, best score first. Several splits of one token are in the order
+    of transformers' conversion.
     """
     found: list[tuple[float, int, int, tuple[str, str]]] = []
     for token, index in ids.items():

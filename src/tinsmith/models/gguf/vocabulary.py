@@ -1,6 +1,6 @@
-"""A tokenizer as a GGUF file's metadata: tokens, merges, kinds, marks, and the name of the rule that splits text.
+"""Tokenizer as a GGUF file's metadata: tokens, merges, kinds, marks, and the name of the split rule.
 
-Written is only what llama.cpp reads as the same tokenizer; any other is refused by the part that it has no name for.
+A tokenizer is written only if llama.cpp reads it as the same; others are rejected, naming the unsupported part.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _AS_GEMMA: Final[dict[str, Any]] = {
     "behavior": "MergedWithPrevious",
     "invert": False,
 }
-"""A split on spaces after all of them were replaced: it cuts nowhere."""
+"""Split on spaces after all of them were replaced, which has no effect."""
 
 _UNPREFIXED: Final = {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": "never", "split": False}
 
@@ -68,12 +68,12 @@ def source_tokenizer(source: Source) -> PreTrainedTokenizerBase:
 
 
 def vocabulary(source: Source, vocab_size: int, end_tokens: Sequence[int]) -> dict[str, Value]:
-    """Return the metadata keys of a model's tokenizer; those of a GGUF file are taken over as they are.
+    """Return the metadata keys of a model's tokenizer; those of a GGUF file are copied.
 
     `vocab_size` is the embedding's: rows without a token are named as unused, and tokens without a row are left out.
 
     Raises:
-        ConfigError: the model has no tokenizer, or llama.cpp knows none that does the same.
+        ConfigError: the model has no tokenizer, or llama.cpp cannot express it.
     """
     if source.kind is Kind.GGUF:
         assert source.path is not None, "a file has a path"
@@ -84,10 +84,10 @@ def vocabulary(source: Source, vocab_size: int, end_tokens: Sequence[int]) -> di
 def vocabulary_of(
     tokenizer: PreTrainedTokenizerBase, vocab_size: int, end_tokens: Sequence[int], *, where: Path | None
 ) -> dict[str, Value]:
-    """Return the metadata keys of a tokenizer; `where` it lies is named in errors.
+    """Return the metadata keys of a tokenizer; errors name its location `where`.
 
     Raises:
-        ConfigError: as `vocabulary`.
+        ConfigError: see `vocabulary`.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -100,7 +100,7 @@ def vocabulary_of(
 class _Writer:
     tokenizer: PreTrainedTokenizerFast
     whole: Mapping[str, Any]
-    """Its tokenizer.json."""
+    """Content of tokenizer.json."""
     rows: int
     where: Path | None
 
@@ -165,7 +165,7 @@ class _Writer:
         }
 
     def split(self) -> str:
-        """The name of the rule that cuts text."""
+        """Return the name of the split rule."""
         patterns, whole_words = patterns_of(self.whole["pre_tokenizer"]), self.whole["model"]["ignore_merges"]
         name = None if patterns is None else name_of(patterns, whole_words=whole_words)
         if name is not None:
@@ -198,7 +198,7 @@ class _Writer:
         return {MODEL: Model.SENTENCEPIECE.value, SPLIT: "default", SCORES: scores, PREFIX_SPACE: prefixed}
 
     def prefixed(self) -> bool:
-        """True if a space is written before every stretch of text between marks, as llama.cpp does or never does."""
+        """True if a space is added before every stretch of text between marks, which llama.cpp does always or never."""
         normalizers, step = self.normalizers(), self.whole["pre_tokenizer"]
         if step not in (None, _AS_GEMMA, _UNPREFIXED):
             allowed = f"Prepend {_SPACE} and Replace of spaces as normalizer, or no space before a text"
@@ -212,7 +212,7 @@ class _Writer:
         return [] if step is None else step["normalizers"] if step["type"] == "Sequence" else [step]
 
     def marks(self, end_tokens: Sequence[int]) -> dict[str, Value]:
-        """The ids of marks; of several tokens that end a reply, the tokenizer's own is first."""
+        """Return the ids of marks; of several end tokens, the tokenizer's own comes first."""
         first, last = self.around()
         own = self.tokenizer.eos_token_id
         if last is not None and last != own:
@@ -238,7 +238,7 @@ class _Writer:
         }
 
     def around(self) -> tuple[int | None, int | None]:
-        """Return the token that every text begins with and the one that closes it, where there is one."""
+        """Return the tokens that begin and end every text, if any."""
         inner = self.tokenizer.encode("a", add_special_tokens=False)
         text = self.tokenizer.encode("a", add_special_tokens=True)
         found = [at for at in range(len(text)) if text[at : at + len(inner)] == inner]
@@ -252,7 +252,7 @@ class _Writer:
 
 
 def _taken_over(metadata: Mapping[str, Value], rows: int) -> dict[str, Value]:
-    """Return a file's own keys; rows without a token get one that is unused, tokens without a row are left out."""
+    """Copy a file's own keys; rows without a token get an unused one, tokens without a row are left out."""
     keys = {key: value for key, value in metadata.items() if key.startswith(_KEYS)}
     beyond = [
         key for key, value in keys.items() if key.endswith("_token_id") and isinstance(value, int) and value >= rows
@@ -267,7 +267,7 @@ def _taken_over(metadata: Mapping[str, Value], rows: int) -> dict[str, Value]:
 
 
 def _templates(template: object) -> dict[str, Value]:
-    """Return the keys of a chat template, or of several by name, spelled as llama.cpp's conversion script does."""
+    """Return the keys of a chat template, or of several by name, as in llama.cpp's conversion script."""
     if isinstance(template, str):
         return {TEMPLATE: template}
     if not isinstance(template, dict):

@@ -49,8 +49,8 @@ def write_gguf(
     """Write a file that appears whole or not at all; `tokenizer` are its metadata keys `tokenizer...`.
 
     Raises:
-        ConfigError: something is at `path`, or the format has no way to say what the decoder computes.
-        CheckpointError: a weight has no place in fp16.
+        ConfigError: something is at `path`, or the format cannot express the decoder.
+        CheckpointError: a weight is out of fp16's range.
     """
     if path.exists():
         raise ConfigError(
@@ -75,7 +75,7 @@ def write_gguf(
 
 
 def stored_values(name: str, values: NDArray[np.float32], stored_as: StoredAs) -> NDArray[np.generic]:
-    """Return a published tensor's values as a file stores them: a router and a vector as fp32, all else as asked."""
+    """Return a published tensor's values for the file: fp32 for a router or a vector, otherwise the requested type."""
     matrix = values.ndim >= 2 and not name.endswith(f".{ROUTER}.weight")
     if matrix and stored_as is StoredAs.F16:
         with np.errstate(over="ignore"):
@@ -92,7 +92,7 @@ def _add_mixture(writer: GGUFWriter, config: DecoderConfig, mixture: Mixture) ->
     """Write a mixture's settings.
 
     Raises:
-        ConfigError: llama.cpp would compute another one.
+        ConfigError: llama.cpp would compute something else.
     """
     allowed = NORMALISED[config.family]
     if mixture.normalised is not allowed or mixture.dense_layers:
@@ -173,7 +173,7 @@ def _rope_factors(config: DecoderConfig, scaling: Llama3Scaling) -> NDArray[np.f
     """Return the divisors of the plain frequencies.
 
     Raises:
-        ConfigError: the settings are not those that are read back out of the factors.
+        ConfigError: the settings cannot be recovered from the factors.
     """
     if (scaling.low_freq_factor, scaling.high_freq_factor) != LLAMA3_BOUNDS:
         raise ConfigError(

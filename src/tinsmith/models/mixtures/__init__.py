@@ -1,1 +1,1 @@
-"""F2: mixtures of experts as others write them: what a config says of one, and weights of all experts in one tensor."""
+"""Mixtures of experts in foreign formats: their settings, and weights of all experts in one tensor (floor F2)."""

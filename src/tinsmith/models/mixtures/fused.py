@@ -1,4 +1,4 @@
-"""Weights of all experts of a layer in one tensor, as transformers 5 holds them, seen as one tensor a matrix.
+"""Fused weights of a layer's experts, as in transformers 5, split into one tensor per matrix.
 
 `experts.gate_up_proj` is (experts, 2 * inner, hidden), gate before up; `experts.down_proj` (experts, hidden, inner).
 """
@@ -25,22 +25,23 @@ class Part:
     """Location of a published matrix within a tensor of a file."""
 
     stored: str
-    """The tensor's name in its file."""
+    """Name of the tensor in its file."""
     expert: int
     begin: int
-    """Its first row within the expert's."""
+    """First row within the expert's."""
     end: int
 
     def rows(self, handle: safe_open, begin: int = 0, end: int | None = None) -> Tensor:
-        """Rows begin .. end of the matrix (default: all), of an opened file."""
+        """Return rows begin .. end of the matrix (default: all) from an opened file."""
         last = self.end if end is None else self.begin + end
         return handle.get_slice(self.stored)[self.expert, self.begin + begin : last]
 
 
 def fused_parts(stored: Mapping[str, StoredTensor], config: DecoderConfig) -> dict[str, Part]:
-    """Return the published matrices that lie in fused tensors of this decoder's shape, by name; mostly there are none.
+    """Return the published matrices in fused tensors of this decoder's shape, by name; usually none.
 
-    A fused tensor of another shape, or beside a matrix of the same name, is left to whoever compares names and shapes.
+    A fused tensor of another shape, or beside a matrix of the same name, is left to the later check of names and
+    shapes.
     """
     mixture = config.mixture
     if mixture is None:
@@ -57,7 +58,7 @@ def fused_parts(stored: Mapping[str, StoredTensor], config: DecoderConfig) -> di
 
 
 def unfused(stored: Mapping[str, StoredTensor], parts: Mapping[str, Part]) -> dict[str, StoredTensor]:
-    """Return what is stored, with the parts of fused tensors in their place."""
+    """Replace fused tensors by their parts."""
     fused = {part.stored for part in parts.values()}
     tensors = {name: tensor for name, tensor in stored.items() if name not in fused}
     for name, part in parts.items():
@@ -73,7 +74,7 @@ def _fused_shapes(config: DecoderConfig, mixture: Mixture) -> dict[str, tuple[in
 
 
 def _parts_of(prefix: str, fused: str, shape: tuple[int, int, int]) -> dict[str, Part]:
-    """Every expert's matrices within one fused tensor."""
+    """Yield every expert's matrices within one fused tensor."""
     matrices = (_DOWN,) if fused == _DOWN else ("gate_proj", "up_proj")
     rows = shape[1] // len(matrices)
     return {

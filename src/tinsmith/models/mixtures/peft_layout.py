@@ -1,7 +1,8 @@
-"""Adapters of experts in PEFT's two layouts: a pair an expert and matrix, and as PEFT trains them on transformers 5.
+"""Adapters of experts in PEFT's two layouts: a pair per expert and matrix, and the fused form of transformers 5.
 
-There all experts of a layer are one parameter, whose A is (experts * rank, in) by expert, and whose B is (out,
-rank * experts) by rank. Gate and up are one matrix there and share their A; taken apart, each has a copy of it.
+In the fused form, all experts of a layer are one parameter, whose A is (experts * rank, in) by expert, and whose B is
+(out, rank * experts) by rank. Gate and up are one matrix there and share their A; after the split, each has a copy of
+it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tinsmith.models.config import DecoderConfig, Mixture
 from tinsmith.types.errors import ConfigError
 
 _FUSED: Final = ("gate_up_proj", "down_proj", "gate.weight")
-"""The parameters of a mixture that PEFT adapts by name: all experts' matrices, and a router's."""
+"""Parameters of a mixture that PEFT adapts by name: all experts' matrices, and a router's."""
 _NAME: Final = re.compile(r"(model\.layers\.\d+\.mlp\.experts)((?:\.base_layer)*)\.lora_A\.weight")
 
 
 def check_fused_targets(named: object, file: Path) -> None:
-    """Refuse parameters that PEFT adapted and that are none of a mixture's.
+    """Reject adapted parameters of PEFT's that are not a mixture's.
 
     Raises:
         ConfigError: naming the first of them.
@@ -39,13 +40,13 @@ def check_fused_targets(named: object, file: Path) -> None:
 
 
 def refuse_mixed_layers(targets: Iterable[str]) -> None:
-    """Refuse an adapter on experts of some layers and on dense MLPs of others.
+    """Reject an adapter on experts of some layers and on dense MLPs of others.
 
-    PEFT on transformers 5 takes `gate_proj` and the like for all experts' wherever a model has experts, and would pass
-    over those of the dense layers without a word.
+    In a model with experts, PEFT on transformers 5 applies `gate_proj` and the like to all experts, and would silently
+    ignore those of the dense layers.
 
     Raises:
-        ConfigError: there are both.
+        ConfigError: the adapter has both.
     """
     experts = [name for name in targets if ".mlp.experts." in name]
     dense = [name for name in targets if re.search(r"\.mlp\.(gate|up|down)_proj$", name)]
@@ -60,9 +61,9 @@ def refuse_mixed_layers(targets: Iterable[str]) -> None:
 
 
 def experts_apart(tensors: Mapping[str, Tensor], config: DecoderConfig) -> dict[str, Tensor]:
-    """Return an adapter's tensors with those of all experts in one taken apart; others as they are.
+    """Return an adapter's tensors with fused experts split, and the others unchanged.
 
-    A pair that fits no expert's matrix is left to whoever compares names and shapes.
+    A pair that fits no expert's matrix is left to the later check of names and shapes.
     """
     apart = dict(tensors)
     for name in tensors:
@@ -86,7 +87,7 @@ def experts_apart(tensors: Mapping[str, Tensor], config: DecoderConfig) -> dict[
 
 
 def _matrices(a: Tensor, b: Tensor, hidden: int, mixture: Mixture) -> tuple[str, ...] | None:
-    """Return the names of an expert's matrices that a pair adapts, by its input and output sizes; None: none."""
+    """Return the names of an expert's matrices that a pair adapts, by its input and output sizes, or None."""
     if a.shape[0] % mixture.num_experts or a.shape[0] != b.shape[1]:
         return None
     inner = mixture.expert_size

@@ -1,7 +1,7 @@
 """Settings of a mixture of experts in a Hugging Face config.json, to and from a `Mixture`.
 
-A mixture that computes something else - shared experts, groups of experts, another score than a softmax - is refused
-by the name of its setting.
+An unsupported mixture - shared experts, groups of experts, another score than a softmax - is rejected by the name of
+its setting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tinsmith.models.folders.json_keys import Keys
 FAMILIES: Final = (Family.QWEN3_MOE, Family.OLMOE)
 
 _COUNTS: Final = ("num_experts", "num_local_experts")
-"""Keys of the number of experts: as published, and as transformers 5 saves Qwen3-MoE."""
+"""Keys of the number of experts: the published one, and the one transformers 5 writes for Qwen3-MoE."""
 _SHARED: Final = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
@@ -32,14 +32,14 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "moe_router_use_sigmoid": (False,),
     "num_zero_experts": (0,),
 }
-"""Settings of other mixtures, with the values at which they change nothing."""
+"""Settings of other mixtures, with their neutral values."""
 
 
 def refuse_shared_experts(keys: Keys) -> None:
-    """Refuse experts that every token takes, whatever the architecture.
+    """Reject experts that every token takes, whatever the architecture.
 
     Raises:
-        ConfigError: naming the setting that asks for them.
+        ConfigError: naming their setting.
     """
     for field in _SHARED:
         if keys.values.get(field) not in (None, 0, False):
@@ -47,10 +47,10 @@ def refuse_shared_experts(keys: Keys) -> None:
 
 
 def parse_mixture(keys: Keys, family: Family, num_layers: int) -> Mixture | None:
-    """Return the mixture of a model of this family; None where its family has none.
+    """Return the mixture of a model of this family; None for a dense family.
 
     Raises:
-        ConfigError: a setting is missing, not possible, or asks for what is not computed here.
+        ConfigError: a setting is missing, invalid or unsupported.
     """
     if family not in FAMILIES:
         return None
@@ -71,9 +71,9 @@ def parse_mixture(keys: Keys, family: Family, num_layers: int) -> Mixture | None
 
 
 def mixture_values(config: DecoderConfig) -> dict[str, object]:
-    """Return what a config.json says of a decoder's mixture; nothing for a dense one.
+    """Return the keys of a config.json for a decoder's mixture; none for a dense one.
 
-    An OLMoE's `intermediate_size` is that of an expert, and is said elsewhere.
+    An OLMoE's `intermediate_size` is that of an expert, and is written elsewhere.
     """
     mixture = config.mixture
     if mixture is None:
@@ -106,7 +106,7 @@ def _num_experts(keys: Keys) -> int:
 
 
 def _dense_layers(keys: Keys, num_layers: int) -> tuple[int, ...]:
-    """Layers with an MLP of their own: those named, and those that the step leaves out."""
+    """Return the layers with a dense MLP: those listed, and those that the step skips."""
     field = "mlp_only_layers"
     named = keys.values.get(field) or []
     layers = cast("list[object]", named) if isinstance(named, list) else [None]

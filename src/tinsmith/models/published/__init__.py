@@ -1,1 +1,1 @@
-"""Published models: the hub, the package index, and where what was fetched lies."""
+"""Published models: the hub, the package index, and the location of fetched files."""

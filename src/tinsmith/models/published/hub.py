@@ -1,4 +1,4 @@
-"""A model of the hub by its name: found in the local cache, or downloaded into it when that is asked for."""
+"""Models of the hub by name: found in the local cache, or downloaded into it on request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FILES: Final = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
     *("chat_template*",),
 )
-"""Files that are fetched: nothing that could run, and no other framework's weights."""
+"""Patterns of files to fetch: no code, and no other framework's weights."""
 _NOT: Final = ("*/*",)
 
 
 def cached_model(name: str, field: str = "model") -> Path:
-    """Return the folder of a model in the local cache; no network is touched.
+    """Return the folder of a model in the local cache, without network access.
 
     Raises:
-        ConfigError: it is not there, or only in part.
+        ConfigError: it is missing or incomplete.
     """
     folder = _cached(name)
     elsewhere = "; or base_url=URL of a server that has it" if field == "model_name" else ""
@@ -47,7 +47,7 @@ def cached_model(name: str, field: str = "model") -> Path:
 
 
 def is_cached(name: str) -> bool:
-    """True if the local cache has every file of a model that is needed."""
+    """True if the local cache has all necessary files of a model."""
     folder = _cached(name)
     return folder is not None and _is_whole(folder)
 

@@ -1,7 +1,7 @@
-"""A served model's tokenizer, put where the official SDK looks for it: the hub's local cache, under the served name.
+"""Tokenizers of served models in the hub's local cache, where the official SDK looks for them by served name.
 
-`SamplingClient.get_tokenizer()` asks nobody but transformers, by the served name. Without network transformers takes
-what the cache has: an entry of tokenizer files alone is enough. One that somebody else made is never touched.
+`SamplingClient.get_tokenizer()` calls transformers with the served name. Without network transformers uses the cache,
+where an entry of tokenizer files alone is enough. Entries of other programs are never touched.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from tinsmith.renderers.tokenizer import TOKENIZER_FILES
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
 _MARKER: Final = ".tinsmith"
-"""In an entry of ours: what it was made from."""
+"""File in an entry of ours that identifies its source."""
 _COPIED: Final = (
     *TOKENIZER_FILES,
     *("config.json", "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "chat_template.json"),
 )
-_ASKED_FOR: Final = (*_COPIED, "additional_chat_templates")
-"""Files that transformers looks for; what is not there has to be marked so, or it asks the hub."""
+_REQUESTED: Final = (*_COPIED, "additional_chat_templates")
+"""Files that transformers requests; missing ones must be marked as such, or it contacts the hub."""
 
 
 def tokenizer_key(folder: Path) -> str:
-    """Return what tells one folder's tokenizer from another's."""
+    """Return a key that identifies a folder's tokenizer."""
     return sha256_of({name: file_sha256(folder / name) for name in _there(folder)})
 
 
 def offer_tokenizer(name: str, key: str, made: Callable[[], Path]) -> bool:
-    """Make the cache's entry for ORG/NAME of the folder that `made` returns; False where an entry is not ours.
+    """Create the cache's entry for ORG/NAME from the folder that `made` returns; False if an entry is not ours.
 
-    Nothing is made where the entry was made from the same `key` before.
+    An entry with the same `key` is left as it is.
     """
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
@@ -57,7 +57,7 @@ def offer_tokenizer(name: str, key: str, made: Callable[[], Path]) -> bool:
                 shutil.copyfile(folder / file, whole / file)
     absent = entry / ".no_exist" / commit
     absent.mkdir(parents=True, exist_ok=True)
-    for file in set(_ASKED_FOR) - set(_there(folder)):
+    for file in set(_REQUESTED) - set(_there(folder)):
         (absent / file).touch()
     (entry / "refs").mkdir(exist_ok=True)
     _write(entry / "refs" / "main", commit)
@@ -70,7 +70,7 @@ def _there(folder: Path) -> list[str]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a small file from one moment to the next: other servers may write the same."""
+    """Write a small file atomically: other servers may write the same one."""
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as out:
         out.write(text)
     os.replace(out.name, file)

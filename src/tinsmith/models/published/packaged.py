@@ -1,4 +1,4 @@
-"""Models that a package of the Python index carries: which, what they must hash to, and where they lie once fetched."""
+"""Models inside packages of the Python index: their names, hashes, and locations once fetched."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.home import home
 
 PREFIX: Final = "tinsmith/"
-"""Names that start so are tinsmith's own: built in, or packaged."""
+"""Prefix of tinsmith's own model names: built in, or packaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedModel:
-    """A GGUF file inside a wheel, both pinned to the bit."""
+    """GGUF file inside a wheel, both pinned by hash."""
 
     name: str
     title: str
@@ -26,11 +26,11 @@ class PackagedModel:
     wheel_sha256: str
     wheel_bytes: int
     member: str
-    """The file's name inside the wheel."""
+    """Name of the file inside the wheel."""
     gguf_sha256: str
     gguf_bytes: int
     end_tokens: tuple[int, ...] | None = None
-    """Tokens that end a reply by its publisher's generation_config; None: those that its file has."""
+    """Tokens that end a reply by its publisher's generation_config; None for those of its file."""
 
     @property
     def served_name(self) -> str:
@@ -64,16 +64,16 @@ PACKAGED: Final = MappingProxyType(
         )
     }
 )
-"""By name; `tinsmith base fetch NAME` gets one."""
+"""Packaged models by name; `tinsmith base fetch NAME` gets one."""
 
 
 def packaged_model(name: str) -> PackagedModel | None:
-    """Return the packaged model of this name, with or without `tinsmith/` before it."""
+    """Return the packaged model of this name, with or without the prefix `tinsmith/`."""
     return PACKAGED.get(name.removeprefix(PREFIX))
 
 
 def require_fetched(model: PackagedModel, field: str) -> Path:
-    """Return a packaged model's GGUF file; `field` is what it was named for.
+    """Return a packaged model's GGUF file; errors name the setting `field`.
 
     Raises:
         ConfigError: it was not fetched.

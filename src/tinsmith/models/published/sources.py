@@ -1,6 +1,6 @@
 """Source of a model by its name: built in, a folder, a GGUF file, a fetched package's model, the local hub cache.
 
-Looks only; nothing is downloaded, and no weights are read.
+Nothing is downloaded, and no weights are read.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A model that is here."""
+    """Model that is available locally."""
 
     kind: Kind
     served_name: str | None
-    """Its own name, by which a server would call it; None for a folder or a file, which have none."""
+    """Default name on a server; None for a folder or a file, which have none."""
     path: Path | None
-    """The folder or file; None for a built-in model."""
+    """Folder or file; None for a built-in model."""
     end_tokens: tuple[int, ...] | None = None
-    """Tokens that end a reply, where its publisher says other than its file."""
+    """Tokens that end a reply, if its publisher's differ from its file's."""
 
 
 def find_model(name: str, *, field: str = "model") -> Source:
-    """Return where `name` leads; `field` is what it was given for. What is at that path goes before all names.
+    """Return the source for `name`; errors name the setting `field`. An existing path takes precedence over all names.
 
     Raises:
-        ConfigError: nowhere; it says what there is to name, and how to fetch what has a name.
+        ConfigError: there is none; the message lists the names, and how to fetch models.
     """
     path = Path(name)
     if path.is_dir():
@@ -73,7 +73,7 @@ def find_model(name: str, *, field: str = "model") -> Source:
 
 
 def is_here(name: str) -> bool:
-    """True if `name` leads to a model."""
+    """True if `name` is a model that is available locally."""
     try:
         find_model(name)
     except ConfigError:
@@ -82,7 +82,7 @@ def is_here(name: str) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """True if a name has a hub's form, ORG/NAME."""
+    """True if a name has the hub's form ORG/NAME."""
     return _HUB_NAME.fullmatch(name) is not None and not name.endswith(".gguf")
 
 
