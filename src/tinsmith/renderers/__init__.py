@@ -1,4 +1,4 @@
-"""F1: chat to tokens and back."""
+"""Chat to tokens and back (floor F1)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 RENDERERS: Final[Mapping[str, Callable[[PreTrainedTokenizerBase], Renderer]]] = MappingProxyType(
     {"chat": ChatRenderer, "plain": PlainRenderer}
 )
-"""Every renderer by its name."""
+"""Renderers by name."""
 
 
 def make_renderer(name: str, tokenizer: PreTrainedTokenizerBase) -> Renderer:
     """Return renderer `name` for `tokenizer`.
 
     Raises:
-        ConfigError: for an unknown name, or a tokenizer that the renderer cannot work with.
+        ConfigError: for an unknown name, or an unsuitable tokenizer.
     """
     if name not in RENDERERS:
         raise ConfigError("there is no such renderer", field="renderer", value=name, allowed=RENDERERS)

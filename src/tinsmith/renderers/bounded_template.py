@@ -1,4 +1,4 @@
-"""A chat template rendered in a process of its own, within a deadline: how a server runs those of other people."""
+"""Chat template rendered in a separate process with a deadline, for a server that runs other people's templates."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST = 4 * MAX_CHARS + 1
 
 
 class BoundedTemplate:
-    """Renders one template. Any thread may call it; calls do not wait for each other."""
+    """Renderer of one template. Thread-safe; calls do not wait for each other."""
 
     def __init__(self, source: str) -> None:
-        """The process is started by the first call."""
+        """Prepare; the first call starts the process."""
         self._source = source
         self._lock = Lock()
         self._control: socket.socket | None = None
@@ -30,10 +30,10 @@ class BoundedTemplate:
         """Error of a template that does not compile."""
 
     def __call__(self, variables: Variables) -> str:
-        """Return the template's text.
+        """Render the template.
 
         Raises:
-            InputError: it refuses the variables, or does not come to an end.
+            InputError: it rejects the variables, or does not terminate in time.
         """
         data = json.dumps(variables).encode()
         ours, theirs = socket.socketpair()
@@ -50,7 +50,7 @@ class BoundedTemplate:
         return _read(answer)
 
     def _hand_over(self, client: socket.socket) -> None:
-        """Give the process a socket to answer into; start it where there is none (any more)."""
+        """Send the process a socket for its answer; start it if it is not running."""
         with self._lock:
             if self._refused is not None:
                 raise self._refused.with_traceback(None)
@@ -87,7 +87,7 @@ class BoundedTemplate:
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    """Let the process end, which it does when nobody can ask it any more."""
+    """Let the process end, which it does once no one holds its control socket."""
     control.close()
     process.wait()
 

@@ -1,8 +1,8 @@
-"""The renderer that follows the tokenizer's own chat template, and proves that it may.
+"""Renderer that follows the tokenizer's own chat template, and verifies that this is safe.
 
-A template is a program: it may trim, reorder or rewrite what it is given. White space around a
-content is left to it; anything else has to appear word for word and in order, and text that was
-rendered once has to stay. Where a template breaks this, an `InputError` says so.
+A template is a program: it may trim, reorder or rewrite its input. It may change white space around a content; anything
+else must appear word for word and in order, and rendered text must not change later. A template that breaks this causes
+an `InputError`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it
 
 
 class ChatRenderer:
-    """`Renderer` of a chat template. `extend` is given no history: it checks every reply as it comes by."""
+    """`Renderer` of a chat template. `extend` needs no history: it checks every reply as it comes."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class ChatRenderer:
     ) -> None:
         """Follow `template`, by default the tokenizer's for messages without tools.
 
-        `end_tokens` are the model's own, beside the tokenizer's; `tools` are shown to a template that is for them.
+        `end_tokens` are the model's own, besides the tokenizer's; `tools` are passed to a template that supports them.
 
         Raises:
-            ConfigError, InputError: it cannot be followed.
+            ConfigError, InputError: it is not usable.
         """
         self._tokenizer = tokenizer
         self.codec = Codec(tokenizer)
-        """The tokenizer, with the template's marks as control tokens."""
+        """Tokenizer with the template's marks as control tokens."""
         self._template = template_of(tokenizer) if template is None else template
         self._tools = [tool.shown() for tool in tools]
         self._require_repeatable_template()
@@ -55,11 +55,11 @@ class ChatRenderer:
         self._ends = (self._stop, *own)
 
     def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the template's tokens, up to where the reply begins.
+        """Return the template's tokens up to the start of the reply.
 
         Raises:
-            InputError: if there is nothing to reply to, a control token in a content, or the
-                template refuses or rewrites the messages.
+            InputError: if there is nothing to reply to, a control token in a content, or the template rejects or
+                rewrites the messages.
         """
         require_prompt(messages)
         return self.codec.encode(self._render(messages, Opening.REPLY))
@@ -67,13 +67,12 @@ class ChatRenderer:
     def build_supervised_example(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return prompt, reply and its stop token; the weight is 1.0 on the last two.
 
-        The reply's tokens are those of the whole text after the prompt's. Where the tokenizer would
-        merge across that border (a reply that begins with a line break), which sampling never
-        does, the reply is encoded by itself.
+        The reply's tokens are those of the whole text after the prompt's. If the tokenizer would merge across that
+        border (a reply that begins with a line break), which sampling never does, the reply is encoded separately.
 
         Raises:
-            InputError: as `build_generation_prompt`; also if the last message is not a reply, or
-                if the template changes the prompt once the reply stands after it.
+            InputError: see `build_generation_prompt`; also if the last message is not a reply, or if the template
+                changes the prompt once a reply follows it.
         """
         before, reply = split_supervised(messages)
         prompt_text = self._render(before, Opening.REPLY)
@@ -91,7 +90,7 @@ class ChatRenderer:
         return whole[:end], (0.0,) * len(prompt) + (1.0,) * (end - len(prompt))
 
     def stop_sequences(self) -> tuple[int, ...]:
-        """Return the token with which the template ends a reply."""
+        """Return the token that ends a reply in the template."""
         return (self._stop,)
 
     def parse_response(self, tokens: Sequence[int]) -> ParsedResponse:
@@ -104,8 +103,8 @@ class ChatRenderer:
         """Return prompt, response, the stop token if it is missing, and the next turns' tokens.
 
         Raises:
-            InputError: as `build_generation_prompt`; also if the template would show the reply in
-                another form now that turns follow it, as those do that drop earlier reasoning.
+            InputError: see `build_generation_prompt`; also if the template changes the reply once turns follow it, as
+                templates do that drop earlier reasoning.
         """
         require_prompt(next_messages)
         self.codec.refuse_control_tokens(next_messages)
@@ -142,9 +141,9 @@ class ChatRenderer:
             )
 
     def _find_stop(self, ends: Collection[int]) -> int:
-        """The token with which the template ends a reply; an ordinary one if the model ends replies with it.
+        """Return the token that ends a reply in the template; an ordinary one if the model ends replies with it.
 
-        The marks of such a template are ordinary tokens too: from now on they are control tokens.
+        The marks of such a template are ordinary tokens too; they become control tokens.
         """
         reply = Message(role=Role.ASSISTANT, content="reply")
         text = self._apply((_PROBE, reply), Opening.NOTHING)

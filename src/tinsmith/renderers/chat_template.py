@@ -1,4 +1,4 @@
-"""A tokenizer's chat template as it is used: with tools or without, in this process or within bounds."""
+"""Chat template of a tokenizer: with or without tools, in this process or in a bounded one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Shown = Mapping[str, object]
-"""A message or a tool as templates take it."""
+"""Message or tool in the form for templates."""
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-"""Marks where the reply that is gone on with ends, as transformers does."""
+"""Mark at the end of a reply to be continued, as in transformers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
-    """One chat template, and the special tokens that it may print by their names."""
+    """Chat template, and the special tokens that it may print by name."""
 
     source: str
     special_tokens: Mapping[str, object]
@@ -37,10 +37,10 @@ class ChatTemplate:
         opening: Opening = Opening.NOTHING,
         options: Mapping[str, object] | None = None,
     ) -> str:
-        """Return what the template makes of `messages`; the date is fixed unless `options` hold one.
+        """Render `messages`; the date is fixed unless `options` contain one.
 
         Raises:
-            InputError: with the template's own words and its line, where it refuses them.
+            InputError: with the template's own message and its line, if it rejects them.
         """
         continued = opening is Opening.CONTINUED
         shown = [dict(message) for message in messages]
@@ -73,11 +73,11 @@ def template_of(
 ) -> ChatTemplate:
     """Return the template that transformers would choose for messages with `tools`, or without.
 
-    `prepare` makes what renders it: in this process, or in one of its own.
+    `prepare` creates its renderer: in this process, or in a separate one.
 
     Raises:
         ConfigError: the tokenizer has none.
-        InputError: it is no template.
+        InputError: it is not a valid template.
     """
     try:
         source = cast("object", tokenizer.get_chat_template(tools=[] if tools else None))
@@ -101,7 +101,7 @@ def _special(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, object]:
 
 
 def _cut(text: str, final: str) -> str:
-    """Cut a text behind the reply that is gone on with.
+    """Cut a text behind the reply to be continued.
 
     Raises:
         InputError: the template left it out.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def renderer_for(tokenizer: PreTrainedTokenizerBase) -> Renderer:
-    """Return the renderer of the tokenizer's chat template; the plain one for a tokenizer without.
+    """Return the renderer of the tokenizer's chat template, or the plain one if it has none.
 
     Raises:
         ConfigError: the template cannot be used, or the tokenizer has no end token.

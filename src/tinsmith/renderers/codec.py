@@ -1,7 +1,7 @@
-"""Text to tokens and back, through any tokenizer, with control tokens kept out of the text.
+"""Conversion of text to tokens and back, through any tokenizer, with control tokens kept out of the text.
 
-A token is the bytes that it adds to a text, and a text is its tokens' bytes one after the other. Everything that turns
-tokens into text (replies, streams, echoes, stops, log-probabilities, offsets) does it here, so that all of them agree.
+A token is the bytes that it adds to a text, and a text is the concatenation of its tokens' bytes. All conversions of
+tokens to text (replies, streams, echoes, stops, log-probabilities, offsets) are here, so that they agree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def _byte_letters() -> dict[str, int]:
-    """The letters that byte-level vocabularies write bytes with (GPT-2's table)."""
+    """Return the letters that stand for bytes in byte-level vocabularies (GPT-2's table)."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
@@ -31,19 +31,19 @@ _LETTERS = _byte_letters()
 
 
 class Codec:
-    """One tokenizer's text <-> tokens, without special tokens added and without clean-up."""
+    """Text <-> tokens of one tokenizer, without added special tokens and clean-up."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, marks: Collection[int] = ()) -> None:
-        """Read a tokenizer; `marks` are control tokens though it does not call them special."""
+        """Read a tokenizer; `marks` are treated as control tokens even if it does not call them special."""
         added = tokenizer.added_tokens_decoder
         self._tokenizer = tokenizer
         self._size = len(tokenizer)
         self.added = {token: text.content for token, text in added.items()}
-        """Added tokens by id: each is a text that is one token wherever it stands."""
+        """Added tokens by id: each text is a single token wherever it occurs."""
         self.control = frozenset(marks).union(token for token, text in added.items() if text.special)
         """Ids of the control tokens: marks of roles and turns, ends, padding."""
         self.mark = any_of(self.added[token] for token in self.control)
-        """Finds the spellings of control tokens."""
+        """Pattern of the spellings of control tokens."""
         self._byte_level = _is_byte_level(tokenizer)
         self._anchor = self.encode("a")[-1:]
         self._anchored = self._decoded(self._anchor)
@@ -51,7 +51,7 @@ class Codec:
         self._first_bytes: dict[int, bytes] = {}
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of `text`, in which a control token's spelling becomes that token."""
+        """Return the tokens of `text`; the spelling of a control token becomes that token."""
         try:
             return tuple(self._tokenizer.encode(text, add_special_tokens=False))
         except BaseException as error:
@@ -65,7 +65,7 @@ class Codec:
             ) from error
 
     def opening(self) -> tuple[int, ...]:
-        """Return the tokens that the tokenizer puts before a text of its own accord, named or not."""
+        """Return the tokens that the tokenizer adds before a text, named or not."""
         plain = self.encode("a")
         whole = tuple(self._tokenizer.encode("a", add_special_tokens=True))
         starts = range(len(whole) - len(plain) + 1)
@@ -73,31 +73,31 @@ class Codec:
         return whole[:at]
 
     def piece(self, token: int) -> str:
-        """A token as the vocabulary writes it; empty for an id that it does not have."""
+        """Return a token in the vocabulary's spelling; empty for an unknown id."""
         piece = self._tokenizer.convert_ids_to_tokens(token) if token >= 0 else None
         return piece if isinstance(piece, str) else ""
 
     def bytes_of(self, token: int) -> bytes:
-        """Return what a token adds to the text before it; nothing for an id that is no token."""
+        """Return the bytes that a token adds to the text before it; empty for an unknown id."""
         if token not in self._bytes:
             self._bytes[token] = self._read(token, self._anchor)
         return self._bytes[token]
 
     def first_bytes(self, token: int) -> bytes:
-        """Return what a token is at a text's very beginning, where some tokenizers leave out a space."""
+        """Return a token's bytes at the very start of a text, where some tokenizers omit a space."""
         if token not in self._first_bytes:
             self._first_bytes[token] = self._read(token, ())
         return self._first_bytes[token]
 
     def decode(self, tokens: Sequence[int], *, follows: bool = False) -> str:
-        """Return the text of `tokens`, control tokens spelled out; with `follows`, as it stands after other text."""
+        """Return the text of `tokens`, control tokens spelled out; with `follows`, in the form after other text."""
         parts = [self.bytes_of(token) for token in tokens]
         if parts and not follows:
             parts[0] = self.first_bytes(tokens[0])
         return b"".join(parts).decode("utf-8", "replace")
 
     def offsets(self, text: str, tokens: Sequence[int]) -> list[int] | None:
-        """Return where in `text` each of its tokens begins, for tokenizers that change texts; None if not known."""
+        """Return the offset of each token in `text`, for tokenizers that change texts; None if unknown."""
         if not self._tokenizer.is_fast:
             return None
         read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -109,7 +109,7 @@ class Codec:
         return begins
 
     def refuse_control_tokens(self, messages: Sequence[Message]) -> None:
-        """Check that no content spells a control token, which would open or end a turn of its own.
+        """Check that no content spells a control token, which would open or end a turn.
 
         Raises:
             InputError: naming the message and the control token.
@@ -126,7 +126,7 @@ class Codec:
                 )
 
     def parse(self, tokens: Sequence[int], *, stops: Collection[int]) -> ParsedResponse:
-        """Return a reply that one of `stops` should end as a message, and how it ended."""
+        """Return a reply that should end in one of `stops` as a message, with its outcome."""
         end = next((i for i, token in enumerate(tokens) if token in stops), None)
         body = tokens[:end]
         if end is None:
@@ -143,10 +143,10 @@ class Codec:
         return token in self.control or not 0 <= token < self._size
 
     def _read(self, token: int, before: tuple[int, ...]) -> bytes:
-        """Return the bytes that `token` adds after `before`, which is the anchor or nothing."""
+        """Return the bytes that `token` adds after `before`, which is the anchor or empty."""
         piece = self.piece(token)
         byte = None if self._byte_level else _BYTE.fullmatch(piece)
-        if byte:  # though it be an added token
+        if byte:  # even if it is an added token
             return bytes.fromhex(byte[1])
         if token in self.added:
             return self.added[token].encode()
@@ -161,19 +161,19 @@ class Codec:
         return (self._decoded((token,)) if before else both).encode()
 
     def _decoded(self, tokens: Sequence[int]) -> str:
-        """The tokenizer's own reading, which is asked about single tokens only: it spells added tokens wrongly."""
+        """Return the tokenizer's own decoding of a single token; it spells added tokens wrongly."""
         text = self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         assert isinstance(text, str)
         return text
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return True if the tokenizers library failed: it raises Exception itself, or panics, which is no Exception."""
+    """Return True if the tokenizers library failed: it raises Exception itself, or panics with another type."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that finds any of these texts, a longer one before those that it contains."""
+    """Return a pattern that matches any of these texts, longer ones before those that they contain."""
     longest_first = sorted((text for text in texts if text), key=lambda text: (-len(text), text))
     return re.compile("|".join(re.escape(text) for text in longest_first) or _NEVER)
 

@@ -1,8 +1,8 @@
-"""The prompts of conversations with tools, exactly as transformers makes them from the tokenizer's own chat template.
+"""Prompts of conversations with tools, equal to transformers' from the tokenizer's own chat template.
 
-`ChatRenderer` is for loops, which train on what was sampled; it refuses a template that shows an earlier turn in
-another form. Here the template has its way, as in every other server: it may drop a reply's earlier reasoning, trim
-and move. The words of all others must be there. What it has no place for, a turn's name for instance, it ignores.
+`ChatRenderer` is for training loops; it rejects a template that changes earlier turns. Here the template is free, as in
+every other server: it may drop a reply's earlier reasoning, trim and move. All other contents must be present. Fields
+without a place in the template, such as a turn's name, are ignored.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _PROBE: Final = "probe_of_tools"
 _OTHER: Final = Tool(name="another", description="", parameters={"type": "object", "properties": {}})
 _OWN: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
-"""Variables that a request has fields of its own for."""
+"""Variables that have fields of their own in a request."""
 
 
 class ConversationRenderer:
-    """One tokenizer's chat template, with tools where it has them."""
+    """Chat template of one tokenizer, with tools if it supports them."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class ConversationRenderer:
         end_tokens: Collection[int] = (),
         tools: bool = False,
     ) -> None:
-        """Check that the template can be followed as it will be used, with `tools` or without.
+        """Check that the template is usable, with `tools` or without.
 
-        `end_tokens` are those that the model's config names.
+        `end_tokens` are those of the model's config.
 
         Raises:
-            ConfigError, InputError: it cannot.
+            ConfigError, InputError: it is not usable.
         """
         chat = ChatRenderer(tokenizer, template=template, end_tokens=end_tokens, tools=(_OTHER,) if tools else ())
         self.stop_tokens = chat.stop_sequences()
@@ -64,7 +64,7 @@ class ConversationRenderer:
         """Return the template's tokens; `options` are variables of its own.
 
         Raises:
-            InputError: the template refuses the turns, leaves words out, or has no place for tools or an option.
+            InputError: the template rejects the turns, leaves contents out, or does not support tools or an option.
         """
         if tools:
             self.require_tools()
@@ -78,10 +78,10 @@ class ConversationRenderer:
         return self._spellings.encode(text, hidden)
 
     def require_tools(self) -> CallStyle:
-        """Return how the template writes calls.
+        """Return the template's style of calls.
 
         Raises:
-            InputError: it has no tools, or writes calls in a way that is not known here.
+            InputError: it does not support tools, or its style of calls is unknown.
         """
         if not self._prints_tools:
             raise InputError(
@@ -112,7 +112,7 @@ class ConversationRenderer:
         return call_style(self._probed((user, reply), (_OTHER,)), _PROBE)
 
     def _probed(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> str:
-        """Return the template's text of these turns; empty if it refuses them."""
+        """Return the template's text of these turns; empty if it rejects them."""
         shown = [turn.shown() for turn in turns]
         try:
             return self.template.apply(shown, tools=[tool.shown() for tool in tools])
@@ -149,7 +149,7 @@ def _require_opening(turns: Sequence[Turn], opening: Opening) -> None:
 
 
 def _require_words(turns: Sequence[Turn], text: str) -> None:
-    """Check that the template kept calls, and everybody's words, as they are or as JSON; a reply's are its affair."""
+    """Check that the template printed all calls and contents, as they are or as JSON; replies may be changed."""
     for turn in turns:
         for call in turn.calls:
             if call.name not in text:

@@ -1,6 +1,6 @@
-"""The built-in corpus: generated English about papers, citations, arithmetic and JSON.
+"""Built-in corpus: generated English about papers, citations, arithmetic and JSON.
 
-The presets' tokenizers are trained on it: made on the spot, the same everywhere, no download.
+The presets' tokenizers are trained on it. It is generated locally, the same everywhere, without a download.
 """
 
 from __future__ import annotations

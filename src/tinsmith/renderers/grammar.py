@@ -1,7 +1,7 @@
-"""The sentences of the built-in corpus: a context-free grammar, written for this project.
+"""Context-free grammar of the built-in corpus's sentences, written for this project.
 
-`{symbol}` stands for one alternative of that symbol, chosen by `tinsmith.renderers.corpus`. No rule
-reaches itself, so every expansion ends.
+`{symbol}` stands for one alternative of that symbol, chosen by `tinsmith.renderers.corpus`. No rule is recursive, so
+every expansion ends.
 """
 
 from __future__ import annotations
@@ -86,4 +86,4 @@ _PHRASES: Mapping[str, tuple[str, ...]] = {
 }
 
 RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({**_PHRASES, **WORDS})
-"""Alternatives of every symbol; `sentence` is where an expansion starts."""
+"""Alternatives of every symbol; an expansion starts at `sentence`."""

@@ -1,4 +1,4 @@
-"""The words of the built-in corpus, by the part they play in a sentence."""
+"""Words of the built-in corpus, by their role in a sentence."""
 
 from __future__ import annotations
 

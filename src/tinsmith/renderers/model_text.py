@@ -1,4 +1,4 @@
-"""One model's text: prompts to tokens, tokens to text and bytes, chats to prompts."""
+"""Text side of a model: prompts to tokens, tokens to text and bytes, chats to prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ModelText:
-    """One model's tokenizer, and which of its tokens the model knows."""
+    """Tokenizer of one model, restricted to tokens that the model knows."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, num_rows: int, end_tokens: Sequence[int] = ()) -> None:
         """Read and write text for a model with `num_rows` rows, whose completions end with `end_tokens`."""
@@ -34,11 +34,10 @@ class ModelText:
     def conversation(self, *, tools: bool) -> ConversationRenderer:
         """Return the renderer that follows the model's chat template for requests with `tools`, or without.
 
-        Templates are other people's programs: each runs in a process of its own, and one that cannot be followed is
-        tried once.
+        Templates are other people's programs: each runs in a separate process, and an unusable one is tried once.
 
         Raises:
-            ConfigError, InputError: there is none, or one that cannot be followed.
+            ConfigError, InputError: there is none, or it is not usable.
         """
         with self._probing:
             if tools not in self._conversations:
@@ -59,17 +58,17 @@ class ModelText:
         return ConversationRenderer(self.tokenizer, template, end_tokens=self._end_tokens, tools=tools)
 
     def prompt(self, text: str, *, begin: bool = True) -> tuple[int, ...]:
-        """Return a completion's prompt: after what the tokenizer puts first; spelled control tokens count.
+        """Return a completion's prompt, after the tokenizer's begin tokens; spelled control tokens are parsed.
 
         Raises:
-            InputError: the text holds a token that the model has no row for.
+            InputError: the text has a token without a row in the model.
         """
         tokens = (self._opening if begin else ()) + self.codec.encode(text)
         self.require_rows(tokens, field="prompt")
         return tokens
 
     def require_rows(self, tokens: Sequence[int], *, field: str) -> None:
-        """Check that the model can read these tokens.
+        """Check that the model has a row for each of these tokens.
 
         Raises:
             InputError: naming the first that has no row.
@@ -86,7 +85,7 @@ class ModelText:
 
     @cached_property
     def longest(self) -> int:
-        """The most letters of a text that one token can stand for.
+        """Return the most letters of a text that one token can represent.
 
         A vocabulary writes a letter with one or more of its own. Twice as many, as a normaliser may join letters and
         drop spaces.
@@ -95,9 +94,9 @@ class ModelText:
 
     @property
     def num_opening(self) -> int:
-        """Tokens that `prompt` puts before a text's own."""
+        """Number of tokens that `prompt` adds before a text's own."""
         return len(self._opening)
 
     def bytes_of(self, token: int) -> bytes:
-        """Return what one token adds to the text; empty for a token that has no text."""
+        """Return the bytes that a token adds to the text; empty for a token without text."""
         return self.codec.bytes_of(token)

@@ -1,4 +1,4 @@
-"""The renderer without a template: contents as text, each reply right after its prompt.
+"""Renderer without a template: contents as text, each reply directly after its prompt.
 
 Messages that are not replies are joined by an empty line; a reply ends with the tokenizer's end
 token. For base models, and for prompts that spell out their own layout.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SEPARATOR = "\n\n"
-"""Between two neighbouring messages neither of which is a reply."""
+"""Separator of two neighbouring messages, neither of which is a reply."""
 
 
 class PlainRenderer:
@@ -37,7 +37,7 @@ class PlainRenderer:
         self._opening = self._codec.opening()
 
     def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the contents' tokens, after what the tokenizer puts before a text.
+        """Return the contents' tokens, after the tokenizer's begin tokens.
 
         Raises:
             InputError: if there is no text, nothing to reply to, or a control token in a content.
@@ -57,7 +57,7 @@ class PlainRenderer:
         """Return prompt, reply and end token; the weight is 1.0 on the last two.
 
         Raises:
-            InputError: as `build_generation_prompt`, or if the last message is not a reply.
+            InputError: see `build_generation_prompt`; also if the last message is not a reply.
         """
         before, reply = split_supervised(messages)
         prompt = self.build_generation_prompt(before)

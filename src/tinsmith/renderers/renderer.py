@@ -1,7 +1,7 @@
 """Interface of a renderer: messages in, tokens out; a reply's tokens in, a message out.
 
-Tokens that a model has seen or sampled are never rendered again: a longer conversation has the
-shorter one's tokens as its exact prefix, and what was sampled is what is trained on.
+Tokens that a model has read or sampled are never rendered again: a longer conversation has the shorter one's tokens as
+its exact prefix, and training uses the sampled tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a conversation."""
+    """Turn of a conversation."""
 
     role: Role
     content: str
@@ -46,19 +46,19 @@ class ResponseOutcome(StrEnum):
     """Outcome of parsing a sampled reply."""
 
     OK = "ok"
-    """At a stop token, with plain text before it."""
+    """It ends in a stop token, with plain text before it."""
     NO_STOP = "no_stop"
-    """Without a stop token: it was cut off."""
+    """It has no stop token: it was truncated."""
     MALFORMED = "malformed"
-    """A control token or an unknown token stands in the text, or tokens follow the stop token."""
+    """It contains a control token or an unknown token, or tokens follow the stop token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedResponse:
-    """A sampled reply as a message. The text is for reading; training keeps the tokens."""
+    """Sampled reply as a message. The text is for reading; training uses the tokens."""
 
     message: Message
-    """Everything before the first stop token; bytes that are not UTF-8 read as U+FFFD."""
+    """Text before the first stop token; bytes that are not UTF-8 are shown as U+FFFD."""
     outcome: ResponseOutcome
 
 

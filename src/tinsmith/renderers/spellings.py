@@ -1,9 +1,8 @@
-"""Control tokens that a client's words only spell: they reach the model as text, and end or open no turn.
+"""Control tokens that a client's text only spells: they reach the model as text, and do not affect turns.
 
-Before the template is applied each such spelling is exchanged for a stand-in of private letters. So every mark in what
-comes out is the template's own, and the stretch of text between two of them is encoded as text alone: a model reads it
-as it would any text. (transformers' `sanitize_control_tokens` cuts the text at every spelling, and switches a tokenizer
-that other threads are using.)
+Before the template is applied, each such spelling is replaced by a placeholder of private letters. So every mark in the
+output is the template's own, and the text between two marks is encoded as plain text. (transformers'
+`sanitize_control_tokens` cuts the text at every spelling, and switches a tokenizer that other threads are using.)
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _PRIVATE = range(0xE000, 0xF900)
-"""Letters to which Unicode gives no meaning."""
+"""Letters from Unicode's private use area."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A client's words with stand-ins, and how to read them."""
+    """Client's texts with placeholders, and their originals."""
 
     words: object
     """JSON value of the same shape as the original, with its texts replaced."""
@@ -36,12 +35,12 @@ class Hidden:
     stand_in: re.Pattern[str]
 
     def restore(self, text: str) -> str:
-        """Return `text` as it was before."""
+        """Return `text` with the originals restored."""
         return self.stand_in.sub(lambda found: self.spelled[int(found[1])], text)
 
 
 class Spellings:
-    """One tokenizer's control tokens, and how their spellings are told from them."""
+    """Control tokens of one tokenizer, and the encoding of their spellings as text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, codec: Codec) -> None:
         self._tokenizer = tokenizer
@@ -51,10 +50,10 @@ class Spellings:
         self._takes_after = frozenset(token.content for token in added if token.rstrip)
 
     def hide(self, words: object) -> Hidden:
-        """Exchange every control token's spelling in `words`, which are what JSON can hold.
+        """Replace every control token's spelling in the JSON value `words`.
 
         Raises:
-            InputError: a text that UTF-8 cannot hold.
+            InputError: a text that UTF-8 cannot encode.
         """
         used = frozenset[str]().union(*_texts(words))
         broken = "".join(sorted(letter for letter in used if "\ud800" <= letter <= "\udfff"))
@@ -77,10 +76,10 @@ class Spellings:
         return Hidden(hidden, tuple(spelled), re.compile(f"{edge}([0-9]+){edge}"))
 
     def encode(self, text: str, hidden: Hidden) -> tuple[int, ...]:
-        """Return the tokens of a template's text, in which `hidden` stands for spellings.
+        """Return the tokens of a template's text with the placeholders of `hidden`.
 
         Raises:
-            InputError: there are some, and this tokenizer reads a stretch of text otherwise when it stands alone.
+            InputError: there are some, and this tokenizer encodes a stretch of text differently on its own.
         """
         if hidden.stand_in.search(text) is None:
             return self._codec.encode(text)
@@ -102,7 +101,7 @@ class Spellings:
 
     @cached_property
     def _backend(self) -> Tokenizer | None:
-        """A copy of the tokenizer that knows no control tokens: another thread may be using the first."""
+        """Copy the tokenizer without control tokens, since another thread may be using it."""
         from tokenizers import Tokenizer
         from transformers import PreTrainedTokenizerFast
 
@@ -121,7 +120,7 @@ class Spellings:
 
     @cached_property
     def _reads_stretches(self) -> bool:
-        """True if text after a control token is read as it is alone: some tokenizers put a space before it."""
+        """True if text after a control token is encoded as it is alone: some tokenizers add a space before it."""
         mark = next(iter(sorted(self._codec.control)), None)
         if mark is None or self._backend is None:
             return False

@@ -1,7 +1,7 @@
-"""A process of its own for one chat template: every text is made in a copy of it, which ends at a deadline.
+"""Process for one chat template: it renders each text in a fork of itself, which ends at a deadline.
 
-Jinja's code cannot be interrupted in a thread, so that a template without an end would hold its thread for ever; and
-one multiplication makes a text of any size. A process ends when it is told to, and takes no more memory than it may.
+Jinja's code cannot be interrupted in a thread, so that an endless template would block its thread forever; and one
+multiplication makes a text of any size. A process can be killed, and its memory can be limited.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tinsmith.renderers.templates import Render, compiled
 from tinsmith.types.errors import InputError
 
 CPU_S = 1
-"""Seconds that a processor may compute on one text."""
+"""CPU seconds for one text."""
 WALL_S = 30.0
-"""Seconds that one text may take where a machine is busy otherwise; what has no end computes for too long before."""
+"""Wall-clock seconds for one text on a busy machine; an endless template reaches the CPU limit first."""
 MEMORY = 1 << 29
-"""Bytes of addresses that the process may have; not on macOS, where every process has more from its start."""
+"""Limit on the address space in bytes; not on macOS, where every process starts with more."""
 TEXT, REFUSAL = b"+", b"-"
-"""With which an answer begins."""
+"""First byte of an answer."""
 
 
 def serve(control: socket.socket) -> None:
@@ -31,11 +31,11 @@ def serve(control: socket.socket) -> None:
     if sys.platform != "darwin":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started this
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks need not be waited for
     size = int.from_bytes(_exactly(control, 8), "big")
     source = _exactly(control, size).decode()
-    _bound()  # constants are computed here already
+    _bound()  # the template's constants are computed already
     try:
         render = compiled(source)
     except InputError as error:
@@ -56,7 +56,7 @@ def serve(control: socket.socket) -> None:
 
 
 def read_all(client: socket.socket, most: int) -> bytes:
-    """Return what comes to its end, or the first `most` bytes and some more."""
+    """Read to the end, or the first `most` bytes and some more."""
     parts: list[bytes] = []
     size = 0
     while size <= most and (part := client.recv(1 << 20)):
@@ -68,7 +68,7 @@ def read_all(client: socket.socket, most: int) -> bytes:
 def _answer(client: socket.socket, render: Render) -> None:
     """Read the variables and write the text, or end at the deadline."""
     _bound()
-    os.nice(5)  # what is sampled goes first
+    os.nice(5)  # if memory is short, kill this first
     try:
         answer = TEXT + render(json.loads(read_all(client, MEMORY))).encode()
     except InputError as error:
@@ -77,7 +77,7 @@ def _answer(client: socket.socket, render: Render) -> None:
 
 
 def _bound() -> None:
-    """End this process when it has computed, or waited, for too long."""
+    """Limit the CPU and wall-clock time of this process."""
     signal.setitimer(signal.ITIMER_REAL, WALL_S)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.RLIM_INFINITY))
 

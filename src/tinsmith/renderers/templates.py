@@ -1,6 +1,6 @@
-"""Chat templates as programs: compiled as transformers compiles them, their failures told with the template's line.
+"""Chat templates as programs: compiled as in transformers, with errors that name the template's line.
 
-Imports nothing heavy: a process that only renders starts with this.
+No heavy imports: rendering processes start with this module.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from jinja2.utils import Namespace
 from tinsmith.types.errors import InputError
 
 MAX_CHARS = 1 << 24
-"""Longest text that a template may make."""
+"""Most characters of a rendered text."""
 DATE = "26 Jul 2024"
-"""Today, for templates that print it: Llama 3.1's own default. No result depends on the clock."""
+"""Date for templates that print one: Llama 3.1's own default. No result depends on the clock."""
 
 Variables = Mapping[str, object]
 Render = Callable[[Variables], str]
-"""Makes the text of a template."""
+"""Function that renders a template."""
 
 _FAILURES = (
     TemplateError,
@@ -48,10 +48,10 @@ _FAILURES = (
 
 
 def compiled(source: str) -> Render:
-    """Return what renders this template.
+    """Compile a template into its renderer.
 
     Raises:
-        InputError: it is no template.
+        InputError: it is not a valid template.
     """
     try:
         template = _environment().from_string(source)
@@ -83,7 +83,7 @@ def compiled(source: str) -> Render:
 
 
 def failed(error: BaseException | str, line: int | None) -> InputError:
-    """The refusal of what a template cannot make a text of."""
+    """Return the error for a template that failed."""
     reason = error if isinstance(error, str) else f"{error}" or type(error).__name__
     where = "" if line is None else f" (line {line} of the template)"
     return InputError(
@@ -94,7 +94,7 @@ def failed(error: BaseException | str, line: int | None) -> InputError:
 
 
 def _line(template: Template, error: BaseException) -> int | None:
-    """The line of the template where an error was raised."""
+    """Return the line of the template where an error was raised."""
     line, at = None, error.__traceback__
     while at is not None:
         if at.tb_frame.f_globals.get("__jinja_template__") is template:
@@ -104,7 +104,7 @@ def _line(template: Template, error: BaseException) -> int | None:
 
 
 class _Generation(Extension):
-    """Reads `{% generation %}`, which marks a reply for training, and leaves what stands in it as it is."""
+    """Tag `{% generation %}`, which marks a reply for training; its body is left as it is."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -118,14 +118,14 @@ class _Generation(Extension):
 
 
 class _Dict:
-    """The `dict` of templates, without what leads to Python's own."""
+    """`dict` for templates, without attributes that lead to Python's internals."""
 
     def __call__(self, *pairs: object, **values: object) -> dict[str, object]:
         return dict(*pairs, **values)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
 
 
 class _Namespace(Namespace):
-    """The `namespace` of templates, without names of Python's own."""
+    """`namespace` for templates, without attributes that lead to Python's internals."""
 
     def __setitem__(self, name: str, value: object) -> None:
         if name.startswith("_"):
@@ -134,7 +134,7 @@ class _Namespace(Namespace):
 
 
 def _environment() -> Environment:
-    """Return transformers' (5.24) environment for templates; the date is always the same."""
+    """Return the environment of transformers (5.24) for templates, with a fixed date."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
     )

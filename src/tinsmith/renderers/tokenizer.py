@@ -1,8 +1,8 @@
-"""The presets' tokenizers: byte-level BPE, trained on the spot, the same bits for the same texts.
+"""Tokenizers of the presets: byte-level BPE, trained locally, with the same bits for the same texts.
 
-All 256 bytes are in the alphabet and nothing is normalised, so any text comes back exactly. Digits
-are tokens of their own. A folder written here loads with `AutoTokenizer`, except beside a
-`config.json` of type qwen2: transformers then rebuilds the tokenizer by Qwen2's own rules.
+All 256 bytes are in the alphabet and nothing is normalised, so any text is restored exactly. Each digit is a token. A
+folder written here loads with `AutoTokenizer`, except beside a `config.json` of type qwen2: transformers then rebuilds
+the tokenizer by Qwen2's own rules.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 END = "<|end|>"
-"""Ends a turn, and a text; token 0."""
+"""End of a turn, and of a text; token 0."""
 PAD = "<|pad|>"
-"""Fills a batch; never part of a prompt or a reply; token 1."""
+"""Padding of a batch; never part of a prompt or a reply; token 1."""
 ROLE_MARKS = ("<|system|>", "<|user|>", "<|assistant|>")
-"""Open a turn; tokens 2 to 4."""
+"""Starts of turns; tokens 2 to 4."""
 
 PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType({"nano": 512, "tiny": 4096, "moe-nano": 512})
-"""Vocabulary of every preset's tokenizer."""
+"""Vocabulary size of every preset's tokenizer."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -41,10 +41,10 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
 )
-"""A role mark, the content as it is, the end mark; and nothing else."""
+"""Role mark, content, end mark."""
 
 _LOADING = Lock()
-"""Two threads that import transformers at once find half of it."""
+"""Lock, since two threads that import transformers at once find it half initialised."""
 
 _SPECIAL = (END, PAD, *ROLE_MARKS)
 _SMALLEST = 256 + len(_SPECIAL)
@@ -53,8 +53,8 @@ _SMALLEST = 256 + len(_SPECIAL)
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE tokenizer with exactly `vocab_size` tokens.
 
-    Where the texts hold too few pairs to merge, the rest are reserved tokens `<|reserved_i|>`.
-    Equal texts in equal order give equal files, in any process.
+    If the texts have too few pairs to merge, the rest are reserved tokens `<|reserved_i|>`. Equal texts in equal order
+    give equal files, in any process.
 
     Raises:
         ConfigError: if `vocab_size` does not hold the 256 bytes and the special tokens.
@@ -118,15 +118,15 @@ _JSON_FILES = (*TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json",
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """True if a model's folder brings its tokenizer along."""
+    """True if a model's folder contains a tokenizer."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model's folder; no hub is asked.
+    """Load the tokenizer of a model's folder, without access to a hub.
 
     Raises:
-        ConfigError: the folder has none, or one that cannot be used.
+        ConfigError: the folder has no usable tokenizer.
     """
     if not has_tokenizer(folder):
         raise ConfigError(
@@ -155,10 +155,10 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _class_for(folder: Path) -> type[PreTrainedTokenizerFast | AutoTokenizer]:
-    """Return the class that reads a folder's tokenizer: the one that AutoTokenizer would take.
+    """Return the class of a folder's tokenizer: the one that AutoTokenizer would choose.
 
-    AutoTokenizer reads the model's config first, for which it loads half of the library (1.4 s). Of a llama whose
-    tokenizer is said to be as its file has it, as the presets' are, its answer is known.
+    AutoTokenizer reads the model's config first, for which it loads half of the library (1.4 s). Its choice is known
+    for a llama whose config declares a plain tokenizer.json, as those of the presets do.
     """
     import transformers
 
@@ -175,7 +175,7 @@ def _class_for(folder: Path) -> type[PreTrainedTokenizerFast | AutoTokenizer]:
 
 
 def _described(folder: Path) -> Mapping[str, Any]:
-    """Return what tokenizer.json holds; files whose JSON would end, or be guessed by, what reads them are refused."""
+    """Parse tokenizer.json; JSON that would crash its readers, or that they would guess at, is rejected."""
     described: object = None
     for name in _JSON_FILES:
         file = folder / name
@@ -190,7 +190,7 @@ def _described(folder: Path) -> Mapping[str, Any]:
 
 
 def _require_as_described(tokenizer: PreTrainedTokenizerBase, described: Mapping[str, Any], file: Path) -> None:
-    """Refuse a tokenizer that draws its tokens, or is not what its file says: the library warns at most.
+    """Reject a tokenizer with random tokens, or one that differs from its file: the library at most warns.
 
     Raises:
         ConfigError: naming the setting or the token.

@@ -1,7 +1,7 @@
-"""Styles of tool calls in a model's replies, and the calls read out of a reply that is still growing.
+"""Styles of tool calls in a model's replies, and an incremental parser of calls.
 
-Which of the known ways a chat template has is asked of the template itself, by a call it is made to print. A call is
-read once it is complete; what looks like one and cannot be read stays text.
+The style of a chat template is determined by making it print a call. A call is parsed once it is complete; invalid
+calls stay text.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class CallStyle(StrEnum):
 
     @property
     def arguments(self) -> str:
-        """The key of a call's arguments."""
+        """Key of a call's arguments."""
         return "arguments" if self is CallStyle.TAGGED else "parameters"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """A call as a reply spells it."""
+    """Call as a reply spells it."""
 
     name: str
     arguments: Json
@@ -53,9 +53,9 @@ Piece = str | ReadCall
 
 
 def call_style(printed: str, name: str) -> CallStyle | None:
-    """Return how a template that `printed` a call of `name` writes calls; None: in a way that is not known here."""
+    """Return the style of a template that `printed` a call of `name`; None if it is unknown."""
     tagged = re.findall(f"{OPENED}(.*?){CLOSED}", printed, re.DOTALL)
-    if tagged:  # the template may say how to call before there is a call
+    if tagged:  # the template may explain calls before there is one
         calls = [read_call(text, CallStyle.TAGGED) for text in tagged]
         return CallStyle.TAGGED if any(call is not None and call.name == name for call in calls) else None
     for found in re.finditer(r"\{", printed):
@@ -66,7 +66,7 @@ def call_style(printed: str, name: str) -> CallStyle | None:
 
 
 def read_call(text: str, style: CallStyle) -> ReadCall | None:
-    """Return the call that `text` is as a whole; None if it is none."""
+    """Return the call that `text` is as a whole; None if it is not one."""
     try:
         return _call(_DECODER.decode(text), style)
     except (ValueError, RecursionError):
@@ -74,26 +74,26 @@ def read_call(text: str, style: CallStyle) -> ReadCall | None:
 
 
 class CallReader:
-    """Reads a reply as it grows. The pieces are the same however the text comes.
+    """Incremental parser of a reply. The pieces do not depend on how the text arrives.
 
     White space between a call and its neighbours belongs to the template, and is in no piece.
     """
 
     def __init__(self, style: CallStyle | None) -> None:
-        """Read calls of this style; None: everything is text."""
+        """Parse calls of this style; None means that everything is text."""
         self._style = style
         self._held = ""
         self._after_call = False
 
     def add(self, text: str) -> Sequence[Piece]:
-        """Take more of the reply; return what is certain by now."""
+        """Add text; return the settled pieces."""
         if self._style is None:
             return (text,) if text else ()
         self._held += text
         return self._read_tagged() if self._style is CallStyle.TAGGED else self._read_bare()
 
     def end(self, *, cut: bool) -> Sequence[Piece]:
-        """The reply has ended; return what was held back. A reply that was `cut` off ends in no call."""
+        """End the reply; return the text that was held back. A truncated reply (`cut`) does not end in a call."""
         pieces: list[Piece] = []
         if self._style is CallStyle.TAGGED and not cut:
             before, opened, rest = self._held.partition(OPENED)
@@ -151,13 +151,13 @@ class CallReader:
 
 
 def _held_letters(text: str) -> int:
-    """Letters at the end that may be white space before a call, or the beginning of one."""
+    """Return the number of letters at the end that may be white space before a call, or its beginning."""
     begun = next((k for k in range(len(OPENED) - 1, 0, -1) if text.endswith(OPENED[:k])), 0)
     return len(text) - len(text[: len(text) - begun].rstrip())
 
 
 def _bare_calls(text: str, *, whole: bool) -> Sequence[ReadCall]:
-    """The calls with which `text` begins, one after the other; none unless all of a `whole` text is calls."""
+    """Return the calls with which `text` begins; none unless a `whole` text consists of calls."""
     calls: list[ReadCall] = []
     rest = text.strip()
     while rest:
@@ -174,10 +174,10 @@ def _bare_calls(text: str, *, whole: bool) -> Sequence[ReadCall]:
 
 
 def _call(value: object, style: CallStyle) -> ReadCall | None:
-    """The call that a JSON value is.
+    """Convert a JSON value to a call.
 
     Raises:
-        ValueError, RecursionError: it cannot be written as JSON again.
+        ValueError, RecursionError: it cannot be encoded as JSON again.
     """
     if not isinstance(value, dict):
         return None
@@ -186,7 +186,7 @@ def _call(value: object, style: CallStyle) -> ReadCall | None:
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return None
     call = ReadCall(name, cast("Json", arguments))
-    f"{name}{call.text}".encode()  # a lone surrogate is no text
+    f"{name}{call.text}".encode()  # a lone surrogate is not valid text
     return call
 
 

@@ -1,4 +1,4 @@
-"""A conversation with tools, as a chat template is given it: who speaks, what is called, what a call gave."""
+"""Turns of a conversation with tools, in the form for chat templates."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 
 Json = Mapping[str, object]
-"""An object as JSON holds it."""
+"""JSON object."""
 
 REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
-"""By which templates know a reply's reasoning."""
+"""Names under which templates look for a reply's reasoning."""
 
 
 class Speaker(StrEnum):
-    """Speaker in a conversation with tools; `Role` has those of one without."""
+    """Speaker in a conversation with tools; `Role` has those without."""
 
     SYSTEM = "system"
     USER = "user"
@@ -26,40 +26,40 @@ class Opening(StrEnum):
     """End of a prompt."""
 
     REPLY = auto()
-    """The beginning of a reply."""
+    """Start of a new reply."""
     CONTINUED = auto()
-    """The text of the last turn, a reply, which the model goes on with."""
+    """Text of the last turn, a reply, which the model continues."""
     NOTHING = auto()
-    """The last turn, closed."""
+    """Last turn, closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A function that a reply calls."""
+    """Function call in a reply."""
 
     id: str
     name: str
     arguments: Json
 
     def shown(self) -> Json:
-        """The call, as templates take it: with its arguments as an object."""
+        """Return the call for templates, with its arguments as an object."""
         function = {"name": self.name, "arguments": dict(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A function that a reply may call."""
+    """Function that a reply may call."""
 
     name: str
     description: str | None = None
     parameters: Json | None = None
-    """The JSON schema of its arguments; None: any object, and the template is not told."""
+    """JSON schema of its arguments; None allows any object, and templates do not get it."""
     strict: bool = False
-    """True if a call's arguments must satisfy the schema. Templates are not told."""
+    """True if a call's arguments must satisfy the schema. Templates do not get this."""
 
     def shown(self) -> Json:
-        """The function, as templates take it."""
+        """Return the function for templates."""
         function: dict[str, object] = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description
@@ -70,21 +70,21 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One turn of a conversation."""
+    """Turn of a conversation."""
 
     speaker: Speaker
     content: str = ""
     reasoning: str | None = None
-    """Reasoning before a reply, for templates that show it again; others leave it out."""
+    """Reasoning before a reply, for templates that print it again; others leave it out."""
     name: str | None = None
-    """Name of the speaker among several, or of the tool; a template that does not print it ignores it."""
+    """Name of the speaker among several, or of the tool; templates may ignore it."""
     calls: tuple[ToolCall, ...] = ()
     """Calls of a reply, after its text."""
     call_id: str | None = None
-    """The call that a tool's turn answers."""
+    """Id of the call that a tool's turn answers."""
 
     def shown(self) -> Json:
-        """The turn, as templates take it: without what it does not have."""
+        """Return the turn for templates, without empty fields."""
         turn: dict[str, object] = {"role": self.speaker.value, "content": self.content}
         if self.reasoning is not None:
             turn |= dict.fromkeys(REASONING_NAMES, self.reasoning)

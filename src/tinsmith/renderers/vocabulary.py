@@ -1,4 +1,4 @@
-"""Tokens of a tokenizer beside the rows of a model's embedding, either of which may be more."""
+"""Tokens of a tokenizer and rows of a model's embedding, either of which may be more."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Ids of one model: those below both numbers are tokens that it knows."""
+    """Ids of one model: those below both numbers are known tokens."""
 
     num_rows: int
-    """Ids that the model has logits for; a row without a token is no text."""
+    """Number of ids with logits in the model; a row without a token has no text."""
     num_tokens: int
-    """Ids that the tokenizer has texts for; a token without a row can be neither read nor sampled."""
+    """Number of ids with text in the tokenizer; a token without a row can be neither read nor sampled."""
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, num_rows: int) -> Vocabulary:
@@ -28,12 +28,12 @@ class Vocabulary:
 
 
 def within_rows(backend: Tokenizer, vocabulary: Vocabulary) -> Tokenizer:
-    """Return the tokenizer without the tokens that the model has no rows for: others spell their texts."""
+    """Return the tokenizer without tokens that lack a row in the model: other tokens spell their texts."""
     from tokenizers import Tokenizer
 
     values = json.loads(backend.to_str())
     values["added_tokens"] = [added for added in values["added_tokens"] if added["id"] < vocabulary.num_rows]
-    values["post_processor"] = None  # it may name what is left out
+    values["post_processor"] = None  # it may refer to removed tokens
     model = values["model"]
     if isinstance(model["vocab"], dict):
         model["vocab"] = {piece: token for piece, token in model["vocab"].items() if token < vocabulary.num_rows}

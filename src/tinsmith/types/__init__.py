@@ -1,1 +1,1 @@
-"""F0: frozen values, errors, seeds and fingerprints; nothing but the standard library and numpy."""
+"""Frozen values, errors, seeds and fingerprints, on the standard library and numpy only (floor F0)."""

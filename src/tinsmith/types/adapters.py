@@ -10,7 +10,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
 
 ALPHA = 32.0
-"""LoRA's alpha unless another is named: that of Tinker, so that the best learning rate hardly depends on the rank."""
+"""Default of LoRA's alpha: Tinker's, with which the best learning rate hardly depends on the rank."""
 
 MAX_RANK = 1024
 
@@ -45,7 +45,7 @@ class AdapterSpec:
     seed: int = 0
     """Seed of A's initial values; B starts at zero."""
     alpha: float = ALPHA
-    """The low-rank product is scaled by alpha / rank."""
+    """Numerator of the scale: the low-rank product is scaled by alpha / rank."""
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True

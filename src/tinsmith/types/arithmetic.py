@@ -9,10 +9,10 @@ from typing import Final
 
 
 class Hold(StrEnum):
-    """Form of a base's matrices in memory; neither changes a bit of what is computed."""
+    """Form of a base's matrices in memory; the choice changes no bit of a result."""
 
     PUBLISHED = "published"
-    """As its file has them, widened for each product; as fp32 where that is no type the kernels widen."""
+    """Form in its file, widened for each product; fp32 if the kernels do not widen that type."""
     FP32 = "fp32"
 
 
@@ -24,17 +24,17 @@ class Arithmetic(StrEnum):
     INVARIANT = "invariant"
     """Same bits for any batch and micro-batch on one GPU model."""
     FAST = "fast"
-    """Nothing: stock torch operations, for comparison."""
+    """No guarantee: stock torch operations, for comparison."""
 
 
 SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
     {Arithmetic.CANONICAL: ("cpu", "cuda"), Arithmetic.INVARIANT: (), Arithmetic.FAST: ("cpu", "cuda")}
 )
-"""On which kinds of device there are kernels that keep an arithmetic's promise."""
+"""Kinds of devices with kernels that keep an arithmetic's promise."""
 
 
 def supported(arithmetic: Arithmetic, device: str) -> bool:
-    """True if there are such kernels for "cpu", "cuda" or "cuda:N"; not whether the device is here."""
+    """True if such kernels exist for "cpu", "cuda" or "cuda:N", whether or not the device is present."""
     kind, colon, index = device.partition(":")
     numbered = kind != "cpu" and index.isdecimal()
     return kind in SUPPORTED[arithmetic] and (not colon or numbered)

@@ -1,4 +1,4 @@
-"""Bodies of answers over the network, decoded while they come and never larger than a bound."""
+"""Bodies of network answers, decoded as they arrive and limited in size."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Decoder(Protocol):
 
 
 class BoundedBody:
-    """The bytes of one body, added as they come off the wire.
+    """Bytes of one body, added as they arrive.
 
     Raises:
-        DataError: the content encoding is none of ENCODINGS.
+        DataError: the content encoding is not one of ENCODINGS.
     """
 
     def __init__(self, encoding: str | None, most: int) -> None:
@@ -40,10 +40,10 @@ class BoundedBody:
         self._read = bytearray()
 
     def add(self, raw: bytes) -> None:
-        """Decode some bytes; no more is decoded than fits below the bound.
+        """Decode some bytes, up to the limit.
 
         Raises:
-            DataError: the body is larger than the bound, or cannot be decoded.
+            DataError: the body exceeds the limit, or cannot be decoded.
         """
         left = self._most - len(self._read) + 1
         if self._decoder is None:

@@ -1,9 +1,9 @@
-"""Scores of confusion matrices, over any stack of them at once: the one definition of each.
+"""Scores of confusion matrices, over any stack of them at once.
 
-A confusion matrix here is (K, K + 1): row y holds the items whose true label is y, column k < K those
-of them that were answered k, column K those without a valid answer. Counts and shares both do. All
-functions take `counts` of shape (..., K, K + 1), float64 or integer, and work on the last two axes, so
-that ten thousand resamples cost one call. An invalid answer is never right and is no prediction.
+A confusion matrix here is (K, K + 1): row y holds the items whose true label is y, column k < K those of them that were
+answered k, column K those without a valid answer. Values may be counts or shares. All functions take `counts` of shape
+(..., K, K + 1), float64 or integer, and work on the last two axes, so that ten thousand resamples cost one call. An
+invalid answer is never correct and not a prediction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One training example: tokens in, target tokens, and what a loss needs at every position."""
+"""Training example: input tokens, target tokens, and the inputs of a loss at every position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IntArray = NDArray[np.int32]
 MAX_TARGETS = 1024
 """Most targets of one position."""
 MAX_READS = 1 << 22
-"""Most log-probabilities that one request may ask for with several targets a position."""
+"""Most log-probabilities in one request with several targets per position."""
 
 
 class LossName(StrEnum):
@@ -35,7 +35,7 @@ class Datum:
     """One sequence. `tokens[t]` is the input at position t, `inputs["target_tokens"][t]` its target or its K targets.
 
     `inputs` has the Tinker names: target_tokens (int, (N,) or (N, K)) always; weights | logprobs, advantages,
-    sequence_ratio_mask (float, of the same shape) as the loss asks; a custom loss's inputs under the names of its
+    sequence_ratio_mask (float, of the same shape) as the loss requires; a custom loss's inputs under the names of its
     parameters. `engine.validation` checks them.
     """
 
@@ -44,7 +44,7 @@ class Datum:
 
     @classmethod
     def sampled(cls, text: IntArray, logprobs: FloatArray, advantage: float) -> Datum:
-        """A text whose end was sampled, with one advantage at every token of that; what comes before counts nothing."""
+        """Create the datum of a text whose end was sampled, with one advantage at every sampled token and 0 before."""
         before = len(text) - 1 - len(logprobs)
         advantages = np.repeat(np.array([0.0, advantage], np.float32), (before, len(logprobs)))
         inputs = {"target_tokens": text[1:], "logprobs": np.pad(logprobs, (before, 0)), "advantages": advantages}
@@ -61,7 +61,7 @@ class DatumOutput:
     logprobs: FloatArray
     """log p(target_tokens[t] | tokens[..t]) in nats, of the shape of target_tokens: (N,) or (N, K)."""
     routes: NDArray[np.int64] | None = None
-    """Of a mixture: a digest of the experts that each position took in all layers, (N,)."""
+    """Digest of the experts that each position took in all layers, (N,), for a mixture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,6 @@ class AdamParams:
     beta2: float = 0.95
     eps: float = 1e-12
     weight_decay: float = 0.0
-    """Decoupled (AdamW): the weight shrinks by learning_rate * weight_decay."""
+    """Decoupled (AdamW) decay: the weight shrinks by learning_rate * weight_decay."""
     grad_clip_norm: float = 0.0
-    """The gradient is scaled down to this global L2 norm; 0 means never."""
+    """Global L2 norm to which the gradient is scaled down; 0 disables clipping."""

@@ -1,4 +1,4 @@
-"""Faults that an engine can be given on purpose, so that the checks can be seen to find them."""
+"""Faults that an engine can be given on purpose, to show that the checks detect them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class Deviation(StrEnum):
-    """Deliberate fault of an engine; each occurs in stacks that are in use."""
+    """Deliberate fault of an engine; each occurs in software that is in use."""
 
     NONE = "none"
-    """Nothing."""
+    """No fault."""
     MERGED_ADAPTER = "merged_adapter"
     """The sampler computes with base and adapter folded into one matrix, the trainer with both."""
     STOCK_SILU = "stock_silu"
@@ -17,4 +17,4 @@ class Deviation(StrEnum):
     SHARED_RNG = "shared_rng"
     """Samples draw from one generator in the order they are computed, not from (seed, sample, position, token)."""
     REORDERED_GRADIENT = "reordered_gradient"
-    """The first datum of a request is taken last, and so its gradient added."""
+    """The first datum of a request comes last, and so does its gradient in the sum."""

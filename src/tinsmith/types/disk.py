@@ -1,4 +1,4 @@
-"""A full disk, told as one whichever library met it: Python, SQLite, safetensors, polars and numpy each say it anew."""
+"""Detection of a full disk, whichever library reports it: Python, SQLite, safetensors, polars or numpy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TEXT: Final = re.compile(
     rf"no space left|file too large|disk quota exceeded|os error ({_NUMBERS})\b|requested and \d+ written",
     re.IGNORECASE,
 )
-"""Of libraries whose errors have no number: Rust's safetensors and polars, and numpy's tofile."""
+"""Messages of libraries whose errors have no number: Rust's safetensors and polars, and numpy's tofile."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Return True if an error says that there is no room for what is written: disk, quota, or largest file."""
+    """Return True if an error means that there is no room for a write: disk, quota, or largest file."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _FULL
     if isinstance(error, sqlite3.Error):
@@ -31,7 +31,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def disk_full(error: BaseException, target: object = None) -> DiskFullError:
-    """Return such an error as ours; `target` is what was written, unless the error says it."""
+    """Return such an error as ours; `target` names the written file, unless the error does."""
     named = target if target is not None else getattr(error, "filename", None) or "a file"
     reason = next(iter(str(error).splitlines()), type(error).__name__)
     return DiskFullError(
@@ -41,18 +41,18 @@ def disk_full(error: BaseException, target: object = None) -> DiskFullError:
 
 
 class writing:
-    """Within this a full disk is a DiskFullError that names `target`."""
+    """Context in which a full disk raises a DiskFullError that names `target`."""
 
     def __init__(self, target: Path) -> None:
-        """Name what is written."""
+        """Set the name of the written file."""
         self._target = target
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Enter the context."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Tell a full disk as one."""
+        """Convert an error about a full disk."""
         if error is not None and not isinstance(error, DiskFullError) and is_full(error):
             raise disk_full(error, self._target) from error

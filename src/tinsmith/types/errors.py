@@ -1,4 +1,4 @@
-"""The one error tree: what can go wrong, and how a person is told in at most five lines.
+"""Tree of all errors, each reported to a user in at most five lines.
 
 ::
 
@@ -27,20 +27,20 @@ from tinsmith.types.visible import visible
 
 
 class _Unset:
-    """Marks a value that was not given; None may be the value."""
+    """Mark of a value that was not given, since None may be a value."""
 
 
 _UNSET = _Unset()
 
 
 class TinsmithError(Exception):
-    """Base of every error tinsmith raises on purpose.
+    """Base of every error that tinsmith raises on purpose.
 
     The message names the field, the value, what is allowed and what to do; each part is optional
     and stands on a line of its own, so that a user's mistake takes at most five lines.
 
-    Where `allowed` is several names and one is near what was typed (the value, or the field where the value is no
-    text), that one is what to do.
+    If `allowed` lists several names and one resembles the typed text (the value, or the field if the value is not
+    text), the message suggests it.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TinsmithError(Exception):
         if allowed is not None and not isinstance(allowed, str):
             names = [str(one) for one in allowed]
             typed = value if isinstance(value, str) else (field or "").rpartition(".")[2]
-            fix = (None if typed in names else perhaps(typed, names)) or fix  # a known one is not allowed just here
+            fix = (None if typed in names else perhaps(typed, names)) or fix  # a known name, not allowed here
             allowed = ", ".join(names) or "none"
         self.what = what
         self.field = field
@@ -65,14 +65,14 @@ class TinsmithError(Exception):
         super().__init__(self._message())
 
     def located_at(self, where: str) -> Self:
-        """Return the same error, saying first where a user made the mistake."""
+        """Return the same error, beginning with the location of the user's mistake."""
         other = type(self)(f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix)
         other.value = self.value
         other.args = (other._message(),)
         return other
 
     def reworded(self, words: Callable[[str], str]) -> Self:
-        """Return the same error, with other words for what it says and the field it names."""
+        """Return the same error with another message and field."""
         other = type(self)(words(self.what), allowed=self.allowed, fix=self.fix)
         other.field = None if self.field is None else words(self.field)
         other.value = self.value
@@ -88,55 +88,55 @@ class TinsmithError(Exception):
             lines.append(f"  allowed: {self.allowed}")
         if self.fix is not None:
             lines.append(f"  do: {self.fix}")
-        return visible("\n".join(lines))  # it may quote a server, a model or a file, and is shown on terminals
+        return visible("\n".join(lines))  # it may quote a server, a model or a file, and is printed on terminals
 
 
 class ConfigError(TinsmithError, ValueError):
-    """A setting has a value that is not allowed."""
+    """Error of a setting with an invalid value."""
 
 
 class InputError(TinsmithError, ValueError):
-    """A request's content is not allowed; nothing was computed or changed."""
+    """Error of a request's content; nothing was computed or changed."""
 
 
 class ContractError(TinsmithError, ValueError):
-    """A model's answer does not satisfy its contract."""
+    """Error of a model's answer that does not satisfy its contract."""
 
 
 class DataError(TinsmithError, ValueError):
-    """A corpus, slice or table is not as it must be."""
+    """Error of an invalid corpus, slice or table."""
 
 
 class CheckpointError(TinsmithError, ValueError):
-    """A checkpoint or weights file is damaged, missing, or belongs to another model."""
+    """Error of a checkpoint or weights file that is damaged, missing, or belongs to another model."""
 
 
 class BackendError(TinsmithError, RuntimeError):
-    """The engine cannot compute here: no extension, no such device, no such arithmetic."""
+    """Error of an engine that cannot compute here: no extension, no such device, no such arithmetic."""
 
 
 class UnavailableError(BackendError):
-    """Nobody is left to compute; the server says so and is about to end."""
+    """Error of a server that has no worker left and is about to end."""
 
 
 class DeterminismError(TinsmithError, RuntimeError):
-    """A promise about bits does not hold on this machine."""
+    """Error of a broken promise about bits on this machine."""
 
 
 class JudgeError(TinsmithError, RuntimeError):
-    """A judge did not give a usable verdict; recorded, never turned into a low reward."""
+    """Error of a judge without a usable verdict; recorded, never turned into a low reward."""
 
 
 class TaskError(TinsmithError, RuntimeError):
-    """A function of a user's own task failed on every rollout of a step; each is recorded with its cause."""
+    """Error of a user's task function that failed on every rollout of a step; each is recorded with its cause."""
 
 
 class LostError(TinsmithError, RuntimeError):
-    """A run lost its server or its judge; what it has is on the disk, and it can be resumed."""
+    """Error of a run that lost its server or its judge; its results are on the disk, and it can be resumed."""
 
 
 class DiskFullError(LostError):
-    """A file could not be written, because there is no room for it; what was saved before is whole."""
+    """Error of a file that could not be written for lack of room; everything saved before is complete."""
 
 
 _LISTED: Final = 12
@@ -144,13 +144,13 @@ _LISTED: Final = 12
 
 
 _NEAR: Final = 0.65
-"""Least likeness, from 0 to 1, of names of which one may be a slip of the other."""
-_SLIP: Final = 2  # Most letters that a slip adds or leaves out: `size` is none of `group_size`.
-_BEGINNING: Final = 3  # Fewest letters by which a name may be told.
+"""Least similarity, from 0 to 1, of names that count as a typing mistake."""
+_SLIP: Final = 2  # Most letters that a typing mistake adds or omits: `size` does not suggest `group_size`.
+_BEGINNING: Final = 3  # Fewest letters of a suggested name.
 
 
 def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Return the names that are most like one that was typed, the likeliest first.
+    """Return the names most similar to a typed one, most similar first.
 
     >>> near("stpes", ["seed", "steps", "stop_after"])
     ['steps']
@@ -170,12 +170,12 @@ def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def perhaps(name: str, known: Iterable[str]) -> str | None:
-    """Say what was probably meant; None where nothing is like it."""
+    """Return a suggestion for a mistyped name; None if no name is similar."""
     return f"perhaps {' or '.join(found)}" if (found := near(name, known)) else None
 
 
 def no_such(what: str, *, field: str, value: object, name: str, known: Iterable[str], listed_by: str) -> ConfigError:
-    """Return the error for a name that nothing has; `listed_by` is the command that lists all of them."""
+    """Return the error for an unknown name; `listed_by` is the command that lists all of them."""
     names = sorted(known)
     meant = perhaps(name, names)
     allowed = ", ".join(names) if len(names) <= _LISTED else None

@@ -1,7 +1,7 @@
 """Fingerprints: canonical JSON and SHA-256 of values, arrays, tensor sets and files.
 
-An array's fingerprint covers dtype, shape and bits, with -0.0 counted as +0.0, because the sign of a
-zero carries no result. Anything without a stable identity is refused, never hashed by its repr.
+An array's fingerprint covers dtype, shape and bits, with -0.0 counted as +0.0, because the sign of a zero carries no
+result. Anything without a stable identity is rejected, never hashed by its repr.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from tinsmith.types.errors import DataError
 
 LATER: Final = MappingProxyType({"fingerprint": "left out at its default"})
-"""Metadata of a dataclass's field that came after values had been fingerprinted: what is at the field's default has
-the fingerprint that it had without the field."""
+"""Metadata of a dataclass field added after values had been fingerprinted: at its default, it does not change them."""
 
 _BLOCK = 1 << 16
-"""Elements hashed at a time: few enough to stay in a core's cache on the way."""
+"""Elements hashed at a time, few enough to stay in a core's cache."""
 
 
 def canonical_json(value: object) -> str:
@@ -68,7 +67,7 @@ def _plain(value: object, where: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """True for what JSON has as it is: most of any value, and no place needs to be named for it."""
+    """True for values that JSON represents directly: most of any value, for which no location is needed."""
     kind = type(value)
     return kind in (int, str, bool) or (kind is float and math.isfinite(cast(float, value)))
 
@@ -89,7 +88,7 @@ def sha256_of(value: object) -> str:
 
 
 def sha256_of_json(value: object) -> str:
-    """Return `sha256_of` a value that was read from JSON, in which nothing needs to be made plain first."""
+    """Return `sha256_of` a value parsed from JSON, which needs no conversion first."""
     return hashlib.sha256(_dumped(value).encode()).hexdigest()
 
 
@@ -106,9 +105,9 @@ def tensors_sha256(tensors: Mapping[str, NDArray[np.generic]]) -> str:
 
 
 def blocks_sha256(blocks: Iterable[tuple[str, tuple[int, ...], NDArray[np.generic]]]) -> str:
-    """Return `tensors_sha256` of arrays that come in blocks of rows: name and shape of the array, and the block.
+    """Return `tensors_sha256` of arrays in blocks of rows: name and shape of the array, and the block.
 
-    Arrays come sorted by name, their rows in order.
+    Arrays must be sorted by name, their rows in order.
     """
     digest, last = hashlib.sha256(), None
     for name, shape, block in blocks:
@@ -129,7 +128,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    return f"{dtype.str}{shape or (1,)}".encode()  # a scalar is an array of one
+    return f"{dtype.str}{shape or (1,)}".encode()  # a scalar is hashed as an array of one
 
 
 def _feed(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,4 @@
-"""Unit of gradient: the part of a request whose gradient is one chain of sums, whoever computes it."""
+"""Gradient unit: the part of a request whose gradient is one chain of sums, whoever computes it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import StrEnum
 
 
 class GradientUnit(StrEnum):
-    """Grouping of a request's datums into units; each has bits of its own, and keeps them."""
+    """Grouping of a request's datums into units; each gives bits of its own."""
 
     TREE = "tree"
-    """Datums that begin with the same tokens are a prefix tree: what they share is computed once."""
+    """Prefix trees: the common prefix of datums is computed once."""
     DATUM = "datum"
-    """Every datum is computed by itself."""
+    """Single datums."""

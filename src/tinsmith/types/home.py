@@ -1,4 +1,4 @@
-"""Folders of tinsmith: caches that can be made again, and the server's state."""
+"""Folders of tinsmith: caches that can be recreated, and the server's state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def home() -> Path:
-    """Return TINSMITH_HOME, by default `tinsmith` in the user's cache folder; nothing is made."""
+    """Return TINSMITH_HOME, by default `tinsmith` in the user's cache folder, without creating it."""
     named = os.environ.get("TINSMITH_HOME")
     if named:
         return Path(named).expanduser()
@@ -19,10 +19,10 @@ def home() -> Path:
 
 
 def state_folder() -> Path:
-    """Return the folder under which the server keeps its checkpoints."""
+    """Return the folder of the server's checkpoints."""
     return home() / "state"
 
 
 def certificates_folder() -> Path:
-    """Return the folder of certificates that were found to hold here."""
+    """Return the folder of certificates issued here."""
     return home() / "certificates"

@@ -1,4 +1,4 @@
-"""Answers of servers that are not ours: how long they ask to wait, and bodies that are read only up to a size."""
+"""Answers of foreign servers: the requested delay of a retry, and bodies read up to a limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _GZIP_OR_ZLIB = 47  # window bits that let zlib know both by their first bytes
 
 
 class TooLarge(ValueError):
-    """A body has more bytes than may be read."""
+    """Error of a body that exceeds the limit."""
 
 
 def retry_after(value: str | None, date: str | None, wall: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for: a number, or an HTTP date.
+    """Return the seconds of a Retry-After header: a number, or an HTTP date.
 
-    A date is held against the response's own Date where there is one, because clocks differ. What
-    cannot be read asks for nothing; a moment that has passed asks for 0.
+    A date is compared with the response's own Date, if it has one, because clocks differ. An invalid header gives None;
+    a time in the past gives 0.
 
     >>> retry_after("1.5", None, 0.0)
     1.5
@@ -40,7 +40,7 @@ def retry_after(value: str | None, date: str | None, wall: float) -> float | Non
 
 
 def body_of(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
-    """Return a body, unpacked, that has at most so many bytes; no more than that is ever held.
+    """Return a decoded body of at most `most` bytes; no more are ever in memory.
 
     Args:
         chunks: The body as it came.
@@ -48,8 +48,8 @@ def body_of(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
         most: Bytes.
 
     Raises:
-        TooLarge: it has more.
-        ValueError: it is packed in another way, or not as it says.
+        TooLarge: it is larger.
+        ValueError: the encoding is unknown or invalid.
     """
     encoding = encoding.strip().lower()
     unpacking = None
@@ -76,7 +76,7 @@ def _moment(date: str | None) -> float | None:
         return None
     try:
         read = parsedate_to_datetime(date)
-        # An HTTP date is in GMT, also where it does not say so.
+        # An HTTP date is in GMT, even without saying so.
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: read with a bound on its size and its depth, or refused with a ValueError."""
+"""Untrusted JSON: parsed with limits on its size and depth, or rejected with a ValueError."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 MAX_DEPTH: Final = 64
-"""Deeper values would end what reads them later, which walks them by recursion."""
+"""Most levels of nesting: deeper values would overflow the recursion of later readers."""
 UNREADABLE: Final = (ValueError, RecursionError)
-"""Exceptions of JSON readers, msgspec's too: its errors are ValueErrors, and deep nesting ends its recursion."""
+"""Exceptions of JSON parsers, including msgspec's: its errors are ValueErrors, and deep nesting a RecursionError."""
 LARGEST: Final = 256 << 20
-"""Bytes of a file that is read whole."""
+"""Most bytes of a file."""
 
 
 def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = None) -> object:
-    """Return the value that a JSON text holds.
+    """Parse a JSON text.
 
     Raises:
-        ValueError: it is no JSON, an object holds a key twice, or a number of too many digits, or is nested too deeply.
+        ValueError: it is not JSON, repeats a key in an object, has a number with too many digits, or is nested too
+            deeply.
     """
     try:
         value: object = json.loads(text, parse_float=parse_float, object_pairs_hook=_object)
@@ -31,11 +32,11 @@ def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = 
 
 
 def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) -> object:
-    """Return the value that a file holds, in UTF-8, with or without a byte order mark.
+    """Parse a JSON file in UTF-8, with or without a byte order mark.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: as `parse_json`, or the file is too large.
+        ValueError: see `parse_json`; or the file is too large.
     """
     size = file.stat().st_size
     if size > LARGEST:
@@ -45,7 +46,7 @@ def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) ->
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
-    if len(found) < len(pairs):  # readers differ on which of them counts
+    if len(found) < len(pairs):  # parsers differ on which of them counts
         keys = [key for key, _ in pairs]
         twice = next(key for place, key in enumerate(keys) if key in keys[:place])
         raise ValueError(f"a key stands there twice: {twice[:50]!r}")
@@ -65,7 +66,7 @@ def _depth_exceeds(value: object, most: int) -> bool:
 
 
 def _members(value: object) -> Sequence[object]:
-    """Return the lists and objects that a value holds directly."""
+    """Return the lists and objects directly inside a value."""
     if isinstance(value, dict):
         held = list(cast("Mapping[str, object]", value).values())
     elif isinstance(value, list):

@@ -1,6 +1,6 @@
 """Adapter options in a base model's name: NAME, NAME:dora, NAME:alpha=128, NAME:dora:router:alpha=128.
 
-The Tinker API has no field for an adapter's kind or its alpha; the name is what both sides agree on.
+The Tinker API has no field for an adapter's kind or its alpha; so the name carries them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUFFIXES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelName:
-    """A base model and the adapter that is asked for on it."""
+    """Base model, and the requested adapter on it."""
 
     base: str
     kind: AdapterKind = AdapterKind.LORA
@@ -38,10 +38,10 @@ class ModelName:
 
     @classmethod
     def parse(cls, name: str) -> ModelName:
-        """Read a name; an ending that says nothing of an adapter is part of the base's own.
+        """Parse a name; an ending that is not an adapter's is part of the base's name.
 
         Raises:
-            ConfigError: its alpha is no number above 0.
+            ConfigError: its alpha is not a positive number.
 
         >>> ModelName.parse("tinsmith/nano:qdora").kind
         <AdapterKind.QDORA: 'qdora'>
@@ -61,7 +61,7 @@ class ModelName:
         return cls(base=name, alpha=alpha, router=router)
 
     def __str__(self) -> str:
-        """Return the shortest name that says the same."""
+        """Return the shortest equivalent name."""
         kind = "" if self.kind is AdapterKind.LORA else f":{self.kind}"
         alpha = "" if self.alpha == ALPHA else f":{_ALPHA}{repr(self.alpha).removesuffix('.0')}"
         return f"{self.base}{kind}{f':{_ROUTER}' if self.router else ''}{alpha}"

@@ -1,4 +1,4 @@
-"""Names by which pages call metrics, rewards, contracts, outcomes and losses; any other name stays as it is."""
+"""Display names of metrics, rewards, contracts, outcomes and losses on pages; others stay as they are."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def reward_name(name: str) -> str:
 
 
 def contract_name(name: str) -> str:
-    """Return the name of a contract, whatever it asks about.
+    """Return the name of a contract, independent of its question.
 
     >>> contract_name("disruption/two_key")
     'JSON with two keys'
@@ -86,7 +86,7 @@ def outcome_name(name: str) -> str:
 
 
 def setting_text(key: str, value: str) -> str:
-    """Return a setting's value as a page shows it: the name, with the code that a command takes behind it.
+    """Return a setting's value for a page: the name, followed by the code for commands.
 
     >>> setting_text("task.contract", "two_key"), setting_text("steps", "20")
     ('JSON with two keys (two_key)', '20')

@@ -1,7 +1,7 @@
-"""Seeds derived by path from one root, and the counter-based bits behind every draw.
+"""Seeds derived by path from one root, and the counter-based random bits of every draw.
 
-Nothing here keeps state: a draw is a pure function of (seed, index), so that neither batch size nor
-order of requests can shift it.
+Nothing here has state: a draw is a pure function of (seed, index), so that neither batch size nor order of requests can
+shift it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def random_bits(seed: int, count: int) -> NDArray[np.uint64]:
 def uniform(seed: int, shape: tuple[int, ...], bound: float) -> NDArray[np.float32]:
     """Draw an array of `shape`, uniform on [-bound, bound), from exact integer and fp64 steps.
 
-    The same bits on every machine: no transcendental function takes part.
+    The same bits on every machine: no transcendental function is used.
     """
     count = int(np.prod(shape, dtype=np.int64))
     unit = (random_bits(seed, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

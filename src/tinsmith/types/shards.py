@@ -1,4 +1,4 @@
-"""Limit on the number of workers that hold one base together."""
+"""Rule for the number of workers that hold one base together."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tinsmith.types.errors import ConfigError
 
 
 def check_shards(shards: int, workers: int, *, prefix: str = "") -> None:
-    """Refuse shards that do not share the workers evenly: each of them is a stage of one base, and none is left over.
+    """Reject a number of shards that does not divide the workers evenly, as each shard is a stage of one base.
 
-    Names begin with `prefix`, as they do where they were told: `--` for flags.
+    Errors prefix the names with `prefix`: `--` for flags.
 
     Raises:
         ConfigError: naming the numbers that do.

@@ -1,4 +1,4 @@
-"""A tensor in a line: its hash, its norm, and a sketch from which the size of a difference can be told later.
+"""Digest of a tensor: its hash, its norm, and a sketch that estimates the size of a difference.
 
 A sketch holds eight projections s_j = sum_i r_ji x_i with signs r_ji of +1 and -1 that follow from the tensor's name
 and size alone. Sketches are linear: for tensors a and b of one name and size, d_j = s_j(a) - s_j(b) are projections of
@@ -24,25 +24,25 @@ from numpy.typing import NDArray
 from tinsmith.types.seeds import derive, random_bits
 
 SKETCH = 8
-"""Projections in a sketch."""
+"""Number of projections in a sketch."""
 
 _BITS = 53
-"""Integers below 2 ** 53 are exact in fp64, and so are their sums while they stay below."""
+"""Bits of exact integers: those below 2 ** 53 are exact in fp64, and so are their sums below it."""
 
 _CHUNK = 1 << 18
-"""Elements in fp64 at once: bounds the memory for large tensors."""
+"""Elements in fp64 at a time, which limits the memory for large tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMark:
-    """Digest of a tensor, to compare it with another run's."""
+    """Digest of a tensor, for comparison with another run's."""
 
     sha256: str
-    """The first 16 hexadecimal digits of the SHA-256 of its values, little-endian fp32, -0.0 as +0.0."""
+    """First 16 hexadecimal digits of the SHA-256 of its values, little-endian fp32, -0.0 as +0.0."""
     norm: float | None
-    """L2 norm; None where a value is not finite."""
+    """L2 norm; None if a value is not finite."""
     sketch: tuple[float, ...] | None
-    """Eight projections of the tensor's values; None where a value is not finite."""
+    """Eight projections of the tensor's values; None if a value is not finite."""
 
 
 def distance(a: Sequence[float], b: Sequence[float]) -> float:
@@ -57,7 +57,7 @@ def digest(flat: NDArray[np.float32]) -> str:
 
 
 def signs(name: str, size: int) -> NDArray[np.uint8]:
-    """Return per element which of eight sums it goes to (low three bits), and its sign (the fourth)."""
+    """Return for each element the index of its sum, out of eight (low three bits), and its sign (the fourth)."""
     words = random_bits(derive(0, "sketch", name, size), (size + 15) // 16)
     pairs = words.astype("<u8").view(np.uint8)
     places = np.empty(2 * len(pairs), np.uint8)
@@ -66,7 +66,7 @@ def signs(name: str, size: int) -> NDArray[np.uint8]:
 
 
 def sketch(flat: NDArray[np.float32], places: NDArray[np.uint8]) -> tuple[float, ...] | None:
-    """Return the sketch of a tensor's values; None where one is not finite."""
+    """Return the sketch of a tensor's values; None if one is not finite."""
     peak = max(abs(float(flat.max(initial=0.0))), abs(float(flat.min(initial=0.0))))
     if not math.isfinite(peak):
         return None

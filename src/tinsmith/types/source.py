@@ -1,7 +1,7 @@
-"""Hash of the running package's source: one over all its files, in a checkout or an installation.
+"""Hash of the running package's source, the same in a checkout and an installation.
 
-The compiled extension is not in it: the same source gives other bytes with another compiler, and the certificate says
-what it computes.
+The compiled extension is not included: another compiler gives other bytes for the same source, and the certificate
+covers its arithmetic.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 PACKAGE: Final = Path(__file__).parents[1]
 
 _COMPILED: Final = (".pyc", ".so", ".pyd", ".cu", ".cuh", ".h")
-"""Suffixes that are left out: compiled files, and GPU sources, which an installation has in another place."""
+"""Suffixes of excluded files: compiled ones, and GPU sources, which an installation stores elsewhere."""
 
 
 @cache
 def source_sha256() -> str:
-    """Return the SHA-256 of this package's files by path: code, prompts, templates; as they were when first asked."""
+    """Return the SHA-256 of this package's files by path: code, prompts, templates; as of the first call."""
     return tree_sha256(PACKAGE)
 
 

@@ -10,10 +10,10 @@ from tinsmith.types.errors import ConfigError
 
 
 def read_toml(file: Path, *, field: str) -> dict[str, object]:
-    """Return the document of a TOML file, with or without a byte order mark; an error shows nothing of its content.
+    """Return the document of a TOML file, with or without a byte order mark; errors reveal none of its content.
 
     Raises:
-        ConfigError: the file cannot be read, is not UTF-8 or not TOML; `field` is what named it.
+        ConfigError: the file cannot be read, is not UTF-8 or not TOML; errors name the setting `field`.
     """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))

@@ -1,3 +1,3 @@
-"""The package's version, in one place."""
+"""Version of the package."""
 
 VERSION = "0.1.0"

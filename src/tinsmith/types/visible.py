@@ -1,4 +1,4 @@
-"""Foreign text made safe for a terminal: what a server, a model or a file says, without control over the screen."""
+"""Foreign text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from typing import Final
 
 _ACTING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C0 but tab and line feed, DEL, C1, marks that turn the direction of writing, line separators, lone surrogates."""
+"""Characters to escape: C0 except tab and line feed, DEL, C1, bidirectional marks, line separators, lone surrogates."""
 
 
 def visible(text: object) -> str:
-    r"""Return a text with every character that acts on a terminal as its escape; JSON stays JSON of the same value.
+    r"""Escape every character that controls a terminal; JSON stays JSON of the same value.
 
     >>> print(visible("a\x1b[31mb\u202ec"))
     a\u001b[31mb\u202ec
@@ -20,7 +20,7 @@ def visible(text: object) -> str:
 
 
 class VisibleFormatter(logging.Formatter):
-    """Log lines in which what clients, servers and models sent cannot act on a terminal."""
+    """Log formatter that escapes text of clients, servers and models."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's lines."""
