@@ -1,1 +1,1 @@
-"""F3: citation data: sources, the corpus, metrics on the full graph, labels, slices, baselines, the card."""
+"""Citation data: sources, the corpus, metrics on the full graph, labels, slices, baselines, the card (floor F3)."""

@@ -1,8 +1,8 @@
-"""Abstracts as inverted indexes (word -> positions), OpenAlex's way: read into text, and written.
+"""Abstracts as inverted indexes (word -> positions) in OpenAlex's form, converted to text and back.
 
-A gap in the positions closes up (`{"a": [0], "b": [2]}` is "a b"); of two words that claim one
-position the first in the index keeps it, as in the source notes. Positions that no abstract can have are
-refused before anything of their size is allocated.
+A gap in the positions closes up (`{"a": [0], "b": [2]}` is "a b"); of two words that claim one position the first in
+the index keeps it, as in the source notes. Impossible positions are rejected before anything of their size is
+allocated.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import cast
 from tinsmith.types.errors import DataError
 
 MAX_POSITION = 1_000_000
-"""Positions are below this: the longest texts that OpenAlex holds as abstracts have some 10**5 words."""
+"""Bound on positions: the longest texts that OpenAlex stores as abstracts have some 10**5 words."""
 
 
 def from_inverted_index(index: Mapping[str, Sequence[int]]) -> str | None:
-    """Return the text of an inverted index; None where it has no words.
+    """Return the text of an inverted index; None if it has no words.
 
     >>> from_inverted_index({"Hello": [0, 2], "world": [1]})
     'Hello world Hello'
@@ -63,7 +63,7 @@ def _sorted(index: Mapping[str, Sequence[int]]) -> str:
 
 
 def to_inverted_index(text: str) -> dict[str, list[int]]:
-    """Return the inverted index of `text`, its words being what white space separates.
+    """Return the inverted index of `text`, split into words at white space.
 
     >>> to_inverted_index("Hello world Hello")
     {'Hello': [0, 2], 'world': [1]}

@@ -1,4 +1,4 @@
-"""The fingerprint of a table's content, whatever its chunks, its file format and the library that wrote it.
+"""Fingerprint of a table's content, independent of chunks, file format and the library that wrote it.
 
 For each column three SHA-256 sums run over its rows: which are null, how long each value is, and the values' bytes.
 """
@@ -12,13 +12,13 @@ import polars as pl
 
 
 class ContentDigest:
-    """Takes a table chunk by chunk; where the chunks are cut makes no difference."""
+    """Digest of a table fed in chunks; their boundaries do not matter."""
 
     def __init__(self, columns: dict[str, pl.DataType]) -> None:
         self._columns = {name: _ColumnDigest(dtype) for name, dtype in columns.items()}
 
     def update(self, chunk: pl.DataFrame) -> None:
-        """Take the next rows; `chunk` has the table's columns."""
+        """Add the next rows; `chunk` has the table's columns."""
         for name, column in self._columns.items():
             column.update(chunk[name])
 

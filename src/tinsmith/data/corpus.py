@@ -1,4 +1,4 @@
-"""Opens a corpus folder and reads its papers, edges and metrics."""
+"""Access to a corpus folder's papers, edges and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinsmith.types.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus folder that is complete; nothing of it is in memory but the card."""
+    """Complete corpus folder; only its card is in memory."""
 
     folder: Path
     card: CorpusCard
@@ -26,7 +26,7 @@ class Corpus:
         """Open a corpus; its tables must have the card's numbers of rows and the right columns.
 
         Raises:
-            DataError: the folder is no corpus, or is damaged; says what to do.
+            DataError: the folder is not a corpus, or is damaged; the message suggests a remedy.
         """
         corpus = cls(folder, read_card(folder))
         _check(folder / PAPERS, PAPER_COLUMNS, corpus.card.papers)
@@ -34,7 +34,7 @@ class Corpus:
         return corpus
 
     def papers(self, *columns: str) -> pl.DataFrame:
-        """Return the papers in row order, only `columns` where given.
+        """Return the papers in row order, with all or only some `columns`.
 
         Raises:
             DataError: an unknown column.
@@ -51,7 +51,7 @@ class Corpus:
         return table["citing"].to_numpy(), table["cited"].to_numpy()
 
     def metrics(self, *columns: str) -> pl.DataFrame:
-        """Return the metrics in row order, only `columns` where given.
+        """Return the metrics in row order, with all or only some `columns`.
 
         Raises:
             DataError: they are not computed yet, or do not belong to these papers; an unknown column.

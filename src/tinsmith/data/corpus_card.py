@@ -1,4 +1,4 @@
-"""Content of `card.json`: a corpus's source, its content, and the records dropped, by reason."""
+"""Content of `card.json`: a corpus's source, its content, and the dropped records by reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DROPPED: Final[Mapping[str, str]] = {
     "bad_values": "counts, scores or texts that cannot be read; the papers stay",
     "bad_files": "the rest of a damaged file",
 }
-"""Counters that every card has, at 0 where nothing was dropped, and what each counts."""
+"""Counters on every card, 0 by default, with their meanings."""
 
 MISSING = ("title", "abstract", "date", "venue", "field")
 """Columns whose nulls a card counts."""
@@ -52,35 +52,35 @@ class SourceKind(enum.StrEnum):
 
 
 class SourceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The source and the choices that decide what it gives; no paths, no times."""
+    """Source and the choices that determine its content; no paths, no times."""
 
     kind: SourceKind
     settings: dict[str, str | int | bool] = {}
 
 
 class CorpusCard(msgspec.Struct, frozen=True, kw_only=True):
-    """Every count of a build; the same input gives the same card, in any order."""
+    """Counts of a build; the same input gives the same card, in any order."""
 
     papers: int
     edges: int
     forward_edges: int
-    """Edges in the corpus whose cited paper is strictly later: by date where both have one, else by year."""
+    """Edges to a strictly later paper in the corpus: by date if both have one, else by year."""
     quarantined: int
-    """Entries of quarantine.jsonl."""
+    """Number of entries in quarantine.jsonl."""
     dropped: dict[str, int]
     years: dict[int, int]
     """Papers per year."""
     last_year: int
-    """Up to it the corpus reaches, and windows are closed (`data/last_year.py`)."""
+    """Last year that the corpus covers; windows are closed up to it (`data/last_year.py`)."""
     later_papers: int
-    """Papers dated after it."""
+    """Number of papers dated after it."""
     missing: dict[str, int]
-    """Papers without a title, abstract, ..."""
+    """Number of papers without a title, abstract, ..."""
     source: SourceDescription
     thresholds: float | None
-    """The |CD| cut that a synthetic preset is tuned for; None for real data."""
+    """Cut on |CD| for which a synthetic preset is tuned; None for real data."""
     fingerprint: str
-    """SHA-256 (hex) over the content of papers and edges; how the files are encoded does not enter it."""
+    """SHA-256 (hex) over the content of papers and edges, independent of the files' encoding."""
     format: int = FORMAT
 
 
@@ -94,7 +94,7 @@ def read_card(folder: Path) -> CorpusCard:
     """Read the card of a corpus folder.
 
     Raises:
-        DataError: there is none, or it is not a corpus card of this format.
+        DataError: it is missing, or not a corpus card of this format.
     """
     try:
         content = (folder / CARD).read_bytes()
@@ -117,11 +117,11 @@ def read_card(folder: Path) -> CorpusCard:
     return card
 
 
-VALUE_WIDTH: Final = 14  # Columns of a figure in a summary; what explains it follows.
+VALUE_WIDTH: Final = 14  # Columns of a figure in a summary, followed by its explanation.
 
 
 def summary(card: CorpusCard) -> Mapping[str, str]:
-    """Return what a person wants to see after a build: name -> text, in the order to show it; zeros left out."""
+    """Return a summary of the build: name -> text in display order, without zeros."""
     years = sorted(card.years)
     rows = {
         "papers": f"{card.papers:,}",

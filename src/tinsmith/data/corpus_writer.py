@@ -1,8 +1,7 @@
-"""Turns papers and edges, in any order, into a corpus folder, in bounded memory.
+"""Writer of a corpus folder from papers and edges in any order, in bounded memory.
 
-What comes is spilled to a folder `.parts-*` beside the tables and put in order at the end; the tables
-take their places when all of them are complete, the card last. The result does not depend on the
-order or the chunks in which papers and edges came.
+Input is spilled to a folder `.parts-*` beside the tables and sorted at the end; the tables are moved into place when
+all of them are complete, the card last. The result does not depend on the order or the chunks of the input.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _MADE_FROM_A_CORPUS = (METRICS, METRICS_CARD, "card.html")
 
 
 class CorpusWriter:
-    """Takes papers and edges in chunks of any size and order; writes the corpus when the block ends.
+    """Context that collects papers and edges in chunks of any size and order, and writes the corpus at its end.
 
-    When the block ends with an error nothing is written, and a corpus that was to be replaced stays.
+    After an error in the block nothing is written, and an existing corpus stays.
     """
 
     card: CorpusCard
-    """Set when the block has ended without an error."""
+    """Card of the corpus; set when the block has ended without an error."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class CorpusWriter:
         """`drop_forward` leaves out edges to later papers, `force` replaces a corpus, `strict` forbids quarantine.
 
         Raises:
-            DataError: `out` has something in it and `force` is not set, or it is no folder.
+            DataError: `out` is not empty and `force` is not set, or it is not a folder.
         """
         check_vacant(out, force=force)
         self._out = out
@@ -76,11 +75,11 @@ class CorpusWriter:
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
 
     def __enter__(self) -> CorpusWriter:
-        """Make the folder for the parts."""
+        """Create the folder for the parts."""
         self._made = not self._out.exists()
         self._out.mkdir(parents=True, exist_ok=True)
         for left in self._out.glob(f"{_PARTS}*"):
-            shutil.rmtree(left, ignore_errors=True)  # of a build that was killed
+            shutil.rmtree(left, ignore_errors=True)  # of a killed build
         self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
         self._spill = Spill(self._parts, self._dropped)
         self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
@@ -89,7 +88,7 @@ class CorpusWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write the corpus, or after an error nothing; the parts go either way."""
+        """Write the corpus, or nothing after an error; remove the parts in any case."""
         try:
             with writing(self._out):
                 self._quarantine.close()
@@ -98,18 +97,18 @@ class CorpusWriter:
         finally:
             shutil.rmtree(self._parts, ignore_errors=True)
             if self._made:
-                with suppress(OSError):  # it is not empty: the corpus is there
+                with suppress(OSError):  # it is not empty: it contains the corpus
                     self._out.rmdir()
             if error is not None and is_full(error):
                 raise disk_full(error, self._out) from error
 
     @property
     def papers(self) -> int:
-        """Number of papers added so far, dropped ones included: the next one's ordinal."""
+        """Number of papers added so far, including dropped ones: the next one's ordinal."""
         return self._spill.papers
 
     def add(self, papers: Sequence[Paper]) -> None:
-        """Add records; `Paper.references` are their edges, and go with a copy that does not stay."""
+        """Add records; `Paper.references` are their edges, and are dropped with a copy that is dropped."""
         self._spill.add_records(papers)
 
     def add_frame(
@@ -122,13 +121,12 @@ class CorpusWriter:
     ) -> None:
         """Add papers as columns, with edges.
 
-        `papers`: any of PAPER_COLUMNS, `updated`, `excluded` (String, as in Paper); what is absent is null.
-        `citing`, `cited` (same length): String series are ids, resolved like those of `add_edges`. Integers are the
-        fast way: ordinals of papers, that is how many papers were added to this writer (by any call, dropped ones
-        included) before that paper; they may point to papers that come later, and one that no paper ever has, such as
-        -1, is a dangling end. Ids on one side and ordinals on the other are allowed.
-        `bound`: the edges are the reference lists of these very papers, `citing` their ordinals, and go with a copy
-        that does not stay; otherwise edges belong to ids.
+        `papers`: any of PAPER_COLUMNS, `updated`, `excluded` (String, as in Paper); absent columns are null. `citing`,
+        `cited` (same length): String series are ids, resolved like those of `add_edges`. Integers are faster: ordinals
+        of papers, that is the number of papers added to this writer before that paper (by any call, including dropped
+        ones). They may refer to later papers; one that no paper has, such as -1, is a dangling end. Ids on one side and
+        ordinals on the other are allowed. `bound`: the edges are the reference lists of these very papers, `citing`
+        their ordinals, and are dropped with a dropped copy; otherwise edges belong to ids.
 
         Raises:
             ValueError: unknown columns, or sides of unequal length.
@@ -138,7 +136,7 @@ class CorpusWriter:
             self._spill.add_edges(pl.Series(citing), pl.Series(cited), bound=bound)
 
     def add_edges(self, citing: Sequence[str] | pl.Series, cited: Sequence[str] | pl.Series) -> None:
-        """Add edges between ids; an id that no paper has makes the edge dangling.
+        """Add edges between ids; an unknown id makes the edge dangling.
 
         Raises:
             ValueError: sides of unequal length.
@@ -147,36 +145,36 @@ class CorpusWriter:
         self._spill.add_edges(*sides, bound=False)
 
     def quarantine(self, file: str, line: int, reason: str, text: str) -> None:
-        """Put a malformed line aside.
+        """Set a malformed line aside.
 
         Raises:
-            DataError: the writer is strict; names file:line.
+            DataError: the writer is strict; the message names file:line.
         """
         self._quarantine.put(QuarantineEntry(file=file, line=line, reason=reason, text=text))
 
     def count(self, name: str, n: int = 1) -> None:
-        """Add to one of the card's `dropped` counters."""
+        """Increase one of the card's `dropped` counters."""
         self._dropped[name] += n
 
     @property
     def dropped(self) -> Counter[str]:
-        """The card's `dropped` counters as they stand."""
+        """Current `dropped` counters of the card."""
         return self._dropped.copy()
 
     def settle(self) -> None:
-        """Count what was dropped of the papers that came so far."""
+        """Process the papers so far, counting the dropped ones."""
         self._spill.settle()
 
     def expect_edges(self, table: str, *, by_name: bool, checked: bool) -> None:
-        """Check, once all has come, the edges between ids against the papers (`EdgeCheck`)."""
+        """Check edges between ids against the papers at the end (`EdgeCheck`)."""
         self._check = EdgeCheck(table, by_name) if checked else None
 
     def recommend(self, cut: float) -> None:
-        """Set the card's `thresholds`: the |CD| cut that a synthetic preset is tuned for."""
+        """Set the card's `thresholds`: the cut on |CD| for which a synthetic preset is tuned."""
         self._cut = cut
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the corpus is in its place."""
+        """Call `callback` once the corpus is in place."""
         self._when_done.append(callback)
 
     def _finish(self) -> None:
@@ -229,12 +227,12 @@ class CorpusWriter:
         )
 
     def _publish(self) -> None:
-        """Move the files into place; without its card, last to come and first to go, a folder is no corpus."""
+        """Move the files into place; the card is removed first and moved last, since it makes a folder a corpus."""
         (self._out / CARD).unlink(missing_ok=True)
         for name in (QUARANTINE, *_MADE_FROM_A_CORPUS):
             (self._out / name).unlink(missing_ok=True)
         for name in (PAPERS, EDGES, QUARANTINE, CARD):
-            with suppress(FileNotFoundError):  # there is no quarantine without a malformed line
+            with suppress(FileNotFoundError):  # there is no quarantine file without malformed lines
                 os.replace(self._parts / name, self._out / name)
 
 
@@ -242,7 +240,7 @@ def check_vacant(out: Path, *, force: bool) -> None:
     """Check that a corpus may be written to `out`.
 
     Raises:
-        DataError: it has something in it and `force` is not set, it holds a slice, or it is no folder.
+        DataError: it is not empty and `force` is not set, it contains a slice, or it is not a folder.
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is not a folder", field="out", fix="name another one")

@@ -1,6 +1,6 @@
-"""One file over HTTP, whole or not at all; what was cut off goes on where it stopped.
+"""Download of one file over HTTP, whole or not at all; interrupted downloads are resumed.
 
-What has arrived waits in `NAME.part`, and the server's mark of that version of the file in `NAME.part.tag`: a file that
+Received bytes are in `NAME.part`, and the server's tag of that version of the file in `NAME.part.tag`: a file that
 changed in between is fetched from its beginning.
 """
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     import httpx
 
 Fetched = Callable[[int, int | None], None]
-"""(bytes that are here, bytes there will be, if the server says)."""
+"""Callback (bytes so far, total bytes if the server reports them)."""
 
 _SECONDS: Final = 60.0
-"""Without a byte for so long, a connection is dead."""
+"""Seconds without a byte after which a connection is dead."""
 _RANGE: Final = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 
 def download(url: str, file: Path, say: Fetched) -> bool:
-    """Fetch `url` to `file`; False if it is there already. The folder must exist.
+    """Fetch `url` to `file`; False if the file exists. The folder must exist.
 
-    A broken connection is made anew as long as each brings more than was here before.
+    A broken connection is reopened as long as each one makes progress.
 
     Raises:
-        BackendError: the server cannot be reached, refuses, or stops in the middle; or there is no room.
+        BackendError: the server cannot be reached, refuses, or stops early; or there is no room.
     """
     import httpx
 
@@ -66,7 +66,7 @@ def download(url: str, file: Path, say: Fetched) -> bool:
 
 
 def _attempt(client: httpx.Client, url: str, part: Path, say: Fetched) -> None:
-    """Ask for what is missing, and add it to `part`."""
+    """Request the missing bytes, and append them to `part`."""
     have = _size(part)
     headers = {"Accept-Encoding": "identity"}
     if have:
@@ -93,7 +93,7 @@ def _attempt(client: httpx.Client, url: str, part: Path, say: Fetched) -> None:
             _remember(answer, part)
         say(have, total)
         with part.open("ab" if have else "wb") as out:
-            # As it comes: chunks of a size would lose what waits for the rest of one when the connection breaks.
+            # Unbuffered: fixed chunks would lose their rest when the connection breaks.
             for chunk in answer.iter_raw():
                 out.write(chunk)
                 have += len(chunk)
@@ -102,7 +102,7 @@ def _attempt(client: httpx.Client, url: str, part: Path, say: Fetched) -> None:
 
 
 def _span(answer: httpx.Response) -> tuple[int | None, int | None]:
-    """Return where the answer begins in the file, and how long the file is, as far as the server says."""
+    """Return the answer's offset in the file, and the file's length if the server reports it."""
     match = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     if match is not None:
         return (None if match[1] is None else int(match[1]), None if match[2] == "*" else int(match[2]))
@@ -111,7 +111,7 @@ def _span(answer: httpx.Response) -> tuple[int | None, int | None]:
 
 
 def _remember(answer: httpx.Response, part: Path) -> None:
-    """Keep what tells this version of the file from another; a weak mark is none."""
+    """Save the tag of this version of the file; a weak tag is ignored."""
     tag = answer.headers.get("ETag", "")
     mark = tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
     if mark:

@@ -1,6 +1,6 @@
-"""Checks of a table of edges against the papers: ids that are written in two ways, edges read the wrong way round.
+"""Checks of a table of edges against the papers: ids in two spellings, edges in the wrong direction.
 
-An edge to a paper that is not in the corpus is no fault: many tables have more papers than a corpus.
+An edge to a paper outside the corpus is no error: many tables cover more papers than a corpus.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tinsmith.data.losses import Cause, loss, too_many
 
 _SAMPLE = 20_000
 _REVERSED = 0.5
-"""Share of edges to later papers above which the columns are taken for interchanged."""
+"""Share of edges to later papers above which citing and cited columns count as swapped."""
 
 
 @dataclass(slots=True)
@@ -22,14 +22,14 @@ class EdgeCheck:
 
     table: str
     by_name: bool
-    """The table's header says which end cites."""
+    """True if the table's header names the citing end."""
     total: int = 0
     dangling: int = 0
     _strangers: list[pl.Series] = field(default_factory=list[pl.Series])
     _sampled: int = 0
 
     def add(self, ends: pl.DataFrame, meets: pl.DataFrame) -> None:
-        """Count edges: their ends' ids, and which of these are papers (Boolean); both `citing`, `cited`."""
+        """Count edges: their ends' ids, and masks of those that are papers (Boolean); both `citing`, `cited`."""
         self.total += ends.height
         whole = meets["citing"] & meets["cited"]
         self.dangling += ends.height - int(whole.sum())
@@ -43,11 +43,11 @@ class EdgeCheck:
 
         Args:
             papers: The ids.
-            edges: Those that join two papers, each once.
-            forward: Of these, the ones to a later paper.
+            edges: Distinct edges between two papers.
+            forward: Those of them that cite a later paper.
 
         Raises:
-            DataError: no edge is left, ids are written in two ways, or citing and cited are interchanged.
+            DataError: no edge is left, ids are spelled in two ways, or citing and cited are swapped.
         """
         example = Cause()
         for strangers in self._strangers:
@@ -82,6 +82,6 @@ class EdgeCheck:
 
 
 def _folded(ids: pl.Series) -> pl.Series:
-    """Return what is the same for an id with or without an address, a W, zeros before it, or a fraction."""
+    """Normalise an id: without address, W, leading zeros and fraction."""
     bare = ids.str.to_lowercase().str.strip_chars(" \"'").str.replace(r"^https?://[^/]+/", "")
     return bare.str.replace(r"^w?0*(\d)", "$1").str.replace(r"\.0+$", "")

@@ -1,6 +1,6 @@
-"""Writes `edges.parquet`: ends resolved to rows, then cleaned, counted, sorted by (citing, cited).
+"""Writer of `edges.parquet`: ends resolved to rows, then cleaned, counted, and sorted by (citing, cited).
 
-An edge is one 64-bit key, citing row in the upper half, so that sorting and comparing are those of integers.
+An edge is one 64-bit key, citing row in the upper half, so that edges sort and compare as integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HALF = np.uint64(32)
 
 
 class EdgeTable:
-    """The edges of a corpus, from the parts of a spill."""
+    """Edges of a corpus, from the parts of a spill."""
 
     def __init__(self, spill: Spill, order: RowOrder, *, drop_forward: bool, check: EdgeCheck | None = None) -> None:
         self._spill = spill
@@ -37,19 +37,19 @@ class EdgeTable:
         self.dropped: Counter[str] = Counter()
         self.edges = 0
         self.forward = 0
-        """Edges kept whose cited paper is strictly later."""
+        """Number of written edges whose cited paper is strictly later."""
         self.sha256 = ""
 
     @property
     def steps(self) -> int:
-        """Number of steps that `write` reports: once a part, once for the rest."""
+        """Number of steps that `write` reports: one per part, and one for the rest."""
         return len(self._spill.edge_parts) + 1
 
     def write(self, path: Path, advance: Callable[[], None]) -> None:
         """Write the table; `advance` is called at every step.
 
         Raises:
-            DataError: a table of edges is to be checked, and does not fit the papers.
+            DataError: a table of edges fails its check against the papers.
         """
         keys = np.empty(sum(part.count for part in self._spill.edge_parts), dtype=np.uint64)
         count = 0
@@ -72,7 +72,7 @@ class EdgeTable:
         advance()
 
     def _resolve(self, part: EdgePart) -> NDArray[np.uint64]:
-        """Keys of a part's edges, without those that have no place."""
+        """Return the keys of a part's edges, without those outside the corpus."""
         frame = part.read()
         citing = frame["citing"]
         if part.bound:
@@ -92,7 +92,7 @@ class EdgeTable:
         return citing_rows[valid].astype(np.uint64) << _HALF | cited_rows[valid]
 
     def _rows(self, ends: pl.Series) -> NDArray[np.uint32]:
-        """Rows of ids or ordinals; NOWHERE for what is not in the corpus."""
+        """Return the rows of ids or ordinals; NOWHERE for papers outside the corpus."""
         if ends.dtype == pl.String:
             found = pl.DataFrame({"id": ends}).join(self._ids, on="id", how="left", maintain_order="left")
             return found["row"].fill_null(NOWHERE).to_numpy()
@@ -111,7 +111,7 @@ class EdgeTable:
         return keys if unique == len(keys) else keys[first]
 
     def _without_forward(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Count edges to a later paper: by date where both ends have one, else by year; drop them if asked."""
+        """Count edges to a later paper: by date if both ends have one, else by year; drop them if requested."""
         years = self._order.keys["year"].to_numpy()
         dates = self._order.keys["date"].to_physical()
         dated, days = dates.is_not_null().to_numpy(), dates.fill_null(0).to_numpy()

@@ -1,4 +1,4 @@
-"""Every paper of a corpus with its metrics and both labels, as a table."""
+"""Table of every paper of a corpus with its metrics and both labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinsmith.data.metrics_reader import read_metrics_card
 def label_table(corpus: Corpus, thresholds: Thresholds | None = None) -> pl.DataFrame:
     """Return a row for each paper: id, title, year, venue, field, its metrics, and `disruption` and `novelty`.
 
-    A paper without a label has null there. Without thresholds the cut is the corpus's own, or that of the source notes.
+    A missing label is null. The default cut is the corpus's own, or that of the source notes.
 
     Raises:
         DataError: the corpus has no metrics yet.

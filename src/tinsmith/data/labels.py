@@ -1,7 +1,7 @@
-"""Every threshold between a number and a label: disruption from the CD index, novelty from two scores.
+"""Thresholds between numbers and labels: disruption from the CD index, novelty from two scores.
 
-An undefined number has no label; it is never neutral or balanced. A CD index that is 1 only because the
-paper has no reference in the corpus has none either, unless one asks for it.
+An undefined number has no label; it is never neutral or balanced. A CD index that is 1 only because the paper has no
+reference in the corpus has no label either, unless requested.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 SEED_CUT = 0.001
-"""The source notes' cut on the CD index, for corpora of millions; small worlds need a larger one."""
+"""Cut of the source notes on the CD index, for corpora of millions; small worlds need a larger one."""
 NOVELTY_MARGIN = 0.15
-"""The source notes' margin between the novelty and the conventionality score."""
+"""Margin of the source notes between the novelty and the conventionality score."""
 LEGACY_DECIMALS = 4
 UNDEFINED = -1
-"""The code of a row without a label."""
+"""Code of a row without a label."""
 
 
 class Disruption(enum.StrEnum):
-    """Use of a paper by later ones: instead of its references, or with them."""
+    """Use of a paper by later ones: in place of its references, or together with them."""
 
     DISRUPTIVE = "disruptive"
     CONSOLIDATING = "consolidating"
@@ -46,7 +46,7 @@ class Novelty(enum.StrEnum):
 
 
 class LabelMode(enum.StrEnum):
-    """On which side of a threshold a number that equals it falls."""
+    """Treatment of numbers that equal a threshold."""
 
     INCLUSIVE = "inclusive"  # unrounded, >= and <=
     STRICT = "strict"  # unrounded, > and <
@@ -55,7 +55,7 @@ class LabelMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """All that turns metrics into labels.
+    """Rules that convert metrics to labels.
 
     Raises:
         ConfigError: the cut or the margin is not a positive finite number.
@@ -77,7 +77,7 @@ class Thresholds:
                 )
 
     def disruption(self, cd: float | None, status: CdStatus) -> Disruption | None:
-        """Label one paper, `status` saying what its CD index rests on."""
+        """Label one paper; `status` is the evidence for its CD index."""
         if status is CdStatus.EMPTY or (status is CdStatus.NO_REFS and not self.keep_no_refs):
             return None
         return disruption_label(cd, self.cut, self.mode)
@@ -101,7 +101,7 @@ class Thresholds:
         return novelty_codes(novelty, conventionality, self.margin, self.mode)
 
     def sentences(self) -> tuple[str, str]:
-        """Say both rules in words, for cards and for the screen."""
+        """Describe both rules in words, for cards and the terminal."""
         above, below = (">=", "<=") if self.mode is LabelMode.INCLUSIVE else (">", "<")
         rounded = "rounded to 4 decimals, " if self.mode is LabelMode.LEGACY else ""
         note = "" if self.keep_no_refs else "; papers without a reference have no label"
@@ -114,7 +114,7 @@ class Thresholds:
 
 
 def disruption_label(cd: float | None, cut: float, mode: LabelMode = LabelMode.INCLUSIVE) -> Disruption | None:
-    """Label one CD index; None where it is undefined (None or NaN).
+    """Label one CD index; None if it is undefined (None or NaN).
 
     >>> disruption_label(0.001, 0.001), disruption_label(-0.0009999, 0.001)
     (<Disruption.DISRUPTIVE: 'disruptive'>, <Disruption.NEUTRAL: 'neutral'>)
@@ -133,7 +133,7 @@ def novelty_label(
 ) -> Novelty | None:
     """Label one paper by the difference of its scores, as the source notes' data set does.
 
-    "balanced" is not the middle: a paper high on both (Uzzi's corner of high impact) is balanced.
+    "balanced" includes more than the middle: a paper high on both (Uzzi's corner of high impact) is balanced.
     """
     if novelty is None or conventionality is None:
         return None
@@ -154,7 +154,7 @@ def _side(value: float, cut: float, mode: LabelMode) -> int:
 
 
 def disruption_codes(cd: NDArray[np.float64], cut: float, mode: LabelMode = LabelMode.INCLUSIVE) -> NDArray[np.int8]:
-    """Label n CD indices (n,): positions in `tuple(Disruption)`, UNDEFINED where `cd` is NaN."""
+    """Label n CD indices (n,): positions in `tuple(Disruption)`, UNDEFINED if `cd` is NaN."""
     values = legacy_rounded(cd) if mode is LabelMode.LEGACY else cd
     return _codes(values, cut, mode, tuple(Disruption).index(Disruption.NEUTRAL))
 
@@ -165,7 +165,7 @@ def novelty_codes(
     margin: float = NOVELTY_MARGIN,
     mode: LabelMode = LabelMode.INCLUSIVE,
 ) -> NDArray[np.int8]:
-    """Label n pairs of scores (n,): positions in `tuple(Novelty)`, UNDEFINED where either is NaN."""
+    """Label n pairs of scores (n,): positions in `tuple(Novelty)`, UNDEFINED if either is NaN."""
     if mode is LabelMode.LEGACY:
         novelty, conventionality = legacy_rounded(novelty), legacy_rounded(conventionality)
     return _codes(novelty - conventionality, margin, mode, tuple(Novelty).index(Novelty.BALANCED))

@@ -1,11 +1,11 @@
-"""The last year of a corpus: up to it windows are closed. Papers dated after its real end do not move it.
+"""Last year of a corpus, up to which windows are closed, unaffected by papers with later dates.
 
-Every large source has some papers dated decades ahead. They stay in the corpus, but they say nothing of how far it
-reaches, so that these are left out:
+Every large source has some papers dated decades ahead. They stay in the corpus, but do not show how far it reaches. So
+the last year ignores:
 
-1. Papers dated after the year in which the source last changed any record, where it says so: it cannot know them.
-2. The newest years, as long as one has less than a hundredth of the papers of the busiest of the five years before it.
-3. What follows more than ten empty years, if it is at most a quarter of what comes before.
+1. Papers dated after the year in which the source last changed any record, if it reports that: it cannot know them. 2.
+The newest years, as long as one has less than a hundredth of the papers of the busiest of the five years before it. 3.
+What follows more than ten empty years, if it is at most a quarter of what comes before.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _QUARTER = 0.25
 
 
 def year_changed(updates: Iterable[str | None]) -> int | None:
-    """Return the latest year among the moments at which records were changed; None where none says so."""
+    """Return the latest year among the times of changes; None if there are none."""
     return max((int(one[:4]) for one in updates if one and one[:4].isdecimal() and one[4:5] in ("", "-")), default=None)
 
 
 def last_year(papers: Mapping[int, int], changed: int | None = None) -> int:
-    """Return the last year of a corpus with so many papers in each year, at least one.
+    """Return the last year of a non-empty corpus, from its papers per year.
 
     >>> last_year({2019: 1, 2020: 1, 2021: 1, 2022: 1, 2050: 1})
     2022
@@ -38,7 +38,7 @@ def last_year(papers: Mapping[int, int], changed: int | None = None) -> int:
 
 
 def _connected(papers: Mapping[int, int], years: list[int]) -> list[int]:
-    """Return the years before the first long gap after which little comes."""
+    """Return the years before the first long gap that few papers follow."""
     total = sum(papers[year] for year in years)
     before = 0
     for place, year in enumerate(years[:-1], 1):

@@ -1,4 +1,4 @@
-"""Limit on the lost records of a table: a small share is counted and goes on; more of it ends the build."""
+"""Limit on the lost records of a table: a small share is counted, a larger one ends the build."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tinsmith.types.errors import DataError
 
 SHARE = 0.01
-"""Of a table's lines, ids, edges or values, this share may be lost ..."""
+"""Largest share of a table's lines, ids, edges or values that may be lost ..."""
 FEW = 5
-"""... or fewer than so many, as long as something is left."""
+"""... or fewer than this number, as long as something is left."""
 SKIP = "go on with what can be read by --skip-bad"
 
 _SHOWN = 3
@@ -19,7 +19,7 @@ _TEXT = 100
 
 @dataclass(slots=True)
 class Cause:
-    """Count of the records lost for one cause, and the first of them."""
+    """Count of the records lost for one cause, with the first of them."""
 
     count: int = 0
     where: str = ""
@@ -45,20 +45,20 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """Records that were lost."""
+        """Number of lost records."""
         return sum(cause.count for cause in self.causes.values())
 
 
 def too_many(lost: int, total: int) -> bool:
-    """Return True if `lost` of `total` are more than may be lost."""
+    """Return True if `lost` of `total` exceed the limit."""
     return lost > 0 and (lost >= total or (lost >= FEW and lost > SHARE * total))
 
 
 def require_few(tally: Tally) -> None:
-    """Check that a table lost no more than it may.
+    """Check that a table's losses are within the limit.
 
     Raises:
-        DataError: it did; with the counts by cause, and an example of the commonest.
+        DataError: they are not; the message has the counts by cause, and an example of the most frequent one.
     """
     total = tally.read + tally.lost
     if not too_many(tally.lost, total):
@@ -77,10 +77,10 @@ def require_few(tally: Tally) -> None:
 
 
 def require_values(table: str, read: int, lost: Mapping[str, Cause]) -> None:
-    """Check that of no kind of value too many were unreadable; `lost` is by what they are called.
+    """Check that each kind of value has few unreadable ones; `lost` is by their names.
 
     Raises:
-        DataError: there were; with an example.
+        DataError: there are too many; the message has an example.
     """
     for name, cause in sorted(lost.items()):
         if too_many(cause.count, max(read, cause.count + 1)):
@@ -88,7 +88,7 @@ def require_values(table: str, read: int, lost: Mapping[str, Cause]) -> None:
 
 
 def loss(what: str, example: Cause, *, allowed: str | None = None, repair: str = "correct the file") -> DataError:
-    """Return the error that tells of a loss with an example."""
+    """Return the error about a loss, with an example."""
     shown = example.text if len(example.text) <= _TEXT else f"{example.text[:_TEXT]}..."
     value = {"value": shown} if shown else {}
     return DataError(what, field=example.where or None, **value, allowed=allowed, fix=f"{repair}, or {SKIP}")

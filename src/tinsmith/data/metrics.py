@@ -1,7 +1,7 @@
-"""The metrics stage: CD index, atypicality and scores of every paper, on the full graph.
+"""Metrics stage: CD index, atypicality and scores of every paper, on the full graph.
 
-Metrics of a sample of the papers would be others: half the papers keep 77 % of the labels only. So they are computed
-here, before anything is cut. Titles and abstracts are never read.
+Metrics on a sample of the papers would differ: with half the papers only 77 % of the labels stay the same. So they are
+computed here, before a slice is cut. Titles and abstracts are never read.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ROW_GROUP = 1 << 18
 
 
 def compute_metrics(corpus: Corpus, settings: MetricSettings, progress: Progress | None = None) -> MetricsCard:
-    """Compute the metrics of `corpus` and write them into its folder; the bytes depend on nothing but both.
+    """Compute the metrics of `corpus` and write them into its folder; equal arguments give equal bytes.
 
     Raises:
-        DataError: the corpus is damaged, or has no dates and days were asked for.
+        DataError: the corpus is damaged, or has no dates although days are requested.
     """
     progress = progress or Silent()
     scores = _atypicality(corpus, settings, progress)
@@ -87,7 +87,7 @@ def _atypicality(corpus: Corpus, settings: MetricSettings, progress: Progress) -
 
 
 def _cd(corpus: Corpus, settings: MetricSettings, progress: Progress) -> tuple[CdCounts, NDArray[np.bool_]]:
-    """Return the counts, and which papers' whole window the corpus covers, (N,)."""
+    """Return the counts, and a mask of papers whose whole window is covered by the corpus, (N,)."""
     times = _times(corpus, settings.granularity)
     counts = count_cd(*corpus.edges(), times, settings.length, progress)
     ends = times.astype(np.int64) + settings.length
@@ -95,7 +95,7 @@ def _cd(corpus: Corpus, settings: MetricSettings, progress: Progress) -> tuple[C
 
 
 def _end(times: NDArray[np.int32], last_year: int, granularity: Granularity) -> int:
-    """Return the time up to which the corpus reaches."""
+    """Return the time up to which the corpus is complete."""
     if granularity is Granularity.YEAR:
         return last_year
     last_day = (dt.date(last_year, 12, 31) - dt.date(1970, 1, 1)).days

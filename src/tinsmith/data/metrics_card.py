@@ -12,12 +12,12 @@ from tinsmith.data.indices.atypicality import Null, NullModel
 from tinsmith.types.errors import ConfigError
 
 FORMAT = 1
-"""Version of the metrics' semantics: a change of any number is a new one."""
+"""Version of the metrics' semantics, incremented whenever a number changes."""
 DAYS_PER_YEAR = 365.25
 
 
 class Granularity(enum.StrEnum):
-    """In what a citer's distance from a paper is measured."""
+    """Unit of a citer's distance in time from a paper."""
 
     YEAR = "year"
     DAY = "day"
@@ -25,17 +25,17 @@ class Granularity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSettings:
-    """All that decides the metrics of a corpus.
+    """Settings that determine the metrics of a corpus.
 
     Raises:
-        ConfigError: a setting that is not possible, or that would be without effect.
+        ConfigError: a setting that is invalid, or without effect.
     """
 
     window: int = 5
     """Years after a paper in which citers count."""
     granularity: Granularity = Granularity.YEAR
     window_days: int | None = None
-    """With DAY: the window in days, instead of `window` years of 365.25 days, rounded down (5 are 1,826 days)."""
+    """Window in days, for DAY, instead of `window` years of 365.25 days, rounded down (5 are 1,826 days)."""
     null: Null = field(default_factory=Null)
     pool_years: int = 1
     """Number of citing years whose journal pairs are compared with each other."""
@@ -57,13 +57,13 @@ class MetricSettings:
 
     @property
     def length(self) -> int:
-        """The window's length in the granularity's unit."""
+        """Length of the window in the granularity's unit."""
         if self.granularity is Granularity.YEAR:
             return self.window
         return int(self.window * DAYS_PER_YEAR) if self.window_days is None else self.window_days
 
     def echoed(self) -> dict[str, str | int]:
-        """Return the settings that take part, for cards."""
+        """Return the settings in effect, for cards."""
         rows: dict[str, str | int] = {"granularity": self.granularity.value}
         if self.granularity is Granularity.YEAR:
             rows["window_years"] = self.length
@@ -82,15 +82,15 @@ class MetricsCard(msgspec.Struct, frozen=True, kw_only=True):
     papers: int
     edges: int
     status: dict[str, int]
-    """Papers by what their CD index rests on (CdStatus)."""
+    """Papers by the evidence for their CD index (CdStatus)."""
     full_window: int
-    """Papers whose whole window the corpus covers."""
+    """Papers whose whole window is covered by the corpus."""
     scored: int
-    """Papers with a z: two references with a journal, and a pair that is defined."""
+    """Papers with a z: at least two references with a journal, and a defined pair."""
     pair_cells: int
-    """Pairs of journals that occur, each counted once in every block of citing years."""
+    """Pairs of journals that occur, counted once per block of citing years."""
     undefined_pair_cells: int
-    """Of those, the ones without a z, because no drawn network changed their count."""
+    """Pairs without a z, because every random network has the same count."""
     corpus: str
     """Fingerprint of the corpus."""
     fingerprint: str

@@ -1,4 +1,4 @@
-"""Reads what a corpus's metrics were computed from, and refuses those of another corpus."""
+"""Reader of a corpus's metrics card, which rejects metrics of another corpus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_metrics_card(corpus: Corpus) -> MetricsCard:
     """Return the card of the metrics of `corpus`.
 
     Raises:
-        DataError: there is none, it is damaged or of another format, or belongs to another corpus.
+        DataError: it is missing, damaged, of another format, or belongs to another corpus.
     """
     again = f"run: tinsmith data metrics {corpus.folder}"
     file = corpus.folder / METRICS_CARD

@@ -1,4 +1,4 @@
-"""Labels of one's own works in a corpus that was made for them, and a corpus whose graph cannot carry a CD index."""
+"""Labels of a user's own works in a corpus built for them, and a check of graphs too sparse for a CD index."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tinsmith.data.sources.openalex.own_works import OWN
 
 LABELS: Final = "works.csv"
 _FEW: Final = 0.1
-"""Share of papers with a reference and a citer below which a graph says little of its papers."""
+"""Share of papers with a reference and a citer below which a graph is too sparse."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLabels:
-    """Labels of own works: their file, and how many works have each."""
+    """File with the labels of own works, and the number of works per label."""
 
     file: Path
     found: int
@@ -33,9 +33,9 @@ class OwnLabels:
 
 
 def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
-    """Compute the metrics of a corpus, and write `works.csv`: a row for each own work.
+    """Compute the metrics of a corpus, and write `works.csv` with a row for each own work.
 
-    Novelty is left out: it compares journal pairs with those of all papers of a year, which this corpus has not.
+    Novelty is left out: it compares journal pairs with those of all papers of a year, which this corpus lacks.
     """
     compute_metrics(corpus, MetricSettings(), progress)
     own = (corpus.folder / OWN).read_text(encoding="utf-8").split()
@@ -50,7 +50,7 @@ def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
 
 
 def graph_warning(corpus: Corpus) -> str | None:
-    """Return the reason that a corpus's graph hardly carries a CD index, with what is missing; None where it does."""
+    """Return a warning if a corpus's graph is too sparse for a CD index, naming what is missing; otherwise None."""
     citing, cited = corpus.edges()
     count = corpus.card.papers
     cites, is_cited = np.bincount(citing, minlength=count) > 0, np.bincount(cited, minlength=count) > 0

@@ -1,4 +1,4 @@
-"""One paper as a source hands it over: the columns of `papers.parquet`, what it cites, and how new the record is."""
+"""Paper as a source delivers it: the columns of `papers.parquet`, its references, and the record's time of change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A record of a source, in the corpus's words (data/schema.py has each column's meaning)."""
+    """Record of a source in the corpus's terms (data/schema.py defines each column)."""
 
     id: str
     year: int | None
-    """None: the paper is dropped and counted (`no_year`)."""
+    """Year; a paper with None is dropped and counted (`no_year`)."""
     title: str | None = None
     abstract: str | None = None
     date: dt.date | None = None
@@ -29,8 +29,8 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     published_pairs: int | None = None
     cause: str | None = None
     references: Sequence[str] = ()
-    """Ids of the papers it cites; they belong to this record, so a stale copy's references go with it."""
+    """Ids of the papers it cites; they belong to this record and are dropped with an outdated copy."""
     updated: str | None = None
-    """Time of the source's last change, as text that sorts in time; the latest copy of an id is kept."""
+    """Time of the source's last change, as text that sorts by time; the latest copy of an id is used."""
     excluded: str | None = None
-    """Reason to leave the paper out: one of the card's counters. It still takes the place of its older copies."""
+    """Reason to exclude the paper: one of the card's counters. It still replaces its older copies."""

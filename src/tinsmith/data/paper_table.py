@@ -1,4 +1,4 @@
-"""Writes `papers.parquet` from the parts of a spill: a bucket sort by row, with few texts in memory at a time."""
+"""Writer of `papers.parquet` from the parts of a spill: a bucket sort by row, with few texts in memory at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROW_GROUP = 1 << 16
 
 
 class PaperTable:
-    """Moves papers from the spill's parts to their rows; the parts are gone afterwards."""
+    """Mover of papers from the spill's parts to their rows; the parts are deleted afterwards."""
 
     def __init__(self, spill: Spill, order: RowOrder) -> None:
         self._spill = spill
@@ -33,7 +33,7 @@ class PaperTable:
 
     @property
     def steps(self) -> int:
-        """Number of steps that `write` reports: once a part, once a bucket."""
+        """Number of steps that `write` reports: one per part and one per bucket."""
         return len(self._spill.paper_parts) + len(self._buckets)
 
     def write(self, path: Path, advance: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class PaperTable:
         source.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, maintain_order=True)
 
     def _split(self, number: int, part: Path) -> None:
-        """Put a part's papers into pieces by bucket."""
+        """Split a part's papers into pieces by bucket."""
         frame = read_part(part)
         ordinals = frame["ordinal"].to_numpy()
         rows = self._order.row_of_id[ordinals]

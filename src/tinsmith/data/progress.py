@@ -1,4 +1,4 @@
-"""Progress of long work, reported without knowing who looks."""
+"""Interface for progress reports, independent of their display."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ class Progress(Protocol):
     """Receiver of the progress of long work."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """Begin a stage of `total` steps (None: nobody knows)."""
+        """Begin a stage of `total` steps (None if unknown)."""
         ...
 
     def advance(self, steps: int = 1) -> None:
-        """Say that `steps` more are done."""
+        """Report that `steps` more are done."""
         ...
 
 
 class Silent:
-    """Nobody looks."""
+    """Progress that is not displayed."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def advance(self, steps: int = 1) -> None:
-        """Say nothing."""
+        """Do nothing."""

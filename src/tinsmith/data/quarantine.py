@@ -1,6 +1,6 @@
-"""Keeps what could not be read: one JSON line each with file, line, reason and the text itself.
+"""Quarantine of unreadable records: one JSON line each with file, line, reason and the text itself.
 
-File names are relative to the source, so that the same data give the same `quarantine.jsonl` wherever it lies.
+File names are relative to the source, so that the same data give the same `quarantine.jsonl` in any folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from tinsmith.types.errors import DataError
 
 MAX_TEXT = 500
-"""Characters kept of a malformed line."""
+"""Most characters stored of a malformed line."""
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,20 +20,20 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     file: str
     line: int
-    """Counted from 1; in a file that is not lines, the number of the record."""
+    """Line number from 1; for a file without lines, the number of the record."""
     reason: str
     text: str
 
 
 def set_aside(file: Path) -> str:
-    """Return a line that names a `quarantine.jsonl` and its first entry."""
+    """Return a message that names a `quarantine.jsonl` and its first entry."""
     with file.open("rb") as lines:
         first = msgspec.json.decode(next(lines), type=QuarantineEntry)
     return f"set aside in {file}, the first: {first.file}:{first.line}: {first.reason}"
 
 
 class Quarantine:
-    """Writes entries to a file that exists only if there is one; `strict` makes the first an error."""
+    """Writer of entries to a file that exists only if there is one; `strict` makes the first an error."""
 
     def __init__(self, path: Path, *, strict: bool = False) -> None:
         self.path = path
@@ -43,16 +43,16 @@ class Quarantine:
         self._file = None
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, if it was opened."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def put(self, entry: QuarantineEntry) -> None:
-        """Keep an entry, its text cut to MAX_TEXT characters.
+        """Add an entry, with its text truncated to MAX_TEXT characters.
 
         Raises:
-            DataError: `strict`; names file and line.
+            DataError: if `strict`; the message names file and line.
         """
         if self._strict:
             raise DataError(

@@ -1,4 +1,4 @@
-"""A file that appears whole or not at all: written beside its place, then renamed over it."""
+"""Atomic creation or replacement of a file: written beside its destination, then renamed over it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.types.disk import writing
 
 @contextmanager
 def replacing(path: Path) -> Generator[Path, None, None]:
-    """Give a path to write to; it becomes `path` once the body completed, else it is removed.
+    """Yield a path to write to; it becomes `path` when the body completes, otherwise it is removed.
 
     One writer at a time per file; the folder must exist.
     """

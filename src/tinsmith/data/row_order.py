@@ -1,8 +1,8 @@
-"""Choice among copies of a paper, and the order of rows.
+"""Selection among copies of a paper, and the order of rows.
 
-Of several records with one id the latest `updated` stays; at a tie one that is to be left out, then the
-longer text, then the greater hash over content and references, so that the order of the input decides
-nothing. Rows are sorted by (year, date with missing first, id).
+Of several records with one id the latest `updated` is selected; ties are resolved by exclusion first, then the longer
+text, then the greater hash over content and references, so that the order of the input does not matter. Rows are sorted
+by (year, date with missing first, id).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from tinsmith.data.last_year import year_changed
 from tinsmith.data.spill import NOWHERE, PART_COLUMNS, Spill, read_part
 
 BUCKET_BYTES = 64 << 20
-"""Texts are sorted and written in ranges of rows that hold about this much of them."""
-_ROW_BYTES = 128  # what a row weighs beside its title and abstract
+"""Texts are sorted and written in ranges of rows with about this many bytes."""
+_ROW_BYTES = 128  # size of a row besides its title and abstract
 _KEYS = ("ordinal", "size", "updated", "excluded", "id", "year", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """The rows of a corpus: who they are, and where each ordinal went."""
+    """Rows of a corpus: their records, and the row of each ordinal."""
 
     keys: pl.DataFrame
-    """In row order: ordinal, size, id, year, date."""
+    """Keys in row order: ordinal, size, id, year, date."""
     row_of_id: NDArray[np.uint32]
-    """Ordinal -> row of the record that stays for its id; NOWHERE for a dropped paper."""
+    """Row of the selected record of each ordinal's id; NOWHERE for a dropped paper."""
     superseded: NDArray[np.bool_]
-    """Ordinal -> whether another record of the same id stays."""
+    """True for each ordinal whose id has another, selected record."""
     dropped: Counter[str]
-    """`duplicate_papers`, and why papers were left out."""
+    """Counts of `duplicate_papers`, and of excluded papers by reason."""
     changed: int | None
-    """The year in which the source last changed a record, where it says so."""
+    """Year in which the source last changed a record, if it reports that."""
 
     def buckets(self) -> list[tuple[int, int]]:
         """Return ranges of rows (start, stop) of about BUCKET_BYTES of text each, at least one."""
@@ -52,7 +52,7 @@ class RowOrder:
 
 
 def order_rows(spill: Spill) -> RowOrder:
-    """Choose among copies and sort; reads the parts' keys only, and whole records only where copies tie."""
+    """Select among copies and sort; reads only the parts' keys, and whole records only for ties."""
     none = pl.DataFrame(schema={name: PART_COLUMNS[name] for name in _KEYS})
     keys = pl.concat([none, *(read_part(path, *_KEYS) for path in spill.paper_parts)])
     copies = keys.filter(pl.col("id").is_duplicated())
@@ -74,7 +74,7 @@ def order_rows(spill: Spill) -> RowOrder:
 
 
 def _losers(copies: pl.DataFrame, spill: Spill) -> pl.DataFrame:
-    """The ordinals of the copies that do not stay."""
+    """Return the ordinals of the copies that are not selected."""
     latest = pl.col("updated").fill_null("").max().over("id")
     newest = copies.filter(pl.col("updated").fill_null("") == latest)
     tied = newest.filter(pl.col("id").is_duplicated())
@@ -88,7 +88,7 @@ def _losers(copies: pl.DataFrame, spill: Spill) -> pl.DataFrame:
 
 
 def _content_hashes(tied: pl.DataFrame, spill: Spill) -> pl.DataFrame:
-    """Return `ordinal` and `content`, a hash over all of a record, reading part by part."""
+    """Return `ordinal` and `content`, a hash over the whole record, reading part by part."""
     hashes: dict[int, bytes] = {}
     if tied.height:
         references = dict(_reference_hashes(tied, spill))
@@ -102,7 +102,7 @@ def _content_hashes(tied: pl.DataFrame, spill: Spill) -> pl.DataFrame:
 
 
 def _reference_hashes(tied: pl.DataFrame, spill: Spill) -> Iterator[tuple[int, bytes]]:
-    """Hashes of sorted reference lists; a record's list is in one part, for records are taken whole."""
+    """Return hashes of sorted reference lists; a record's list is in one part, since records are added whole."""
     for part in spill.edge_parts:
         if part.bound:
             edges = part.read().join(tied, left_on="citing", right_on="ordinal", how="semi")

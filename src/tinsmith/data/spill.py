@@ -1,9 +1,9 @@
-"""Store of papers and edges on disk, in parts of bounded size, until all of them have come.
+"""Store of papers and edges on disk, in parts of bounded size, until the input is complete.
 
-Every paper that comes gets an ordinal: how many came before it. A part of papers holds the rows that
-are fit for the corpus, with `ordinal`, `size` (bytes of text), `updated` and `excluded` beside the
-corpus's columns. A part of edges holds `citing` and `cited`, each either ids or ordinals; in a part that is
-`bound`, the edges are the reference lists of its citing records and share their fate.
+Every paper gets an ordinal: the number of papers before it. A part of papers holds the valid rows, with `ordinal`,
+`size` (bytes of text), `updated` and `excluded` beside the corpus's columns. A part of edges holds `citing` and
+`cited`, each either ids or ordinals; in a part that is `bound`, the edges are the reference lists of its citing
+records, and are dropped with them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tinsmith.data.paper import Paper
 from tinsmith.data.schema import PAPER_COLUMNS
 
 PART_BYTES = 64 << 20
-"""A part of papers is written when it holds this many bytes."""
+"""Bytes at which a part of papers is written."""
 PART_EDGES = 4_000_000
-"""A part of edges is written when it holds this many."""
+"""Edges at which a part of edges is written."""
 NOWHERE = 0xFFFFFFFF
-"""The ordinal, and the row, of a paper that is not there."""
+"""Ordinal, and row, of a paper outside the corpus."""
 _RECORDS = 8192
 
 PART_COLUMNS: dict[str, pl.DataType] = {
@@ -39,14 +39,14 @@ PART_COLUMNS: dict[str, pl.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class EdgePart:
-    """A file of edges."""
+    """File of edges."""
 
     path: Path
     bound: bool
     count: int
 
     def read(self) -> pl.DataFrame:
-        """Return its `citing` and `cited`."""
+        """Read its `citing` and `cited`."""
         return read_part(self.path)
 
 
@@ -58,7 +58,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Spill:
-    """Takes papers and edges and writes the parts; holds at most one part of each in memory."""
+    """Writer of parts; holds at most one part of papers and of edges in memory."""
 
     folder: Path
     dropped: Counter[str]
@@ -75,20 +75,20 @@ class Spill:
 
     @property
     def papers(self) -> int:
-        """Papers that came: the next one's ordinal."""
+        """Number of papers so far: the next one's ordinal."""
         return self._papers + len(self._records)
 
     def add_records(self, papers: Sequence[Paper]) -> None:
-        """Take records with their reference lists."""
+        """Add records with their reference lists."""
         self._records.extend(papers)
         self._characters += sum(len(paper.abstract or "") for paper in papers)
         if len(self._records) >= _RECORDS or self._characters >= self.part_bytes:
             self.settle()
 
     def add_papers(self, frame: pl.DataFrame) -> None:
-        """Take papers as columns; absent columns are null. Papers without id or year are dropped and counted.
+        """Add papers as columns; absent columns are null. Papers without id or year are dropped and counted.
 
-        A date outside its paper's year is taken away and counted, for the rows are sorted by both.
+        A date outside its paper's year is removed and counted, since rows are sorted by both.
         """
         unknown = set(frame.columns) - set(PART_COLUMNS) | {"ordinal", "size"} & set(frame.columns)
         if unknown:
@@ -123,7 +123,7 @@ class Spill:
                 self._flush_papers()
 
     def add_edges(self, citing: pl.Series, cited: pl.Series, *, bound: bool) -> None:
-        """Take edges; a side is ids (String) or ordinals (integers)."""
+        """Add edges; a side is ids (String) or ordinals (integers)."""
         if len(citing) != len(cited):
             raise ValueError(f"{len(citing)} citing ends and {len(cited)} cited ones")
         frame = pl.DataFrame({"citing": _end(citing), "cited": _end(cited)})
@@ -137,14 +137,14 @@ class Spill:
             self._flush_edges(bound)
 
     def flush(self) -> None:
-        """Write what is still in memory."""
+        """Write the rest in memory."""
         self.settle()
         self._flush_papers()
         self._flush_edges(True)
         self._flush_edges(False)
 
     def settle(self) -> None:
-        """Turn the records that came into columns, which drops and counts those that are not fit."""
+        """Convert the records so far to columns, dropping and counting invalid ones."""
         papers, self._records, self._characters = self._records, [], 0
         if not papers:
             return
@@ -195,6 +195,6 @@ def _end(side: pl.Series) -> pl.Series:
 
 
 def read_part(path: Path, *columns: str) -> pl.DataFrame:
-    """Read a part of a spill, only `columns` where given."""
-    with path.open("rb") as file:  # a name would be taken for a pattern
+    """Read a part of a spill, with all or only some `columns`."""
+    with path.open("rb") as file:  # a name would be interpreted as a pattern
         return pl.read_ipc(file, columns=list(columns) or None)

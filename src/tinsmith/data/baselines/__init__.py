@@ -1,1 +1,1 @@
-"""Baselines of a slice: what metadata, words and chance get."""
+"""Baselines of a slice: the scores of metadata, words and chance."""

@@ -1,6 +1,6 @@
-"""Rows of `baseline_answers.jsonl`: the class each fitted baseline gave to each paper of a slice's test split.
+"""Rows of `baseline_answers.jsonl`: the class that each fitted baseline gave to each test paper of a slice.
 
-It stands beside `baselines.json`, which names it by its SHA-256. The prior guesses at random and has no answers.
+The file is beside `baselines.json`, which records its SHA-256. The prior guesses at random and has no answers.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ BASELINE_ANSWERS = "baseline_answers.jsonl"
 
 
 class AnswersRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One paper: what each baseline says of it; one line of the file."""
+    """Answers of all baselines to one paper; one line of the file."""
 
     target: str
     """`disruption` or `novelty`."""
     id: str
-    """The paper's, as in the test split."""
+    """Id of the paper, as in the test split."""
     answers: dict[Baseline, str]
-    """The class by baseline; those that were left out have none."""
+    """Class by baseline; left-out baselines have none."""
 
 
 def write_answers(rows: Iterable[AnswersRow], path: Path) -> None:
-    """Write `rows` as JSON, one a line."""
+    """Write `rows` as JSON, one per line."""
     encoder = msgspec.json.Encoder()
     with path.open("wb") as file:
         for row in rows:
@@ -38,12 +38,12 @@ def write_answers(rows: Iterable[AnswersRow], path: Path) -> None:
 
 
 def read_answers(folder: Path, report: BaselineReport, target: str) -> Mapping[Baseline, Mapping[str, str]]:
-    """Read what the baselines of `report` answered for one label: class by paper, by baseline.
+    """Read the answers of the baselines of `report` for one label: class by paper, by baseline.
 
-    Empty where none were kept: in older slices, and in a folder that has the report alone.
+    Empty if there is no file: in older slices, and in a folder with the report alone.
 
     Raises:
-        DataError: the file is not the one that the report names, or it is damaged.
+        DataError: the file is not the one named in the report, or it is damaged.
     """
     file = folder / BASELINE_ANSWERS
     if report.answers_sha256 is None or not file.is_file():

@@ -1,4 +1,4 @@
-"""Every baseline of a slice: trained on its training split, scored on its test split."""
+"""Fitting of all baselines of a slice on its training split, and their scores on its test split."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.seeds import derive
 
 TRAIN_ROWS = 50_000
-"""Training rows used unless one asks for more; more hardly move a linear model on words."""
+"""Default number of training rows; more hardly change a linear model on words."""
 
 
 def run_baselines(
@@ -43,7 +43,7 @@ def run_baselines(
 ) -> BaselineReport:
     """Fit and score all baselines of `source`, and save them to its `baselines.json`.
 
-    What each answers to each test paper goes to `baseline_answers.jsonl` beside it.
+    Each answer to each test paper is written to `baseline_answers.jsonl` beside it.
 
     The first `train_rows` of the training split are used. One thread, fixed seeds: the same slice
     gives the same report.
@@ -68,7 +68,7 @@ def run_baselines(
         texts = Texts.learn(train)
         progress.advance()
         fitted = [_fit(_Material(target, train, test, texts, causes, seed), progress) for target in targets]
-    # The report is renamed last: it names the answers by their hash, and may not do so before they are there.
+    # The report is renamed last: it names the answers by their hash, so they must exist first.
     with replacing(source.folder / BASELINES) as part, replacing(source.folder / BASELINE_ANSWERS) as answers:
         write_answers((row for each in fitted for row in each.rows(test)), answers)
         report = BaselineReport(
@@ -86,7 +86,7 @@ def run_baselines(
 
 
 def _causes(source: Slice, train_rows: int) -> tuple[pl.Series, pl.Series] | None:
-    """Return the causes of the training and the test rows; None where the world is not synthetic."""
+    """Return the causes of the training and the test rows; None unless the world is synthetic."""
     frame = source.metrics("split", "cause")
     if frame["cause"].null_count():
         return None
@@ -121,7 +121,7 @@ class _Fitted:
 
     report: TargetReport
     predicted: dict[Baseline, NDArray[np.int64]]
-    """Classes of the test rows, (n,), of those baselines that decide paper by paper."""
+    """Classes of the test rows, (n,), of the baselines that decide paper by paper."""
 
     def rows(self, test: Sequence[PaperRow]) -> Iterator[AnswersRow]:
         """Yield the answers to each test paper, in the order of the split."""
@@ -166,7 +166,7 @@ def _fit(material: _Material, progress: Progress) -> _Fitted:
         exact = figures(confusion[None], occurs)
         scores.append(_score(baseline, exact, spread, confusion, classes))
         progress.advance()
-    progress.advance(len(Baseline) - len(scores) + 1)  # the prior, and those left out
+    progress.advance(len(Baseline) - len(scores) + 1)  # the prior, and left-out baselines
     order = list(Baseline)
     report = TargetReport(
         target=material.target.value,
@@ -199,7 +199,7 @@ def _predictions(
 
 
 def _oracle(train: pl.Series, test: pl.Series, gold: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Predict for each cause the class most of its training papers have."""
+    """Predict for each cause the most frequent class of its training papers."""
     causes = train.to_numpy()
     best = {
         cause: int(np.bincount(gold[causes == cause], minlength=len(counts)).argmax())

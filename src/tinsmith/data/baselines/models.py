@@ -1,4 +1,4 @@
-"""The fitted baselines: what each sees of a paper, and the model it fits; single-threaded, fixed seeds."""
+"""Fitted baselines: their input from each paper, and their model; single-threaded, with fixed seeds."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Metadata:
     """Year, citations and field as numbers, as far as the training rows have them."""
 
     names: tuple[str, ...]
-    """Of the columns, in order."""
+    """Names of the columns, in order."""
     left_out: dict[str, str]
-    """Columns the slice does not have, and why."""
+    """Columns that the slice does not have, with reasons."""
     fields: tuple[str, ...]
-    """Fields told apart, most frequent first."""
+    """Distinguished fields, most frequent first."""
     edges: tuple[NDArray[np.float64], ...]
     """Inner bounds of the bins of each column."""
 
     @classmethod
     def learn(cls, rows: Sequence[PaperRow]) -> Metadata:
-        """Look at what the training rows have."""
+        """Determine columns, fields and bins from the training rows."""
         counts = Counter(row.primary_field for row in rows if row.primary_field is not None)
         fields = tuple(sorted(counts, key=lambda name: (-counts[name], name))[:_FIELDS])
         table = _numbers(rows, fields)
@@ -57,12 +57,12 @@ class Metadata:
         return cls(tuple(present), left_out, fields, edges)
 
     def numbers(self, rows: Sequence[PaperRow]) -> NDArray[np.float64]:
-        """Return (n, columns); NaN where a row lacks a value, a rare field is the last number."""
+        """Return (n, columns); a missing value is NaN, a rare field the last number."""
         table = _numbers(rows, self.fields)
         return table[:, [_COLUMNS.index(name) for name in self.names]]
 
     def steps(self, rows: Sequence[PaperRow]) -> sp.csr_matrix:
-        """Return the same, each number as a one-hot step, for a linear model; (n, steps) sparse."""
+        """Return the same with each number as a one-hot step, for a linear model; (n, steps) sparse."""
         table = self.numbers(rows)
         blocks: list[sp.csr_matrix] = []
         for column, edges in zip(table.T, self.edges, strict=True):
@@ -103,7 +103,7 @@ def boosted(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     categorical = [name == "field" for name in metadata.names]
-    # The types that scikit-learn's docstrings suggest are narrower than what it takes.
+    # scikit-learn accepts more types than its docstrings declare.
     model = HistGradientBoostingClassifier(
         learning_rate=0.05,
         max_iter=100,
@@ -126,7 +126,7 @@ class Texts:
 
     @classmethod
     def learn(cls, rows: Sequence[PaperRow]) -> Texts | None:
-        """Learn the vocabulary of the training rows and vectorise them; None where they have none."""
+        """Learn the vocabulary of the training rows and vectorise them; None if they have none."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         vectorizer = TfidfVectorizer(
@@ -138,7 +138,7 @@ class Texts:
         )
         try:
             return cls(vectorizer, sp.csr_matrix(vectorizer.fit_transform(_texts(rows))))
-        except ValueError:  # no word of two letters, or none that two texts have
+        except ValueError:  # no word of two letters, or none that two texts share
             return None
 
 
@@ -149,7 +149,7 @@ def linear(
     gold: NDArray[np.int64],
     test: Sequence[PaperRow],
 ) -> NDArray[np.int64]:
-    """Predict the test rows' classes (n,) by logistic regression on text, with metadata where given."""
+    """Predict the test rows' classes (n,) by logistic regression on text, with metadata if given."""
     from sklearn.linear_model import LogisticRegression
 
     features = texts.train

@@ -1,4 +1,4 @@
-"""Content of `baselines.json`: the figures of every baseline on a slice's test split, and what was left out."""
+"""Content of `baselines.json`: the figures of every baseline on a slice's test split, and the left-out baselines."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tinsmith.types.json_text import UNREADABLE
 
 
 class Baseline(enum.StrEnum):
-    """A predictor that any model must beat before its score means something."""
+    """Predictor that a model must beat before its score means anything."""
 
-    MAJORITY = "majority"  # always the most frequent training class
-    PRIOR = "prior"  # a guess by the training shares: expected values
+    MAJORITY = "majority"  # the most frequent training class
+    PRIOR = "prior"  # a random guess by the training shares: expected values
     METADATA = "metadata"  # gradient boosting on year, citations, field
     TEXT = "text"  # TF-IDF of title and abstract, logistic regression
     BOTH = "text+metadata"  # logistic regression on both
@@ -24,7 +24,7 @@ class Baseline(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure with its 95 % interval."""
+    """Figure with its 95 % interval."""
 
     value: float
     low: float
@@ -32,7 +32,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class BaselineScore(msgspec.Struct, frozen=True, kw_only=True):
-    """One baseline, scored on the test split."""
+    """Scores of one baseline on the test split."""
 
     baseline: Baseline
     n: int
@@ -40,7 +40,7 @@ class BaselineScore(msgspec.Struct, frozen=True, kw_only=True):
     macro_f1: Figure
     min_class_recall: Figure
     recall: dict[str, Figure]
-    """By class; classes that do not occur in the test split have none."""
+    """Recall by class; classes that do not occur in the test split have none."""
     confusion: dict[str, dict[str, float]]
     """Papers by gold and predicted class; expected numbers for the prior."""
 
@@ -55,22 +55,22 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Training rows used, by class."""
     scores: list[BaselineScore]
     left_out: dict[str, str]
-    """Reasons by the name of each baseline that could not take part."""
+    """Reasons by the names of the baselines that were left out."""
 
 
 class BaselineReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The baselines of one slice; the same slice gives the same report."""
+    """Baselines of one slice; the same slice gives the same report."""
 
     slice_sha256: str
     seed: int
     train_rows: int
-    """Training rows used: the first ones of the split."""
+    """Number of training rows used: the first ones of the split."""
     train_rows_available: int
     resamples: int
     confidence: float
     targets: list[TargetReport]
     answers_sha256: str | None = None
-    """Of the file with each baseline's answers by paper; None in older slices, which kept none."""
+    """Digest of the file with each baseline's answers by paper; None in older slices, which have no such file."""
 
 
 def write_report(report: BaselineReport, path: Path) -> None:
@@ -79,7 +79,7 @@ def write_report(report: BaselineReport, path: Path) -> None:
 
 
 def read_report(folder: Path) -> BaselineReport | None:
-    """Read the baselines of a slice folder; None where they were not computed.
+    """Read the baselines of a slice folder; None if they were not computed.
 
     Raises:
         DataError: the file is damaged.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tinsmith.data.schema import METRIC_COLUMNS
 
 CLAMP = 8.0
-"""The source notes clamp z to [-8, 8] before the sigmoid: beyond it the score says nothing more."""
+"""Bound on z, which the source notes clamp to [-8, 8] before the sigmoid."""
 
 
 def legacy_score(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -24,7 +24,7 @@ def legacy_score(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def score_frame(years: NDArray[np.int32], z_median: NDArray[np.float64], z_p10: NDArray[np.float64]) -> pl.DataFrame:
-    """Return the score columns of METRIC_COLUMNS for N papers; null where z is NaN."""
+    """Return the score columns of METRIC_COLUMNS for N papers; null if z is NaN."""
     columns = {
         "novelty_score": legacy_score(-z_p10),
         "conventionality_score": legacy_score(z_median),
@@ -49,7 +49,7 @@ def year_percentile(years: NDArray[np.int32], values: NDArray[np.float64]) -> ND
 
 
 def _exp_of_minus(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """exp(-x) for x in [0, 8], within 2 ulp, from exact steps: numpy's own exp differs between processors."""
+    """Compute exp(-x) for x in [0, 8], within 2 ulp, from exact steps: numpy's own exp differs between processors."""
     halvings = np.rint(x * 1.4426950408889634)
     # ln 2 in two parts, the first with few enough bits that the product is exact.
     r = halvings * 0.6931471803691238 - x + halvings * 1.9082149292705877e-10

@@ -1,4 +1,4 @@
-"""Scores of a baseline from its confusion matrix: four figures, each with its interval."""
+"""Scores of a baseline from its confusion matrix: four figures, each with an interval."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figures:
-    """Accuracy, macro-F1 and recalls of `b` confusion matrices at once; NaN where there is no gold."""
+    """Accuracy, macro-F1 and recalls of `b` confusion matrices at once; NaN for labels without papers."""
 
     accuracy: NDArray[np.float64]
     """(b,)"""
     macro_f1: NDArray[np.float64]
-    """(b,), over all classes: one that is neither in the test split nor predicted counts 0."""
+    """(b,), over all classes: one that is neither in the test split nor predicted counts as 0."""
     min_recall: NDArray[np.float64]
-    """(b,), over the classes of the test split; NaN where a resample lost one of them."""
+    """(b,), over the classes of the test split; NaN if a resample lost one of them."""
     recall: NDArray[np.float64]
     """(b, k)"""
 
 
 def figures(confusion: NDArray[np.float64], occurs: NDArray[np.bool_]) -> Figures:
     """Score confusion matrices (b, k, k), gold by predicted; `occurs` (k,): classes in the test split."""
-    counts = np.concatenate([confusion, np.zeros((*confusion.shape[:-1], 1))], axis=-1)  # no answer is invalid
+    counts = np.concatenate([confusion, np.zeros((*confusion.shape[:-1], 1))], axis=-1)  # every answer is valid
     recalls = recall(counts)
     return Figures(
         accuracy=label_match(counts), macro_f1=macro_f1(counts), min_recall=recalls[:, occurs].min(1), recall=recalls
@@ -39,8 +39,8 @@ def figures(confusion: NDArray[np.float64], occurs: NDArray[np.bool_]) -> Figure
 def resampled(confusion: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Draw RESAMPLES bootstrap confusion matrices (b, k, k).
 
-    Drawing n rows with replacement and counting them in a confusion matrix is drawing the matrix
-    from the multinomial with n trials and the observed cells' shares.
+    A resample of n rows with replacement has a confusion matrix from the multinomial with n trials and the observed
+    cells' shares.
     """
     total = round(float(confusion.sum()))
     generator = np.random.Generator(np.random.PCG64(seed))
@@ -66,7 +66,7 @@ def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figur
     E[F1] = sum over M of Binomial(M; n, share) 2 (M g / n) / (g + M). Recalls of different classes
     are independent, so E[min] is the integral over t of the product of P(recall >= t).
     """
-    from scipy.stats import binom  # most runs find their baselines computed
+    from scipy.stats import binom  # most runs only read computed baselines
 
     total = int(gold.sum())
     occurs = np.flatnonzero(gold)
@@ -74,7 +74,7 @@ def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figur
     f1 = np.zeros(len(gold))
     for k in occurs:
         ratio = 2 * guessed * (gold[k] / total) / (gold[k] + guessed)
-        f1[k] = (binom.pmf(guessed, total, shares[k]) * ratio).sum()  # a product's order depends on the processor
+        f1[k] = (binom.pmf(guessed, total, shares[k]) * ratio).sum()  # the order of a product depends on the processor
     steps = [np.arange(1, gold[k] + 1) / gold[k] for k in occurs]
     grid = np.unique(np.concatenate(steps))
     reached = np.ones(len(grid))

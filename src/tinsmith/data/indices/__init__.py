@@ -1,1 +1,1 @@
-"""The indices of citation graphs: CD and atypicality of every paper, over windows of years."""
+"""Indices of citation graphs: CD and atypicality of every paper, over windows of years."""

@@ -6,7 +6,7 @@ shuffling journals within (citing year, cited year). The median z is a paper's c
 its novelty: lower is more novel. Pairs within one journal count; a paper needs two references with a journal.
 
 Deviation: instead of ten random networks, the default is the closed form of that null's mean (`native/pair_null.hpp`)
-with the mean as variance, which no seed can move and which leaves no pair undefined.
+with the mean as variance, which does not depend on a seed and leaves no pair undefined.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tinsmith.data.progress import Progress, Silent
 from tinsmith.ops import extension
 from tinsmith.types.seeds import derive
 
-if TYPE_CHECKING:  # there is none where the extension is not built
+if TYPE_CHECKING:  # absent if the extension is not built
     from tinsmith._native import JournalPairs
 
 
 class NullModel(enum.StrEnum):
-    """Null model that a pair's count is compared with."""
+    """Null model with which a pair's count is compared."""
 
-    CLOSED = "closed"  # the mean over all shuffles, exactly
-    SWITCHING = "switching"  # mean and standard deviation over some shuffles, drawn
+    CLOSED = "closed"  # mean over all shuffles, exactly
+    SWITCHING = "switching"  # mean and standard deviation over some random shuffles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Null:
-    """A null model and what it draws with; `nulls` and `seed` matter to SWITCHING only."""
+    """Null model and its random settings; `nulls` and `seed` apply to SWITCHING only."""
 
     model: NullModel = NullModel.CLOSED
     nulls: int = 10
@@ -46,16 +46,16 @@ class Null:
 
 @dataclass(frozen=True, slots=True)
 class Atypicality:
-    """Scores of N papers; z are NaN where a paper has no pair that is defined."""
+    """Scores of N papers; z is NaN for a paper without a defined pair."""
 
     z_median: NDArray[np.float64]
     z_p10: NDArray[np.float64]
     pairs: NDArray[np.uint32]
-    """Pairs among each paper's references, undefined ones included."""
+    """Number of pairs among each paper's references, including undefined ones."""
     cells: int
-    """Pairs of journals that occur, each counted once in every block of citing years."""
+    """Number of pairs of journals that occur, counted once per block of citing years."""
     undefined_cells: int
-    """Of those, pairs whose count is the same in every drawn network."""
+    """Number of those whose count is the same in every random network."""
 
 
 def score_atypicality(
@@ -63,7 +63,7 @@ def score_atypicality(
 ) -> Atypicality:
     """Score all papers; the bits do not depend on the number of threads.
 
-    `pool_years`: how many citing years are compared with each other; more than 1 where a year has fewer than about 500
+    `pool_years`: number of citing years compared with each other; more than 1 is for years with fewer than about 500
     papers.
     """
     progress = progress or Silent()
@@ -86,7 +86,7 @@ def score_atypicality(
 def pair_scores(references: JournalReferences, null: Null, pool_years: int = 1) -> pl.DataFrame:
     """Return every pair's raw z, one row for each pair of journals that occurs in a block of citing years.
 
-    Columns: year (the block's first), journal_a <= journal_b (names), observed, z (null where undefined).
+    Columns: year (the block's first), journal_a <= journal_b (names), observed, z (null if undefined).
     """
     tables = [_table(block, references.names, null) for block in references.blocks(pool_years)]
     return pl.concat([pl.DataFrame(schema=_PAIR_COLUMNS), *tables])
@@ -129,7 +129,7 @@ def _scored(block: Block, null: Null) -> JournalPairs:
 def _cells(
     pairs: JournalPairs,
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float64]]:
-    """Return the pairs that occur: two journals of the block, how often, z."""
+    """Return the pairs that occur: two journals of the block, their count, z."""
     count = pairs.size()
     first, second, observed = (np.empty(count, np.uint32) for _ in range(3))
     z = np.empty(count)

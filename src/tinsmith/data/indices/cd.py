@@ -1,4 +1,4 @@
-"""The CD index of every paper: citers in its window, told apart by whether they cite its references, too.
+"""CD index of every paper: the citers in its window, split by whether they also cite its references.
 
 F are the citers in the window, B the papers in the window that cite at least one reference:
 CD = (|F| - 2 |F and B|) / |F or B|, one division of integers in double precision. n_j = |F and B|,
@@ -35,7 +35,7 @@ class CdCounts:
     citers: Counts32
     """|F|."""
     both: Counts32
-    """|F and B|: citers that cite a reference, too."""
+    """|F and B|: citers that also cite a reference."""
     both5: Counts32
     """Citers that cite at least five of the references."""
     reference_citers: Counts32
@@ -43,7 +43,7 @@ class CdCounts:
     until_end: Counts32
     """Citers up to the end of the window, early ones included."""
     shared: NDArray[np.uint64]
-    """Sum over F of references shared with the paper."""
+    """Sum over F of the references shared with the paper."""
 
     def take(self, rows: NDArray[np.intp]) -> CdCounts:
         """Return the counts of `rows`, in that order."""
@@ -57,12 +57,12 @@ def count_cd(
     length: int,
     progress: Progress | None = None,
 ) -> CdCounts:
-    """Count for N papers at `times` (N,; ascending but for undated ones) with E edges, in any order.
+    """Count for N papers at `times` (N,; ascending except undated ones) with E edges, in any order.
 
     `times` and `length` are in years or in days. The counts do not depend on the number of threads.
 
     Raises:
-        DataError: the papers are not in time order, or the edges are no graph of theirs.
+        DataError: the papers are not in time order, or the edges are not a graph on them.
     """
     order = undated_first(times)
     if order is None:
@@ -114,7 +114,7 @@ def count_citers(graph: CitationGraph, windows: Windows, progress: Progress | No
 
 
 def cd_frame(counts: CdCounts) -> pl.DataFrame:
-    """Return the CD columns of METRIC_COLUMNS, N rows; what is undefined is null, never 0."""
+    """Return the CD columns of METRIC_COLUMNS, N rows; undefined values are null, never 0."""
     citers, both, both5, reference_citers = (
         column.astype(np.int64) for column in (counts.citers, counts.both, counts.both5, counts.reference_citers)
     )
@@ -141,7 +141,7 @@ def cd_frame(counts: CdCounts) -> pl.DataFrame:
 
 
 def status(counts: CdCounts) -> pl.Series:
-    """Return what each paper's CD index rests on, CdStatus as String, (N,)."""
+    """Return the evidence for each paper's CD index, CdStatus as String, (N,)."""
     names = (CdStatus.OK, CdStatus.NO_REFS, CdStatus.NO_WINDOW_CITERS, CdStatus.EMPTY)
     cited, refs_cited = counts.citers > 0, counts.reference_citers > 0
     codes = np.select([cited & (counts.references > 0), cited, refs_cited], [0, 1, 2], default=3)
@@ -149,7 +149,7 @@ def status(counts: CdCounts) -> pl.Series:
 
 
 def _divide(numerator: NDArray[np.int64] | NDArray[np.uint64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Divide (N,) by (N,), NaN where the denominator is 0."""
+    """Divide (N,) by (N,), NaN if the denominator is 0."""
     quotient = np.full(len(numerator), np.nan)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient

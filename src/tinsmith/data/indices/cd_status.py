@@ -1,4 +1,4 @@
-"""Status of a CD index: the evidence that it rests on."""
+"""Status of a CD index: the evidence for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class CdStatus(enum.StrEnum):
-    """Evidence behind a CD index; only EMPTY leaves it undefined (null)."""
+    """Evidence for a CD index; only EMPTY leaves it undefined (null)."""
 
     OK = "ok"
     NO_REFS = "no_refs"  # no reference in the corpus: the index is exactly 1 by construction

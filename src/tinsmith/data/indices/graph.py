@@ -1,4 +1,4 @@
-"""A citation graph as two compressed tables: what each paper cites, and what cites it."""
+"""Citation graph as two compressed tables: the papers that each paper cites, and those that cite it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinsmith.ops import extension
 from tinsmith.types.errors import DataError
 
 _LIMIT = 2**32 - 1
-"""Rows and edges are counted in 32 bits."""
+"""Limit of 32-bit counts of rows and edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class CitationGraph:
     def from_edges(cls, citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int) -> CitationGraph:
         """Build the graph of `papers` papers from edges (E,) in any order.
 
-        Edges that are sorted already, as a corpus has them, are not copied: `out` is `cited`.
+        Sorted edges, as in a corpus, are not copied: `out` is `cited`.
 
         Raises:
-            DataError: an edge to no paper, a self-loop, an edge that occurs twice; more than 2**32 - 2 of anything.
+            DataError: an edge to an unknown paper, a self-loop, or a duplicate edge; more than 2**32 - 2 rows or edges.
         """
         _check(citing, cited, papers)
         native = extension.module()
@@ -65,11 +65,11 @@ class CitationGraph:
         return len(self.out)
 
     def references(self) -> NDArray[np.uint32]:
-        """Return how many papers each paper cites, (N,)."""
+        """Return the number of references of each paper, (N,)."""
         return np.diff(self.out_pointer)
 
     def citations(self) -> NDArray[np.uint32]:
-        """Return how many papers cite each paper, (N,)."""
+        """Return the number of citations of each paper, (N,)."""
         return np.diff(self.in_pointer)
 
 
@@ -88,7 +88,7 @@ def _check(citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int) -
 def _group(
     keys: NDArray[np.uint32], values: NDArray[np.uint32], rows: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return where each key's values begin, (rows + 1,), and the values by key in their old order, (E,)."""
+    """Return the start of each key's values, (rows + 1,), and the values grouped by key in their old order, (E,)."""
     pointer, grouped = np.empty(rows + 1, np.uint32), np.empty(len(keys), np.uint32)
     extension.module().group_edges(keys, values, pointer, grouped)
     return pointer, grouped

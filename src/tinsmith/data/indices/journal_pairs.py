@@ -1,7 +1,7 @@
 """Journals of each paper's references, in blocks of citing years that are compared with each other.
 
-Journals are numbered by name, so that numbers, and the order of every sum over them, do not depend on the order of
-anything. References to papers without a journal are left out.
+Journals are numbered by name, so that numbers, and the order of every sum over them, do not depend on the order of the
+input. References to papers without a journal are left out.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _NONE = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The papers of one or more citing years, and their R references that have a journal."""
+    """Papers of one or more citing years, and their R references with a journal."""
 
     first_year: int
     begin: int
-    """Rows [begin, end) of the corpus."""
+    """First of the corpus's rows [begin, end)."""
     end: int
     pointer: NDArray[np.uint32]
     """Offset of each paper's first reference, (end - begin + 1,)."""
     journal: NDArray[np.uint32]
     """(R,), in [0, len(journals))."""
     stratum: NDArray[np.uint32]
-    """The cited paper's year, (R,), in [0, len(years))."""
+    """Year of the cited paper, (R,), in [0, len(years))."""
     journals: NDArray[np.intp]
-    """The corpus's numbers of the journals that occur, ascending."""
+    """Corpus-wide numbers of the journals that occur, ascending."""
     years: NDArray[np.intp]
-    """The cited years that occur, ascending."""
+    """Cited years that occur, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class JournalReferences:
 
     years: NDArray[np.int32]
     names: pl.Series
-    """The journals' names, sorted."""
+    """Names of the journals, sorted."""
     journals: NDArray[np.uint32]
-    """Each paper's journal as a position in `names`; 2**32 - 1 where it has none."""
+    """Journal of each paper as a position in `names`; 2**32 - 1 for none."""
     pointer: NDArray[np.int64]
     """Offset in `cited` of each paper's first reference, (N + 1,)."""
     cited: NDArray[np.uint32]
@@ -56,7 +56,7 @@ class JournalReferences:
     def of(
         cls, years: NDArray[np.int32], venue: pl.Series, citing: NDArray[np.uint32], cited: NDArray[np.uint32]
     ) -> JournalReferences:
-        """Take a corpus's columns `year` (ascending) and `venue`, and its sorted edges.
+        """Build from a corpus's columns `year` (ascending) and `venue`, and its sorted edges.
 
         Raises:
             DataError: years or edges are not sorted.
@@ -91,7 +91,7 @@ class JournalReferences:
 
 
 def _renumbered(values: NDArray[np.uint32] | NDArray[np.int32]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-    """Return each value's position among the values that occur, and those, ascending."""
+    """Return each value's position among the distinct values, and those, ascending."""
     if not len(values):
         return values.astype(np.uint32), np.empty(0, np.intp)
     least = int(values.min())

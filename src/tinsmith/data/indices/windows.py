@@ -1,7 +1,7 @@
-"""Papers later than a paper, up to its window's end: a range of rows in time order.
+"""Windows after each paper: ranges of rows in time order.
 
-A citer at time t counts for a paper of time t0 where t0 < t <= t0 + length. Times are years or days; where they
-are years, citers of the paper's own year therefore do not count. These are the semantics of the `cdindex` package.
+A citer at time t counts for a paper of time t0 where t0 < t <= t0 + length. Times are years or days; with years, citers
+from the paper's own year therefore do not count. These are the semantics of the `cdindex` package.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from tinsmith.types.errors import DataError
 
 UNDATED = int(np.iinfo(np.int32).min)
-"""The time of a paper whose time is not known: it lies in no window and has none."""
+"""Time of an undated paper, which is in no window and has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The rows [begin[i], end[i]) that lie in paper i's window; both (N,), ascending."""
+    """Rows [begin[i], end[i]) of paper i's window; both (N,), ascending."""
 
     begin: NDArray[np.uint32]
     end: NDArray[np.uint32]
     first_dated: int
-    """Rows before this one are undated."""
+    """Number of undated rows, which come first."""
 
     @classmethod
     def after(cls, times: NDArray[np.int32], length: int) -> Windows:
@@ -44,7 +44,7 @@ class Windows:
         return cls(begin, end, first_dated)
 
     def pieces(self, wanted: int) -> list[tuple[int, int]]:
-        """Cut the rows into about `wanted` ranges, none of which parts rows that share a window."""
+        """Split the rows into about `wanted` ranges, such that rows which share a window stay together."""
         rows = len(self.begin)
         cuts = np.flatnonzero(np.diff(self.begin)) + 1
         targets = np.linspace(0, rows, wanted, endpoint=False, dtype=np.int64)[1:]
@@ -54,7 +54,7 @@ class Windows:
 
 
 def undated_first(times: NDArray[np.int32]) -> NDArray[np.uint32] | None:
-    """Return the order of rows (N,) that puts undated papers before all others; None where they are there already."""
+    """Return the order of rows (N,) with undated papers before all others; None if that is the given order."""
     undated = times == UNDATED
     if undated[: int(undated.sum())].all():
         return None

@@ -1,4 +1,4 @@
-"""Content of `slice.json`: the settings, the papers left out by reason, the counts, and the hashes."""
+"""Content of `slice.json`: the settings, the excluded papers by reason, the counts, and the hashes."""
 
 from __future__ import annotations
 
@@ -26,56 +26,56 @@ def split_file(split: Split) -> str:
 
 
 class SplitCard(msgspec.Struct, frozen=True, kw_only=True):
-    """One split: its rows by label, and its hashes."""
+    """Split: its rows by label, and its hashes."""
 
     rows: int
     disruption: dict[str, int]
-    """Rows by label; `undefined` where there are such."""
+    """Rows by label; `undefined` for rows without one."""
     novelty: dict[str, int]
     ids_sha256: str
-    """Over the sorted ids, one a line; rows repeated by oversampling count again."""
+    """Digest of the sorted ids, one per line; rows repeated by oversampling count again."""
     rows_sha256: str
-    """Over the file's bytes."""
+    """Digest of the file's bytes."""
 
 
 class CorpusReference(msgspec.Struct, frozen=True, kw_only=True):
-    """The corpus a slice was cut from."""
+    """Corpus from which a slice was cut."""
 
     fingerprint: str
     source: str
     papers: int
     edges: int
     metrics: dict[str, str | int]
-    """The settings its metrics were computed with."""
+    """Settings of its metrics."""
     metrics_fingerprint: str
 
 
 class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known about a slice; the same corpus and settings give the same card."""
+    """Description of a slice; the same corpus and settings give the same card."""
 
     settings: SliceSettings
     disruption_rule: str
     novelty_rule: str
     citations_from: str
-    """`source`: as published; `corpus`: counted in the corpus, because the source does not say."""
+    """`source` for published counts; `corpus` for counts within the corpus, if the source has none."""
     corpus: CorpusReference
     removed: dict[str, int]
-    """Papers each filter removed of those the filters before it had left, in order."""
+    """Papers removed by each filter from those that passed the earlier ones, in order."""
     pool: dict[str, int]
-    """Papers of each class that the filters left."""
+    """Papers of each class that passed the filters."""
     oversampled: dict[str, int]
-    """Repeated training rows by class; no entry where there are none."""
+    """Repeated training rows by class; classes without any are left out."""
     splits: dict[Split, SplitCard]
     legacy_sha256: str | None
-    """With the source notes' splits: the hash they recorded for them, over the ids in order."""
+    """Hash that the source notes recorded, over the ids in order, with the source notes' splits."""
     sha256: str = ""
-    """Over everything else in this card."""
+    """Digest of everything else in this card."""
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 
     @property
     def rows(self) -> int:
-        """Rows of all splits."""
+        """Number of rows in all splits."""
         return sum(split.rows for split in self.splits.values())
 
     def sealed(self) -> SliceCard:
@@ -93,7 +93,7 @@ def read_slice_card(folder: Path) -> SliceCard:
     """Read and verify the card of a slice folder.
 
     Raises:
-        DataError: there is none, it is damaged, or of another format.
+        DataError: it is missing, damaged, or of another format.
     """
     again = "cut the slice again: tinsmith data slice CORPUS ..."
     try:

@@ -1,4 +1,4 @@
-"""Cutting of a frozen slice from a corpus: filter, label, choose by hash, write the chosen papers only."""
+"""Cutting of a frozen slice from a corpus: filter, label, select by hash, write the selected papers only."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def make_slice(
     force: bool = False,
     left_out: LeftOut | None = None,
 ) -> SliceCard:
-    """Cut a slice and write it to the folder `out`; the same one is written anew, another one only with `force`.
+    """Cut a slice and write it to the folder `out`; an equal slice is rewritten, another one only with `force`.
 
-    Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes,
-    and papers added later never move another one to a different split. Papers `left_out` are taken for none.
+    Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes, and papers
+    added later never move another one to a different split. Papers in `left_out` are excluded.
 
     Raises:
-        ConfigError: a class has fewer papers than asked for, or `out` is a corpus or another slice.
-        DataError: the corpus has no metrics of its own yet, or no paper passes the filters.
+        ConfigError: a class has fewer papers than requested, or `out` is a corpus or another slice.
+        DataError: the corpus has no metrics yet, or no paper passes the filters.
     """
     if (out / PAPERS).exists() or (out / CARD).exists():
         raise ConfigError("a slice needs a folder of its own", field="out", value=str(out), fix="name another")
@@ -74,7 +74,7 @@ def make_slice(
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
     out.mkdir(parents=True, exist_ok=True)
-    for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they speak of the slice that was here
+    for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they describe the previous slice
         (out / name).unlink(missing_ok=True)
     splits: dict[Split, SplitCard] = {}
     progress.begin("writing rows", table.height)
@@ -93,7 +93,7 @@ def make_slice(
 
 
 def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, out: Path) -> None:
-    """Check that a slice in `out` is the one to be cut, or damaged, which only cutting it again mends."""
+    """Check that a slice in `out` equals the one to be cut, or is damaged, in which case cutting repairs it."""
     try:
         there = read_slice_card(out)
     except DataError:
@@ -111,7 +111,7 @@ def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard,
 
 
 def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.DataFrame]:
-    """Return where citation counts come from, and all but the texts of every row, split by split."""
+    """Return the source of citation counts, and all columns except texts of every row, split by split."""
     position = np.concatenate([selection.members[split] for split in Split])
     rows = pool.rows[position]
     table = corpus.metrics().with_columns(corpus.papers("year", "cause", "cited_by_count"))
@@ -128,12 +128,12 @@ def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.Da
 
 
 def _named(column: str, codes: NDArray[np.int8], labels: Iterable[Disruption] | Iterable[Novelty]) -> pl.Series:
-    names = [*(str(label) for label in labels), None]  # the code of no label is -1: the last
+    names = [*(str(label) for label in labels), None]  # the code of a missing label is -1: the last
     return pl.Series(column, [names[code] for code in codes.tolist()], dtype=pl.String)
 
 
 def _facts(rows: pl.DataFrame, settings: SliceSettings) -> pl.DataFrame:
-    """Return the columns that `write_rows` wants, with what the slice leaves out as null."""
+    """Return the columns for `write_rows`, with null for those that the slice excludes."""
 
     def number(column: str) -> pl.Series:
         values = rows[column].fill_nan(None)

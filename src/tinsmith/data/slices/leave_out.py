@@ -1,4 +1,4 @@
-"""Papers that are to be left out of a slice, named by their ids in a file."""
+"""Papers to exclude from a slice, listed by id in a file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tinsmith.types.errors import DataError
 
 
 class LeftOut(frozenset[str]):
-    """Ids of papers."""
+    """Ids of excluded papers."""
 
     @property
     def sha256(self) -> str:
-        """The hash of the ids, whatever their order."""
+        """Hash of the ids, independent of their order."""
         return ids_sha256(sorted(self))
 
 
 def read_left_out(path: Path) -> LeftOut:
-    """Read ids, one a line; empty lines and those that begin with # do not count.
+    """Read ids, one per line; empty lines and comments with # are skipped.
 
     Raises:
-        DataError: there is none, or a line is no id.
+        DataError: there is none, or a line is not an id.
     """
     ids = set[str]()
     for block in read_blocks(path, path.name):

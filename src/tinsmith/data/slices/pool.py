@@ -1,4 +1,4 @@
-"""Papers of a corpus that may enter a slice, their labels, and counts of the others by reason."""
+"""Pool of a corpus's papers for a slice, their labels, and counts of the excluded ones by reason."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _METRICS = ("id", "references", "citations", "cd", "cd_status", "full_window", "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The n papers that the filters left, in the corpus's order. Holds no text."""
+    """Pool of the n papers that passed the filters, in the corpus's order, without texts."""
 
     rows: NDArray[np.uint32]
     """Row numbers in the corpus, ascending, (n,)."""
     ids: list[str]
     disruption: NDArray[np.int8]
-    """Codes in `Disruption`, (n,); UNDEFINED where there is no label."""
+    """Codes in `Disruption`, (n,); UNDEFINED without a label."""
     novelty: NDArray[np.int8]
     """Codes in `Novelty`, (n,)."""
     removed: dict[str, int]
-    """Papers each filter removed of those left before it, in order."""
+    """Papers removed by each filter from those that passed the earlier ones, in order."""
 
     def classes(self, task: Task) -> NDArray[np.int8]:
-        """The codes a slice for `task` is balanced over, (n,)."""
+        """Return the codes over which a slice for `task` is balanced, (n,)."""
         if task is Task.JOINT:
             return (len(Novelty) * self.disruption + self.novelty).astype(np.int8)
         return self.novelty if task is Task.NOVELTY else self.disruption
 
 
 def gather_pool(corpus: Corpus, settings: SliceSettings, left_out: LeftOut | None = None) -> Pool:
-    """Filter and label the papers of `corpus`; its abstracts are looked at, but not kept.
+    """Filter and label the papers of `corpus`; its abstracts are read, but not retained.
 
     Raises:
-        DataError: the corpus has no metrics yet, no paper is left, or it has none of those to be left out.
+        DataError: the corpus has no metrics yet, no paper is left, or none of the papers to exclude is in it.
     """
     frame = _facts(corpus)
     thresholds = settings.thresholds
@@ -82,7 +82,7 @@ def _apply(name: str, passes: NDArray[np.bool_], left: NDArray[np.bool_], remove
 
 
 def _facts(corpus: Corpus) -> pl.DataFrame:
-    """Return what the filters need, one row a paper; the texts pass by in a stream."""
+    """Return the input of the filters, one row per paper; the texts are streamed."""
 
     def present(column: str) -> pl.Expr:
         return (pl.col(column).str.strip_chars().str.len_bytes() > 0).fill_null(False)
@@ -102,9 +102,9 @@ def _facts(corpus: Corpus) -> pl.DataFrame:
 
 
 def _filters(frame: pl.DataFrame, settings: SliceSettings) -> dict[str, pl.Series]:
-    """Return, for each filter in order, which papers pass it."""
+    """Return a mask of the passing papers for each filter, in order."""
     passes = {"without a title": frame["has_title"], "without an abstract": frame["has_abstract"]}
-    # A paper of which only the year is known passes where every day of that year does.
+    # A paper with only a year passes if every day of that year does.
     if settings.before is not None:
         last = pl.col("date").fill_null(pl.date("year", 12, 31))
         passes[f"not before {settings.before}"] = _where(frame, last < settings.before)

@@ -1,4 +1,4 @@
-"""Opens a frozen slice: nothing is read before its SHA-256 was compared with the card."""
+"""Reader of a frozen slice, which verifies the SHA-256 of every file first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN = "cut the slice again: tinsmith data slice CORPUS ..."
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice folder whose splits are what its card says; no row of it is in memory."""
+    """Slice folder whose splits match its card; no row is in memory."""
 
     folder: Path
     card: SliceCard
@@ -30,7 +30,7 @@ class Slice:
         """Open a slice and verify the bytes of its splits.
 
         Raises:
-            DataError: the folder is no slice, or something in it is missing or was changed.
+            DataError: the folder is not a slice, or a file is missing or was changed.
         """
         card = read_slice_card(folder)
         for split, expected in card.splits.items():
@@ -52,7 +52,7 @@ class Slice:
         """Yield the rows of one split in order.
 
         Raises:
-            DataError: a line is no row.
+            DataError: a line is not a valid row.
         """
         file = self.folder / split_file(split)
         with file.open("rb") as lines:
@@ -63,7 +63,7 @@ class Slice:
                     raise DataError(f"{file}:{number}: {error}", fix=_AGAIN) from None
 
     def metrics(self, *columns: str) -> pl.DataFrame:
-        """Return the rows' metrics, label names, split and cause: one row a row, train first.
+        """Return the rows' metrics, label names, split and cause, in row order, train first.
 
         Raises:
             DataError: the file is missing, or belongs to other rows; an unknown column.

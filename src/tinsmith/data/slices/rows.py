@@ -1,4 +1,4 @@
-"""A row of a slice: the twelve fields of the source notes, and how it is written."""
+"""Row of a slice: the twelve fields of the source notes, and its encoding."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tinsmith.data.labels import Disruption, Novelty
 
 
 class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One paper as a model meets it, with the labels it is scored against; one line of a split's file."""
+    """Paper as given to a model, with its gold labels; one line of a split's file."""
 
     openalex_id: str
-    """The paper's id in its source, OpenAlex or not."""
+    """Id of the paper in its source, OpenAlex or not."""
     title: str
     abstract: str
     publication_year: int | None
-    """None where the slice leaves it out."""
+    """Year; None if the slice excludes it."""
     cited_by_count: int | None
-    """None where the slice leaves it out, or the source does not know it."""
+    """Citations; None if the slice excludes them, or the source does not report them."""
     cd_index: float | None
     novelty_score: float | None
     conventionality_score: float | None
@@ -30,7 +30,7 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
 def planted_row(
     name: str, title: str, abstract: str, label: str, *, year: int | None = None, citations: int | None = None
 ) -> PaperRow:
-    """Return the row of a made-up paper that only has a disruption label."""
+    """Return the row of an invented paper that only has a disruption label."""
     return PaperRow(
         openalex_id=name,
         title=title,
@@ -52,14 +52,14 @@ _DECODER = msgspec.json.Decoder(PaperRow)
 
 
 def encode_row(row: PaperRow) -> bytes:
-    """Return one line with its line feed: compact JSON, UTF-8, shortest exact floats."""
+    """Encode one line with its line feed: compact JSON, UTF-8, shortest exact floats."""
     return _ENCODER.encode(row) + b"\n"
 
 
 def decode_row(line: bytes) -> PaperRow:
-    """Read one line.
+    """Decode one line.
 
     Raises:
-        msgspec.DecodeError: it is no such row.
+        msgspec.DecodeError: it is not a valid row.
     """
     return _DECODER.decode(line)

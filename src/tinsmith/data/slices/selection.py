@@ -1,6 +1,6 @@
-"""Selection of a slice's papers and their splits from the pool: always those with the lowest hashes.
+"""Selection of a slice's papers and their splits from the pool, by the lowest hashes.
 
-Nothing here depends on the order of the papers or on how they were read, only on their ids.
+The result depends only on the papers' ids, not on their order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRAIN = tuple(Split).index(Split.TRAIN)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """The chosen papers, as positions in the pool, split by split in the order of their rows."""
+    """Selected papers as positions in the pool, split by split in the order of their rows."""
 
     members: dict[Split, NDArray[np.int64]]
     oversampled: dict[str, int]
@@ -30,7 +30,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dealt:
-    """m chosen rows: position in the pool, split, and the key they are ordered by; each (m,)."""
+    """Selected rows, m of them: position in the pool, split, and sort key; each (m,)."""
 
     position: NDArray[np.int64]
     split: NDArray[np.int8]
@@ -41,16 +41,16 @@ class _Dealt:
         return _Dealt(self.position[index], self.split[index], self.copy[index], self.rank[index])
 
     def ordered(self) -> _Dealt:
-        """Sort by copy, then hash: all first copies come before the first repeat."""
+        """Sort by copy, then hash: all first copies precede the first repeat."""
         return self[np.lexsort((self.position, self.rank, self.copy))]
 
 
 def select(pool: Pool, settings: SliceSettings) -> Selection:
-    """Choose the papers of a slice.
+    """Select the papers of a slice.
 
     Raises:
-        ConfigError: a class has fewer papers than asked for, and repeating some was not allowed; or a cap
-            leaves a balanced split without any paper.
+        ConfigError: a class has fewer papers than requested, without oversampling; or a cap leaves a balanced split
+            empty.
     """
     share, rank = id_hashes(pool.ids, settings.seed)
     codes = pool.classes(settings.task)
@@ -112,7 +112,7 @@ def _deal(
 
 
 def _oversampled(dealt: _Dealt, codes: NDArray[np.int8], classes: Sequence[str], wanted: int) -> _Dealt:
-    """Repeat the training papers of each class that is short, all of them before any again."""
+    """Repeat the training papers of each class that is short, all of them once before any twice."""
     parts = [dealt]
     for code, name in enumerate(classes):
         own = dealt[codes[dealt.position] == code]
@@ -151,7 +151,7 @@ def _capped(
         elif balanced is None:
             yield split, members[:cap]
         else:
-            # Of few papers a class may have none in a split; that is no reason to leave the others out.
+            # With few papers a class may be missing from a split; that does not exclude the others.
             every = (np.flatnonzero(codes[members] == code) for code in range(balanced))
             own = [one for one in every if len(one)]
             each = min(cap // len(own), *(len(one) for one in own))

@@ -1,4 +1,4 @@
-"""Settings of a slice: the task, the thresholds, the choice and number of papers, and the splits."""
+"""Settings of a slice: the task, the thresholds, the selection and number of papers, and the splits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tinsmith.types.errors import ConfigError
 
 
 class Task(enum.StrEnum):
-    """Question about a paper; it decides the classes and which papers have a label."""
+    """Question about a paper; it determines the classes and the labelled papers."""
 
     DISRUPTION = "disruption"
     NOVELTY = "novelty"
     JOINT = "joint"
-    """Both. The classes are the nine pairs of labels: balanced over them both labels are balanced, and neither tells
-    anything of the other, so that whoever gets both right has found out two things. The rarest pair bounds the size;
-    without a number per class a slice has every paper with both labels, as they are."""
+    """Both. The classes are the nine pairs of labels. A slice balanced over them has two balanced, independent labels,
+    so that predicting both shows two abilities. The rarest pair limits the size; without a number per class a slice has
+    every paper with both labels, in their natural mixture."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes a slice is balanced over, in the order of their codes."""
+        """Classes over which a slice is balanced, in the order of their codes."""
         if self is Task.JOINT:
             return tuple(_pair(one, other) for one in Disruption for other in Novelty)
         return tuple(one.value for one in (Novelty if self is Task.NOVELTY else Disruption))
@@ -45,7 +45,7 @@ def _pair(disruption: Disruption | None, novelty: Novelty | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """The most papers of each split; None: as many as there are."""
+    """Most papers of each split; None for no limit."""
 
     train: int | None = None
     validation: int | None = None
@@ -63,45 +63,45 @@ class Caps:
                 )
 
     def of(self, split: Split) -> int | None:
-        """The cap of one split."""
+        """Return the cap of one split."""
         return (self.train, self.validation, self.test)[tuple(Split).index(split)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceSettings:
-    """A slice is a pure function of a corpus with its metrics, and of this.
+    """Settings that, with a corpus and its metrics, determine a slice.
 
     Raises:
-        ConfigError: a number that cannot be, or `before` and `after` leave no day between them.
+        ConfigError: an invalid number, or `before` and `after` without a day between them.
     """
 
     task: Task
     thresholds: Thresholds
     per_class: int | None
-    """So many papers of each class over all splits; None: the natural mixture."""
+    """Papers of each class over all splits; None for the natural mixture."""
     caps: Caps = Caps()
     seed: int = 0
     scheme: SplitScheme = SplitScheme.NATIVE
     oversample: bool = False
-    """Repeat training papers of a class that has fewer than `per_class`."""
+    """True to repeat training papers of a class with fewer than `per_class`."""
     status: CdStatus | None = None
-    """Only papers whose CD index rests on this."""
+    """Required evidence for the CD index."""
     full_window: bool = False
-    """Only papers whose whole window lies in the corpus."""
+    """True to require that the whole window is covered by the corpus."""
     min_references: int = 0
-    """In the corpus."""
+    """Least references in the corpus."""
     min_citers: int = 0
-    """In the corpus, at any time."""
+    """Least citers in the corpus, at any time."""
     before: dt.date | None = None
-    """Only papers published before this day."""
+    """Day before which papers must be published."""
     after: dt.date | None = None
-    """Only papers published on this day or later."""
+    """First day of publication."""
     citations: bool = True
-    """Keep `cited_by_count` in the rows; it leaks the label: uncited papers are neutral."""
+    """True to include `cited_by_count` in the rows; it leaks the label: uncited papers are neutral."""
     year: bool = True
-    """Keep `publication_year` in the rows; it leaks how complete the window is."""
+    """True to include `publication_year` in the rows; it leaks how complete the window is."""
     left_out: str | msgspec.UnsetType = msgspec.UNSET
-    """SHA-256 of the ids of papers that are left out (`LeftOut`), where some are named."""
+    """SHA-256 of the ids of excluded papers (`LeftOut`), if there are any."""
 
     def __post_init__(self) -> None:
         for field, value, least in (
@@ -128,10 +128,10 @@ class SliceSettings:
 
 
 def parse_day(text: str, field: str) -> dt.date:
-    """Read YYYY, YYYY-MM or YYYY-MM-DD as the first day of what is named.
+    """Parse YYYY, YYYY-MM or YYYY-MM-DD to its first day.
 
     Raises:
-        ConfigError: it is none of these, or no such day.
+        ConfigError: it has another form, or is not a day.
     """
     found = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", text.strip(), re.ASCII)
     try:

@@ -1,7 +1,7 @@
-"""Split of a paper: by the hash of its id, or by the source notes' own shuffle.
+"""Assignment of papers to splits: by the hash of the id, or by the source notes' own shuffle.
 
-The native scheme looks at nothing but the id and the seed. New papers therefore never move an old one
-from training to test, and two slices of one corpus never train on each other's test papers.
+The native scheme depends only on the id and the seed. New papers therefore never move an old one from training to test,
+and two slices of one corpus never train on each other's test papers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARES = (0.8, 0.1, 0.1)
 
 
 class Split(enum.StrEnum):
-    """A part of a slice."""
+    """Part of a slice."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -36,8 +36,8 @@ class SplitScheme(enum.StrEnum):
 def id_hashes(ids: Sequence[str], seed: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return two independent 64-bit hashes of each of n ids, each (n,): its share and its rank.
 
-    blake2b over "tinsmith/split/<seed>/<id>". One hash deals papers to splits, the other orders
-    them; with a single one, the lowest would all be training papers.
+    blake2b over "tinsmith/split/<seed>/<id>". One hash assigns papers to splits, the other orders them; with a single
+    one, the lowest would all be training papers.
     """
     salt = hashlib.blake2b(f"tinsmith/split/{seed}/".encode(), digest_size=16)
     digests = bytearray()
@@ -64,7 +64,7 @@ def legacy_order(ids: Sequence[str], seed: int) -> list[str]:
 
 
 def legacy_counts(total: int, shares: Sequence[float] = SHARES) -> tuple[int, ...]:
-    """Return how many of `total` papers each share gets, by the largest remainder.
+    """Return the number of papers of each share out of `total`, by the largest remainder.
 
     >>> legacy_counts(36)
     (29, 4, 3)
@@ -89,7 +89,7 @@ def legacy_splits(ids: Sequence[str], seed: int) -> dict[Split, list[str]]:
 
 
 def legacy_sha256(splits: Mapping[Split, Sequence[str]]) -> str:
-    """Return the SHA-256 the source notes recorded: compact JSON with sorted keys, "val" for validation."""
+    """Return the SHA-256 that the source notes recorded: compact JSON with sorted keys, "val" for validation."""
     named = {
         "train": list(splits[Split.TRAIN]),
         "val": list(splits[Split.VALIDATION]),
@@ -100,5 +100,5 @@ def legacy_sha256(splits: Mapping[Split, Sequence[str]]) -> str:
 
 
 def ids_sha256(ids: Sequence[str]) -> str:
-    """Return the SHA-256 of a set of ids whatever its order: sorted, one a line."""
+    """Return the SHA-256 of a set of ids: sorted, one per line."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()

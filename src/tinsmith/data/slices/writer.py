@@ -1,4 +1,4 @@
-"""Writes a slice's splits: the chosen papers' texts are read a block at a time, no others ever."""
+"""Writer of a slice's splits, which reads only the selected papers' texts, block by block."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tinsmith.data.progress import Progress
 from tinsmith.data.slices.rows import PaperRow, encode_row
 
 _BLOCK = 100_000
-"""Rows whose texts are in memory together."""
+"""Rows whose texts are in memory at a time."""
 _TEXTS = ("id", "title", "abstract", "field", "concepts")
 
 
 def write_rows(corpus: Corpus, facts: pl.DataFrame, path: Path, progress: Progress) -> None:
-    """Write one line for each row of `facts`, in its order, with the texts `corpus` has for it.
+    """Write one line for each row of `facts`, in order, with its texts from `corpus`.
 
-    `facts` has the columns id, publication_year, cited_by_count, cd_index, novelty_score,
-    conventionality_score, disruption_label and novelty_label, as the rows shall say them.
+    `facts` has the columns id, publication_year, cited_by_count, cd_index, novelty_score, conventionality_score,
+    disruption_label and novelty_label, with their final values.
     """
     with path.open("wb") as file:
         for block in facts.iter_slices(_BLOCK):
@@ -31,7 +31,7 @@ def write_rows(corpus: Corpus, facts: pl.DataFrame, path: Path, progress: Progre
 
 
 def _with_texts(corpus: Corpus, facts: pl.DataFrame) -> pl.DataFrame:
-    # A filter on the id lets the reader skip the texts of all other papers.
+    # A filter on the id lets the reader skip all other papers' texts.
     texts = (
         corpus.scan_papers()
         .filter(pl.col("id").is_in(facts["id"].unique().implode()))

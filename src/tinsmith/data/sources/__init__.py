@@ -1,1 +1,1 @@
-"""Sources of a corpus, one file each, and their readers."""
+"""Sources of a corpus, one module or package each, and their readers."""

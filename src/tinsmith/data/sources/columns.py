@@ -1,6 +1,6 @@
-"""Whole columns of tables by the rules of `kinds`: at once where their type allows it, else value by value.
+"""Readers of table columns by the rules of `kinds`: vectorised if their type allows it, else value by value.
 
-Each returns the column, and which of its values cannot be read: those are null in it.
+Each returns the column and a mask of its unreadable values, which are null in it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tinsmith.data.sources.kinds import (
 )
 
 _ODD_ID = r"(?i)^(?:nan|nat|null|none|\\n|<na>|na|n/a|#n/a)?$|^\s|\s$|[\x00-\x1f\x7f]|openalex\.org|\.0$|^\d[.\d]*e\+"
-"""Pattern of the texts that `as_id` may change or refuse; all others stay as they are."""
+"""Pattern of texts that `as_id` may change or reject; all others stay as they are."""
 _EXACT = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and its values that could not be read."""
+    """Column, and the mask of its unreadable values."""
 
     values: pl.Series
     bad: pl.Series
@@ -59,7 +59,7 @@ def year_column(values: pl.Series) -> Column:
 
 
 def date_column(values: pl.Series, years: pl.Series) -> Column:
-    """Read days (Date); `years` tell the unit of numbers."""
+    """Read days (Date); `years` determine the unit of numbers."""
     if values.dtype == pl.Date:
         return _good(values)
     if isinstance(values.dtype, pl.Datetime):
@@ -96,14 +96,14 @@ def real_column(values: pl.Series) -> Column:
 
 
 def text_column(values: pl.Series) -> Column:
-    """Read texts (String), which stay as they are."""
+    """Read texts (String) unchanged."""
     if values.dtype == pl.String:
         return _good(values)
     return _one_by_one(values, as_text, pl.String())
 
 
 def flag_column(values: pl.Series) -> Column:
-    """Read flags (Boolean); what is not set is False."""
+    """Read flags (Boolean); null is False."""
     if values.dtype == pl.Boolean:
         return _good(values.fill_null(False))
     read = _one_by_one(values, as_flag, pl.Boolean())
@@ -126,7 +126,7 @@ def _patched(
     dtype: pl.DataType,
     raw: pl.Series | None = None,
 ) -> Column:
-    """Read only the odd ones again, one by one."""
+    """Read only the irregular values again, one by one."""
     read = _one_by_one((values if raw is None else raw).filter(odd), kind, dtype)
     places = odd.arg_true()
     bad = pl.repeat(False, len(values), dtype=pl.Boolean(), eager=True)

@@ -1,4 +1,4 @@
-"""Handling of data that cannot be read: it is set aside and counted, and too much of it ends the build."""
+"""Handling of unreadable data: it is quarantined and counted, and too much of it ends the build."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tinsmith.data.losses import Cause, Tally, loss, require_few, require_values
 from tinsmith.data.sources.lines import DamagedFile
 
 LINE_COUNTERS = {"no_id": "without an id", "no_year": "without a year"}
-"""Counters of the card that stand for lost papers."""
+"""Counters of the card for lost papers."""
 VALUE_COUNTERS = {
     "bad_dates": "dates",
     "bad_abstracts": "abstracts",
     "bad_references": "references",
     "bad_values": "counts, scores or texts",
 }
-"""Counters of the card that stand for values lost from papers that stay."""
+"""Counters of the card for values lost from papers that stay."""
 
 
 @dataclass(slots=True)
 class Complaints:
-    """Takes complaints for a corpus, table by table."""
+    """Collector of complaints for a corpus, table by table."""
 
     writer: CorpusWriter
     skip_bad: bool = False
-    """Take what stands before the damage of a file, and what is left of a table, however little it is."""
+    """True to use the part of a file before its damage, and any rest of a table, however small."""
     _tally: Tally = field(default_factory=lambda: Tally("input"))
     _values: dict[str, Cause] = field(default_factory=dict[str, Cause])
     _again: bool = False
@@ -42,10 +42,10 @@ class Complaints:
         of_papers: bool = False,
         again: bool = False,
     ) -> Generator[Tally, None, None]:
-        """Let the body read a table; it counts what it reads in the tally.
+        """Read a table in the body, which counts its records in the tally.
 
-        Where it is `of_papers`, those that the corpus does not take count as lost. Where it is read `again`, what was
-        set aside before is not set aside a second time.
+        With `of_papers`, papers that the corpus drops count as lost. With `again`, records quarantined before are not
+        quarantined a second time.
 
         Raises:
             DataError: too much of it was lost.
@@ -65,16 +65,16 @@ class Complaints:
             require_values(name, self._tally.read, self._values)
 
     def require_met(self, table: str, met: int) -> None:
-        """Check that some record of the table that was read last belongs to a paper.
+        """Check that a record of the latest table belongs to a paper.
 
         Raises:
-            DataError: none does, and that is not to be skipped.
+            DataError: none does, and `skip_bad` is not set.
         """
         if self._tally.read and not met and not self.skip_bad:
             raise loss(f"{table}: none of {self._tally.read:,} records belongs to a paper: ids do not meet", Cause())
 
     def malformed(self, file: str, line: int, reason: str, text: str, lines: int = 1) -> None:
-        """Set a record aside, which stood on so many lines.
+        """Quarantine a record that spans this many lines.
 
         Raises:
             DataError: the build is strict.
@@ -84,7 +84,7 @@ class Complaints:
             self.writer.quarantine(file, line, reason, text)
 
     def no_abstract(self, file: str, line: int, reason: str, text: str) -> None:
-        """Say that a record stays without its abstract, which cannot be read.
+        """Count a record that stays without its unreadable abstract.
 
         Raises:
             DataError: the build is strict.
@@ -93,17 +93,17 @@ class Complaints:
         self.writer.quarantine(file, line, f"no abstract: {reason}", text)
 
     def lost_value(self, counter: str, file: str, line: int, text: str, count: int = 1) -> None:
-        """Count values that cannot be read, of a record that stays; the counter is one of VALUE_COUNTERS."""
+        """Count unreadable values of a record that stays; the counter is one of VALUE_COUNTERS."""
         self.writer.count(counter, count)
         known = self._values.setdefault(VALUE_COUNTERS[counter], Cause(0, f"{file}:{line}", text))
         known.count += count
 
     @contextmanager
     def until_damage(self) -> Generator[None, None, None]:
-        """Let the body read a file; where it is damaged the body ends, without an error if that may be.
+        """Read a file in the body, which ends at damage, without an error if `skip_bad` is set.
 
         Raises:
-            DamagedFile: the file is damaged, and that is not to be skipped.
+            DamagedFile: the file is damaged, and `skip_bad` is not set.
         """
         try:
             yield

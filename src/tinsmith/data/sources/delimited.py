@@ -1,9 +1,9 @@
-"""Reads delimited text as frames of strings; lines with another number of fields are set aside.
+"""Reader of delimited text as frames of strings; lines with another number of fields are quarantined.
 
 The first line decides: its separator is the first of tab, semicolon, comma, bar and space that is in it. Between
-commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are.
-Otherwise nothing is guessed: a field is what stands between two separators, an empty one is null. A first line `sep=;`
-is a spreadsheet's note of its separator, and no row.
+commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are. Nothing
+else is guessed: a field is the text between two separators, an empty one is null. A first line `sep=;` is a
+spreadsheet's note of its separator, and not a row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a table, and the numbers of their lines or records, from 1."""
+    """Rows of a table, and the numbers of their lines or records, from 1."""
 
     frame: pl.DataFrame
     numbers: NDArray[np.int64]
@@ -41,20 +41,20 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of a file, by its first line that is no comment."""
+    """Layout of a file, determined by its first line that is not a comment."""
 
     separator: str
     quoted: bool
     first: tuple[str, ...]
-    """The fields of that line."""
+    """Fields of that line."""
     line: int
-    """Its number; 0 where there is none."""
+    """Number of that line; 0 if there is none."""
     comment: tuple[str, ...] = ()
-    """The words of the last comment before it."""
+    """Words of the last comment before it."""
 
 
 def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layout:
-    """Return how a file is written; lines that begin like `comments` do not count.
+    """Return the layout of a file; lines that begin with `comments` are skipped.
 
     Raises:
         DamagedFile: it cannot be read.
@@ -88,18 +88,17 @@ class Delimited:
     columns: Sequence[str]
     layout: Layout
     header: bool
-    """The first line is a header, and no row."""
+    """True if the first line is a header."""
     comments: tuple[bytes, ...] = ()
-    """Lines that begin so are skipped."""
+    """Prefix of lines to skip."""
     full: bool = False
-    """A line with an empty field is malformed."""
+    """True if a line with an empty field is malformed."""
 
     def rows(self, complaints: Complaints) -> Iterator[Rows]:
         """Read the file, some megabytes at a time.
 
         Raises:
-            DataError: it ends early or does not decompress, and that is not to be skipped; a line is malformed,
-                and the build is strict.
+            DataError: it is damaged and `skip_bad` is not set, or a line is malformed and the build is strict.
         """
         if self.layout.quoted:
             yield from self._quoted_rows(complaints)
@@ -132,7 +131,7 @@ class Delimited:
         return pl.read_csv(data, has_header=False, separator=self.layout.separator, quote_char=None, schema=schema)
 
     def _is_regular(self, data: bytes) -> bool:
-        """Return True if every line has all its fields, and nothing in it needs a closer look."""
+        """Return True if every line has all its fields and needs no special treatment."""
         if b"\r" in data or b"\0" in data or not _is_text(data):
             return False
         if any(data.startswith(mark) or b"\n" + mark in data for mark in self.comments):
@@ -170,13 +169,13 @@ class Delimited:
         return bool(self.comments and line.startswith(self.comments))
 
     def _reason(self, fields: Sequence[object]) -> str | None:
-        """Return why a line is malformed."""
+        """Return the reason that a line is malformed."""
         if len(fields) != len(self.columns):
             return f"{len(fields)} {'field' if len(fields) == 1 else 'fields'} for {len(self.columns)}"
         return "an empty field" if self.full and not all(fields) else None
 
     def _quoted_rows(self, complaints: Complaints) -> Iterator[Rows]:
-        """Read rows whose fields may be quoted, and then hold separators and line feeds."""
+        """Read rows with quoted fields, which may contain separators and line feeds."""
         schema = dict.fromkeys(self.columns, pl.String())
         rows = self._fields(complaints)
         with complaints.until_damage():

@@ -1,4 +1,4 @@
-"""Citing and cited column of a table of edges, by the many names they go by."""
+"""Citing and cited columns of a table of edges, by their many names."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _CITED = (
 _FROM = ("source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid")
 _TO = ("target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid")
 _PAPER = ("paperid", "paper", "id", "workid", "work", "openalexid")
-"""The end that is not named otherwise."""
+"""Names of an end without further qualification."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeColumns:
-    """Places of both ends among the columns."""
+    """Positions of both ends among the columns."""
 
     citing: int
     cited: int
     by_name: bool
-    """The names say who cites; otherwise the first column is the one that cites, or `from` and `to` are named."""
+    """True if the names tell the citing end; otherwise the first column cites, or the names are `from` and `to`."""
 
 
 def edge_columns(table: str, columns: Sequence[str]) -> EdgeColumns | None:
-    """Return which columns are the ends; None where no name of an end is among them.
+    """Return the columns of the ends; None if no name of an end is among them.
 
     Raises:
-        DataError: one end is named, and nothing can be the other; or an end is named twice.
+        DataError: one end is named without another, or an end is named twice.
     """
     names = [plain(column) for column in columns]
     citing = [place for place, name in enumerate(names) if name in _CITING]

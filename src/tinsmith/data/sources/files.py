@@ -1,4 +1,4 @@
-"""A source of two files: papers as JSON records, and edges as delimited lines of a citing and a cited id."""
+"""Source of two files: papers as JSON records, and edges as delimited lines of a citing and a cited id."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from tinsmith.data.sources.paper_record import require_json, require_spelled
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
 _COUNTED = 20
-"""Rows that are numbered one after the other by chance in no table."""
+"""Number of rows beyond which consecutive numbers are row numbers, not ids."""
 _JSON = 'one JSON object a line, {"id": "a", "year": 2001, "title": "T"}; for the year "date": "2001-05-31" will do'
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Papers and edges in a form that any tool can write; ids are strings and stay as they are."""
+    """Papers and edges in a form that any tool can write; ids are strings and stay unchanged."""
 
     papers: Path
     edges: Path
     skip_bad: bool = False
 
     def description(self) -> SourceDescription:
-        """Return what the card says."""
+        """Return the source's description for the card."""
         return SourceDescription(kind=SourceKind.FILES, settings={"papers": self.papers.name, "edges": self.edges.name})
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
@@ -98,13 +98,13 @@ class FilesSource:
 
 
 def _counts_rows(values: pl.Series) -> bool:
-    """Return True for the row numbers of an export in the place of ids."""
+    """Return True for an export's row numbers in place of ids."""
     numbers = values.cast(pl.Int64, strict=False).drop_nulls()
     return len(numbers) >= _COUNTED and numbers[0] in (0, 1) and (numbers.diff().drop_nulls() == 1).all()
 
 
 def good_edges(file: str, rows: Rows, citing: str, cited: str, complaints: Complaints) -> pl.DataFrame:
-    """Return the edges (`citing`, `cited`) of some rows; those that lack an end are set aside."""
+    """Return the edges (`citing`, `cited`) of some rows; those without an end are quarantined."""
     ends = {"citing": id_column(rows.frame[citing]), "cited": id_column(rows.frame[cited])}
     frame = pl.DataFrame({name: end.values for name, end in ends.items()})
     gaps = frame.select(pl.any_horizontal(pl.all().is_null() | (pl.all() == ""))).to_series()

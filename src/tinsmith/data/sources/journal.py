@@ -1,4 +1,4 @@
-"""A journal's name from a free journal reference such as "Int.J.Mod.Phys. A7 (1992) 5661-5705".
+"""Name of a journal in a free journal reference such as "Int.J.Mod.Phys. A7 (1992) 5661-5705".
 
 The rule, tried on the 21,022 references of hep-th up to 2003:
 
@@ -66,7 +66,7 @@ _MOST_CHARACTERS, _MOST_WORDS = 60, 7
 
 @lru_cache(maxsize=1 << 16)
 def journal_name(reference: str) -> str | None:
-    """Return the journal of a reference; None where it names none.
+    """Return the journal of a reference; None if it names none.
 
     >>> journal_name("Int.J.Mod.Phys. A7 (1992) 5661-5705")
     'Int.J.Mod.Phys. A'

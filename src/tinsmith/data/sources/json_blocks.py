@@ -1,4 +1,4 @@
-"""Reads JSON records as blocks of lines, however a file holds them: lines, an array, or values over many lines.
+"""Reader of JSON records as blocks of lines, from a file of lines, an array, or values over many lines.
 
 An array or a document is cut at its outermost elements, each of which becomes a line: JSON has no line feed inside a
 text, so that those between its parts can be spaces. Lines are then numbered as records.
@@ -26,11 +26,11 @@ _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 
 
 def read_json_blocks(path: Path, name: str) -> Iterator[Block]:
-    """Read the records of a file; `name` is how errors call it.
+    """Read the records of a file; errors name it `name`.
 
     Raises:
         DamagedFile: a packed file is truncated or corrupt, an array has no end, or a record is too long.
-        DataError: the file is no text.
+        DataError: the file is not text.
     """
     chunks = text_chunks(path, name)
     head = b""
@@ -51,7 +51,7 @@ def read_json_blocks(path: Path, name: str) -> Iterator[Block]:
 
 
 def is_json(text: bytes) -> bool:
-    """Return True for one whole JSON value; for one that cannot be read to its end, too."""
+    """Return True for a single JSON value, even if its end cannot be read."""
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -62,13 +62,13 @@ def is_json(text: bytes) -> bool:
 
 
 def _damaged(error: Damage) -> Iterator[bytes]:
-    """Tell of the damage after what came before it."""
+    """Report the damage after everything before it was yielded."""
     raise error
     yield b""
 
 
 def _is_lines(head: bytes) -> bool:
-    """Return True if the first or the second line of a text that begins with a brace is an object of its own."""
+    """Return True if the first or second line of a text that begins with a brace is an object by itself."""
     lines = [line.strip() for line in head.lstrip().split(b"\n", 2)[:2]]
     return len(lines) == 1 or is_json(lines[0]) or (lines[1].startswith(b"{") and is_json(lines[1]))
 
@@ -94,14 +94,14 @@ def _values(chunks: Iterator[bytes], name: str, *, in_array: bool) -> Iterator[B
 
 
 class _Cutter:
-    """Cuts JSON text at the elements of its outermost array, or after its outermost values."""
+    """Splitter of JSON text at the elements of its outermost array, or after its outermost values."""
 
     def __init__(self, in_array: bool) -> None:
         self._in_array = in_array
         self._pieces: list[bytes] = []
         self._size = 0
         self._open = np.empty(0, np.bool_)
-        """Brackets that are open, from the outermost in: True for a brace."""
+        """Open brackets, outermost first: True for a brace."""
         self._in_text = 0
         self._escaped = False
 
@@ -135,7 +135,7 @@ class _Cutter:
             raise Damage("the JSON text ends early")
 
     def rest(self) -> bytes:
-        """Return what is no whole value yet."""
+        """Return the incomplete last value."""
         return b"".join(self._pieces).strip()
 
     def _taken(self) -> bytes:
@@ -145,10 +145,10 @@ class _Cutter:
         return value
 
     def _cuts(self, chunk: bytes) -> tuple[list[tuple[int, int]], str]:
-        """Return where values end and how many characters there belong to none; and what is broken, if anything is."""
+        """Return the ends of values, the number of characters outside any, and the damage, if any."""
         content = np.frombuffer(chunk, dtype=np.uint8)
         outside = self._outside(chunk, content)
-        # A quotation mark that is missing turns texts inside out; a line feed in one is the first sign of it.
+        # A missing quotation mark inverts strings and the rest; a line feed in a string is its first symptom.
         broken = np.flatnonzero((content == _LINE) & ~outside)
         end, why = len(chunk), ""
         if len(broken):
@@ -170,7 +170,7 @@ class _Cutter:
         return [(place, 1) for place in cuts.tolist() if place < end], why
 
     def _outside(self, chunk: bytes, content: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which characters are in no text."""
+        """Return a mask of the characters outside strings."""
         quotes = content == _QUOTE
         if self._escaped:
             quotes[0] = False
@@ -184,7 +184,7 @@ class _Cutter:
         return inside == 0
 
     def _unmatched(self, opens: NDArray[np.bool_], braces: NDArray[np.bool_], depths: NDArray[np.int64]) -> int:
-        """Return which bracket is the first that closes another kind than is open, or nothing; their number if none."""
+        """Return the index of the first bracket that closes another kind than is open; if none does, their number."""
         before, number = len(self._open), len(opens)
         below = np.flatnonzero(depths < 0)
         some = int(below[0]) if len(below) else number

@@ -1,4 +1,4 @@
-"""JSON text decoded: whatever is wrong with it, the record is malformed."""
+"""Decoder of JSON text in which every error means a malformed record."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tinsmith.data.sources.kinds import Malformed
 Value = TypeVar("Value")
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions of msgspec for a text that it cannot read."""
+"""Exceptions of msgspec for invalid text."""
 _PLAIN: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 
 
 def decoded(decoder: msgspec.json.Decoder[Value], text: bytes | msgspec.Raw) -> Value:
-    """Return the value of a text.
+    """Decode a text.
 
     Raises:
-        Malformed: it is no JSON.
-        msgspec.ValidationError: it is, of another type.
+        Malformed: it is not JSON.
+        msgspec.ValidationError: it is JSON of another type.
     """
     try:
         return decoder.decode(text)
@@ -29,16 +29,16 @@ def decoded(decoder: msgspec.json.Decoder[Value], text: bytes | msgspec.Raw) -> 
     except RecursionError:
         raise Malformed("nested too deeply") from None
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
-        # Of bytes that are not UTF-8 msgspec raises the one up to 0.22, the other from 0.23 on.
+        # For invalid UTF-8 msgspec raises the first one up to 0.22, the second from 0.23 on.
         is_text = not isinstance(error, UnicodeDecodeError) and not str(error).startswith("Invalid UTF-8")
         raise Malformed(str(error) if is_text else "not UTF-8") from None
 
 
 def plain(text: bytes | msgspec.Raw) -> object:
-    """Return a text's value as plain Python values.
+    """Decode a text to plain Python values.
 
     Raises:
-        Malformed: it is no JSON, or has a number that is out of range.
+        Malformed: it is not JSON, or has a number out of range.
     """
     try:
         return decoded(_PLAIN, text)

@@ -1,6 +1,6 @@
-"""Values of records, in whatever type an export left them: one function for each kind of field.
+"""Values of records in whatever type an export gave them: one function for each kind of field.
 
-Nothing, NaN and the words that exports write for nothing are None; what cannot be understood is `Malformed`.
+Empty values, NaN and the words that exports write for null are None; invalid values raise `Malformed`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import cast
 import msgspec
 
 NULLS = frozenset({"", "nan", "nat", "null", "none", "\\n", "<na>", "na", "n/a", "#n/a"})
-"""Texts that mean nothing, in lower case."""
+"""Texts that mean null, in lower case."""
 _YES = ("true", "1", "1.0", "t", "yes", "y")
 _NO = (None, "false", "0", "0.0", "f", "no", "n")
 MAX_COUNT = 2**62
 FIRST_YEAR = 1000
-"""A number below has two or three digits of a year, or stands for none (0001-01-01 is nothing in .NET)."""
+"""Least full year: a smaller number has two or three digits of a year, or means null (0001-01-01 in .NET)."""
 _LAST_YEAR = 2100
-"""A larger number in the place of a date is a count of days."""
+"""Largest year: a larger number in place of a date is a count of days."""
 _EXACT = 2.0**53
 _OPENALEX = re.compile(r"(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?([a-z]\d+)/?", re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d+(?:\.0+)?")
@@ -51,7 +51,7 @@ _SHOWN = 50
 
 
 class Malformed(ValueError):
-    """A value or a record that cannot be read; the message is the reason."""
+    """Error of an unreadable value or record; the message is the reason."""
 
 
 def as_id(value: object) -> str | None:
@@ -83,7 +83,7 @@ def as_year(value: object) -> int | None:
     """Return a year from 1000 to 9999, from a number, its text, or a date.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
     """
     value = _plain(value)
     if value is None:
@@ -100,16 +100,16 @@ def as_year(value: object) -> int | None:
 
 
 def as_date(value: object, year: int | None = None) -> tuple[dt.date | None, int] | None:
-    """Return a day and its year; no day where only the year is known, the first where there is no day of the month.
+    """Return a day and its year; None for the day if only the year is known, the first of a month without a day.
 
     A number is a year, a day as 20010504, days since 1970 or a spreadsheet's, or seconds, milli-, micro- or nanoseconds
-    since 1970: what agrees with `year`, where that is known, else by its size.
+    since 1970: chosen to agree with `year` if that is known, else by its size.
 
     >>> as_date("2001-05-04T00:00:00Z"), as_date("2001"), as_date(20010504)
     ((datetime.date(2001, 5, 4), 2001), (None, 2001), (datetime.date(2001, 5, 4), 2001))
 
     Raises:
-        Malformed: it is none, or may be several.
+        Malformed: it is not a date, or ambiguous.
     """
     value = _plain(value)
     if value is None:
@@ -126,10 +126,10 @@ def as_date(value: object, year: int | None = None) -> tuple[dt.date | None, int
 
 
 def as_count(value: object) -> int | None:
-    """Return a count, a whole number from 0 on.
+    """Return a count, an integer from 0 on.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
     """
     value = _plain(value)
     if value is None:
@@ -144,7 +144,7 @@ def as_real(value: object) -> float | None:
     """Return a finite number.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
     """
     value = _plain(value)
     if value is None:
@@ -159,7 +159,7 @@ def as_real(value: object) -> float | None:
 
 
 def as_text(value: object) -> str | None:
-    """Return a text as it stands; a number as its digits, a list of one as its element.
+    """Return a text unchanged; a number as its digits, a list of one as its element.
 
     Raises:
         Malformed: a list of several, an object, or bytes that are not UTF-8.
@@ -182,10 +182,10 @@ def as_text(value: object) -> str | None:
 
 
 def as_list(value: object) -> list[object]:
-    """Return a list; of its JSON text, and a scalar as a list of one. Nothing and an empty object are empty.
+    """Return a list, also from its JSON text; a scalar as a list of one, null and an empty object as an empty list.
 
     Raises:
-        Malformed: a text that begins like a list and is none.
+        Malformed: a text that begins like a list but is not one.
     """
     if value is None or value == {}:
         return []
@@ -202,7 +202,7 @@ def as_list(value: object) -> list[object]:
 
 
 def as_ids(value: object) -> tuple[list[str], int]:
-    """Return the ids of a list, and how many of its elements are none; a text may hold several.
+    """Return the ids of a list, and the number of other elements; a text may contain several ids.
 
     >>> as_ids("W1|W2"), as_ids([1.0, None, {"id": "a"}, True])
     ((['W1', 'W2'], 0), (['1', 'a'], 1))
@@ -234,7 +234,7 @@ def as_texts(value: object) -> list[str]:
     (['physics', 'optics'], ['a; b', 'c'])
 
     Raises:
-        Malformed: it is no list of texts.
+        Malformed: it is not a list of texts.
     """
     items = as_list(value)
     if isinstance(value, str) and items == [value]:
@@ -243,7 +243,7 @@ def as_texts(value: object) -> list[str]:
 
 
 def as_flag(value: object) -> bool:
-    """Return True for true, 1, and their texts; False for false, 0, nothing, and theirs.
+    """Return True for true, 1 and their texts; False for false, 0, null and their texts.
 
     Raises:
         Malformed: it is neither.
@@ -258,10 +258,10 @@ def as_flag(value: object) -> bool:
 
 
 def as_index(value: object) -> dict[str, list[int]] | None:
-    """Return an abstract's index from a mapping, its JSON text, or rows of key and value; positions are not looked at.
+    """Return an abstract's index from a mapping, its JSON text, or rows of key and value; positions are not checked.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
     """
     if isinstance(value, str):
         if value.strip().lower() in NULLS:
@@ -284,14 +284,14 @@ def as_index(value: object) -> dict[str, list[int]] | None:
 
 
 def as_object(value: object) -> Mapping[str, object]:
-    """Return an object, also out of a list of one; an empty one for anything else."""
+    """Return an object, also from a list of one; an empty one for anything else."""
     if isinstance(value, list) and len(cast("list[object]", value)) == 1:
         value = cast("list[object]", value)[0]
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _plain(value: object) -> object:
-    """Return a scalar: texts stripped, bytes as text, None for all that means nothing."""
+    """Return a scalar: texts stripped, bytes as text, None for all values that mean null."""
     if isinstance(value, bytes):
         try:
             value = value.decode()
@@ -304,7 +304,7 @@ def _plain(value: object) -> object:
 
 
 def _whole(value: object, reason: str) -> int:
-    """Return a whole number, from any type that holds one exactly."""
+    """Return an integer, from any type that represents one exactly."""
     if isinstance(value, str) and len(value) <= 20 and _WHOLE.fullmatch(value):
         return int(value.partition(".")[0])
     if isinstance(value, int) and not isinstance(value, bool):
@@ -349,7 +349,7 @@ def _date_of_number(number: int, year: int | None) -> tuple[dt.date | None, int]
 
 
 def _written_out(number: int) -> dt.date | None:
-    """Return the day that a number's digits are, as 20010504."""
+    """Return the day of digits such as 20010504."""
     text = str(number)
     with suppress(ValueError):
         return dt.date(int(text[:4]), int(text[4:6]), int(text[6:])) if len(text) == 8 and text[0] != "-" else None

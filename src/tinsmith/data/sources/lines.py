@@ -1,6 +1,6 @@
-"""Reads text files as blocks of whole lines; tells a damaged file from a finished one.
+"""Reader of text files as blocks of whole lines, which distinguishes a damaged file from a complete one.
 
-Everything before the damage comes out, the same on every machine; then `DamagedFile` is raised.
+Everything before the damage is yielded, the same on every machine; then `DamagedFile` is raised.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tinsmith.data.sources.streams import Damage, text_chunks
 from tinsmith.types.errors import DataError
 
 MAX_LINE = 256 << 20
-"""A line longer than this is no record."""
+"""Most bytes of a line that is a record."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class DamagedFile(DataError):
-    """A file ends early or does not decompress; `line` and `text` are where, and what was left of it."""
+    """Error of a file that ends early or does not decompress; `line` and `text` give the position and the rest."""
 
     def __init__(self, name: str, why: str, line: int, text: str) -> None:
         self.name = name
@@ -33,14 +33,14 @@ class DamagedFile(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines, the last one with or without its line feed."""
+    """Block of complete lines, the last one with or without its line feed."""
 
     first: int
     """Number of the first line, from 1."""
     data: bytes | memoryview
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """The lines that are not blank, with their numbers; line ends and a byte order mark taken off."""
+        """Return non-blank lines with their numbers, without line ends and byte order mark."""
         for number, line in enumerate(bytes(self.data).split(b"\n"), self.first):
             if line.startswith(_BOM):
                 line = line[len(_BOM) :]
@@ -49,25 +49,25 @@ class Block:
 
 
 def read_blocks(path: Path, name: str) -> Iterator[Block]:
-    """Read a file; `name` is how errors call it.
+    """Read a file; errors name it `name`.
 
     Raises:
         DamagedFile: a packed file is truncated or corrupt, or a line has no end.
-        DataError: the file is no text.
+        DataError: the file is not text.
     """
     return blocks_of(text_chunks(path, name), name)
 
 
 def blocks_of(chunks: Iterable[bytes], name: str) -> Iterator[Block]:
-    """Cut a text into blocks of whole lines.
+    """Split a text into blocks of complete lines.
 
     Raises:
-        DamagedFile: as `read_blocks`.
+        DamagedFile: see `read_blocks`.
     """
     first, rest = 1, b""
     try:
         for chunk in chunks:
-            # The line that a cut went through is put together; the others are handed out where they lie.
+            # The line divided by a boundary is joined; the others are yielded without a copy.
             start, stop = chunk.find(b"\n") + 1, chunk.rfind(b"\n") + 1
             if stop:
                 yield Block(first, rest + chunk[:start])

@@ -1,4 +1,4 @@
-"""Names of columns: as they are compared, and which of them a wanted one may be."""
+"""Comparison of column names, and suggestions for missing columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plain(name: str) -> str:
 
 
 def suggested(columns: Sequence[str], wanted: Sequence[str]) -> str:
-    """Return what to do about a column that is not there: rename the one that looks like it, if any does."""
+    """Return a suggestion for a missing column: rename the one that resembles it, if any does."""
     for name in wanted:
         inside = [column for column in columns if column and (name in column or column in name)]
         close = get_close_matches(name, columns, 1, 0.6) or inside

@@ -1,4 +1,4 @@
-"""A paper as a JSON record that any tool can write: its keys, in whatever types an export left their values."""
+"""Paper as a JSON record that any tool can write: its keys, with values in any export's types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tinsmith.types.json_text import parse_json
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A record of the papers; other keys are not read."""
+    """Record of a paper; other keys are ignored."""
 
     id: str | int | None = None
     title: str | None = None
@@ -31,7 +31,7 @@ class _Line(msgspec.Struct, gc=False):
     year: int | None = None
     venue: str | None = None
     journal_ref: str | None = None
-    """A free reference, reduced to the journal's name where there is no `venue`."""
+    """Free reference, reduced to the journal's name if there is no `venue`."""
     field: str | None = None
     concepts: list[str] | None = None
     cited_by_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
@@ -42,15 +42,15 @@ class _Line(msgspec.Struct, gc=False):
 _DECODER = msgspec.json.Decoder(_Line)
 _SPELLED = tuple(f'"{name}"'.encode() for name in _Line.__struct_fields__)
 _FIRST = 100
-"""Records whose keys are looked at before any are read."""
+"""Records whose keys are checked before any are read."""
 _TEXTS = ("title", "abstract", "venue", "journal_ref", "field", "type", "language")
 
 
 def paper_of(line: bytes, lost: list[str] | None = None) -> Paper:
-    """Read a record; `lost` gets the counters of values that cannot be read.
+    """Read a record; `lost` receives the counters of unreadable values.
 
     Raises:
-        Malformed: it is no object, or its id or year cannot be read.
+        Malformed: it is not an object, or its id or year is unreadable.
     """
     lost = [] if lost is None else lost
     if any(line.count(key) > 1 for key in _SPELLED):
@@ -88,7 +88,7 @@ def paper_of(line: bytes, lost: list[str] | None = None) -> Paper:
 
 
 def _abstract(text: str, lost: list[str]) -> str | None:
-    """Return an abstract, of which an index of its words may be given (as JSON)."""
+    """Return an abstract, also from an index of its words (possibly as JSON)."""
     if not text.startswith('{"'):
         return text
     try:
@@ -102,10 +102,10 @@ def _abstract(text: str, lost: list[str]) -> str | None:
 
 
 def _require_unique(line: bytes) -> None:
-    """Check that no key stands there twice, of which one would be lost: two records may have become one.
+    """Check that no key occurs twice, since one value would be lost: two records may have been merged.
 
     Raises:
-        Malformed: one does, or the line is no JSON.
+        Malformed: one does, or the line is not JSON.
     """
     try:
         parse_json(line)
@@ -114,7 +114,7 @@ def _require_unique(line: bytes) -> None:
 
 
 def require_json(block: Block, name: str) -> None:
-    """Check that papers are not a table whose first line names its columns.
+    """Check that papers are not a delimited table with a header.
 
     Raises:
         DataError: they are.
@@ -133,10 +133,10 @@ def require_json(block: Block, name: str) -> None:
 
 
 def require_spelled(block: Block, name: str) -> None:
-    """Check that no first record has a key that is one of ours but for case and signs, and is not read.
+    """Check that no early record has a key that differs from ours only in case and punctuation, and is ignored.
 
     Raises:
-        DataError: one has, and none has ours.
+        DataError: one has, and no record has ours.
     """
     keys: dict[str, None] = {}
     for _, line in islice(block.lines(), _FIRST):

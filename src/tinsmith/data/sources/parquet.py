@@ -1,4 +1,4 @@
-"""Reads parquet tables batch by batch; a damaged one is told as such, whatever its reader stumbles on."""
+"""Reader of parquet tables batch by batch, which reports any failure of its library as damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.data.sources.lines import DamagedFile
 
 
 def parquet_columns(path: Path, name: str) -> list[str]:
-    """Return the names of a table's columns; `name` is how errors call it.
+    """Return the names of a table's columns; errors name it `name`.
 
     Raises:
         DamagedFile: it cannot be read.
@@ -22,7 +22,7 @@ def parquet_columns(path: Path, name: str) -> list[str]:
 
 
 def parquet_frames(path: Path, name: str, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield `columns` of a table in order, about so many rows at a time.
+    """Yield `columns` of a table in order, in batches of about this many rows.
 
     Raises:
         DamagedFile: it cannot be read to its end.

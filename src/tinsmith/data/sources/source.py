@@ -1,4 +1,4 @@
-"""Interface of every source of a corpus, and the build of a corpus folder from one."""
+"""Interface of all sources of a corpus, and the build of a corpus folder from one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Source(Protocol):
         ...
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
-        """Hand everything to `writer`.
+        """Feed all papers and edges to `writer`.
 
         Raises:
             DataError: it cannot be read.
@@ -38,7 +38,7 @@ def build_corpus(
     force: bool = False,
     progress: Progress | None = None,
 ) -> CorpusCard:
-    """Read `source` into the corpus folder `out`; nothing is written unless all of it could be.
+    """Read `source` into the corpus folder `out`, completely or not at all.
 
     Raises:
         DataError: the source cannot be read, has a malformed line (`strict`), or `out` is taken (without `force`).
@@ -56,7 +56,7 @@ def build_corpus(
 
 @contextmanager
 def _no_cycle_search() -> Generator[None, None, None]:
-    """Hold the cycle collector: records are trees, counting frees them, and walking them all costs a third more."""
+    """Pause the cycle collector: records are trees, freed by reference counts, and it takes a third more time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""The text of a file as UTF-8, piece by piece: plain, gzip, zstd, bzip2 or xz, in UTF-8 or UTF-16.
+"""Text of a file as UTF-8, piece by piece: plain, gzip, zstd, bzip2 or xz, in UTF-8 or UTF-16.
 
-How a file is packed is known by its first bytes, whatever its name. What is no text is refused by name.
+The compression is detected by the first bytes, not by the name. Files that are not text are rejected by name.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _ERRORS = (
 
 
 def require_files(**named: Sequence[Path]) -> None:
-    """Check that files are there, by the option that names them.
+    """Check that files exist; errors name their option.
 
     Raises:
-        DataError: one is not, or is a folder.
+        DataError: one does not, or is a folder.
     """
     for option, file in ((option, file) for option, files in named.items() for file in files):
         if not file.exists() or file.is_dir():
@@ -57,11 +57,11 @@ def require_files(**named: Sequence[Path]) -> None:
 
 
 class Damage(Exception):
-    """The stream is not as its format has it."""
+    """Error of a stream that violates its format."""
 
 
 class _Member(Protocol):
-    """A decompressor of one member of a stream."""
+    """Decompressor of one member of a stream."""
 
     @property
     def eof(self) -> bool: ...
@@ -77,18 +77,18 @@ def _zstd() -> _Member:
 _PACKED: dict[bytes, tuple[str, Callable[[], _Member]]] = {
     b"\x1f\x8b": ("gzip", lambda: cast("_Member", isal_zlib.decompressobj(wbits=31))),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
-    **{bytes([first]) + b"\x2a\x4d\x18": ("zstd", _zstd) for first in range(0x50, 0x60)},  # begins with a frame to skip
+    **{bytes([first]) + b"\x2a\x4d\x18": ("zstd", _zstd) for first in range(0x50, 0x60)},  # skippable frame first
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
     b"\xfd7zXZ": ("xz", lzma.LZMADecompressor),
 }
 
 
 def text_chunks(path: Path, name: str) -> Iterator[bytes]:
-    """Yield the text of a file; everything before a damage comes out, the same on every machine.
+    """Yield the text of a file up to any damage, the same on every machine.
 
     Raises:
         Damage: a packed file ends early or does not decompress, or a text is not in its encoding.
-        DataError: the file is no text.
+        DataError: the file is not text.
     """
     with path.open("rb") as file:
         head = file.read(8)
@@ -126,7 +126,7 @@ def _unpacked(file: BinaryIO, what: str, member_of: Callable[[], _Member]) -> It
 
 
 def _utf8(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Take off a byte order mark, and turn UTF-16 into UTF-8."""
+    """Remove a byte order mark, and convert UTF-16 to UTF-8."""
     head = b""
     for chunk in chunks:
         head += chunk

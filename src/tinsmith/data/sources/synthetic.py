@@ -1,8 +1,8 @@
-"""The synthetic world as a source: papers, references and texts for the corpus writer, chunk by chunk.
+"""Synthetic world as a source: papers, references and texts for the corpus writer, chunk by chunk.
 
-A latent cause decides how a paper is cited and colours its words. Whether it then is disruptive is for
-the CD index of the graph to say: nothing here knows a label. Integers and correctly rounded arithmetic
-decide everything, so that a preset and a seed give the same bytes on every machine.
+A latent cause determines a paper's citations and colours its words. The label follows from the CD index of the graph:
+this module does not use labels. All decisions use integers and correctly rounded arithmetic, so that a preset and a
+seed give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tinsmith.data.sources.world.spec import PRESETS, Preset, WorldSpec
 from tinsmith.data.sources.world.text import TextWriter
 
 CHUNK: Final = 8_192
-"""Papers handed over at a time; the corpus does not depend on it."""
+"""Papers per chunk; the corpus does not depend on it."""
 _COUNTED_AT_ONCE: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """Counts of a world's records, which the corpus's card must agree with."""
+    """Counts of a world's records, which the corpus's card must match."""
 
     papers: int
     clean_edges: int
-    """Between two papers of the world, distinct, no self-loops; forward ones included."""
+    """Distinct edges between two papers of the world, without self-loops; forward ones included."""
     forward_edges: int
     dangling_edges: int
     duplicate_edges: int
@@ -48,13 +48,13 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSource:
-    """A world as a source of a corpus: a preset, or sizes of one's own."""
+    """World as a source of a corpus: a preset, or custom sizes."""
 
     world: Preset | WorldSpec
     seed: int = 0
 
     def description(self) -> SourceDescription:
-        """Say what decides the world; equal descriptions give equal corpora."""
+        """Return the settings of the world; equal descriptions give equal corpora."""
         if isinstance(self.world, Preset):
             chosen: dict[str, str | int | bool] = {"preset": self.world.value}
         else:
@@ -63,14 +63,14 @@ class SyntheticSource:
         return SourceDescription(kind=SourceKind.SYNTHETIC, settings=chosen | {"seed": self.seed})
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
-        """Draw the world and hand everything to `writer`."""
+        """Generate the world and feed it to `writer`."""
         build_synthetic(self.world, self.seed, writer, progress=progress)
 
 
 def build_synthetic(
     world: Preset | WorldSpec, seed: int, writer: CorpusWriter, *, chunk: int = CHUNK, progress: Progress | None = None
 ) -> Emitted:
-    """Draw a world and hand it to `writer`, with its cut on the CD index.
+    """Generate a world and feed it to `writer`, with its cut on the CD index.
 
     `cited_by_count` is the in-degree among clean edges, forward ones included. Memory: about ten bytes
     for each reference, a hundred for each paper, and one chunk of texts.

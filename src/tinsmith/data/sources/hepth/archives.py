@@ -1,4 +1,4 @@
-"""SNAP's two archives read: the edges with their ids as arXiv writes them, and a record for each paper."""
+"""Readers of SNAP's two archives: the edges with their ids as arXiv writes them, and a record for each paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Edge = tuple[str, str]
 
 
 def read_edges(file: Path) -> list[Edge]:
-    """Return (citing, cited), sorted, each once.
+    """Return distinct pairs (citing, cited), sorted.
 
     Raises:
         DataError: the file is damaged, or a line is not two ids.
@@ -38,11 +38,11 @@ def read_edges(file: Path) -> list[Edge]:
     return sorted(edges)
 
 
-def read_records(file: Path, in_graph: frozenset[str], seen: Callable[[], None]) -> list[Record]:
-    """Return the records of an archive of .abs files, in the order of submission; `seen` is called for each.
+def read_records(file: Path, in_graph: frozenset[str], advance: Callable[[], None]) -> list[Record]:
+    """Return the records of an archive of .abs files, in the order of submission; `advance` is called for each.
 
     Raises:
-        DataError: the archive is damaged, or a record is not one.
+        DataError: the archive is damaged, or a record is invalid.
     """
     records = dict[str, Record]()
     with readable(file), tarfile.open(file, "r:gz") as archive:
@@ -58,18 +58,18 @@ def read_records(file: Path, in_graph: frozenset[str], seen: Callable[[], None])
                 records[paper] = parse_record(paper, text, in_graph=paper in in_graph)
             except Unreadable as error:
                 raise DataError(f"{file.name}, {member.name}: {error}") from None
-            seen()
+            advance()
     return [records[paper] for paper in sorted(records, key=lambda one: (month_of(one), one))]
 
 
 def is_paper_id(text: str) -> bool:
-    """True if this is an id as arXiv gave them until 2007: YYMMNNN."""
+    """True if this is an arXiv id of before 2007: YYMMNNN."""
     return len(text) == 7 and text.isascii() and text.isdigit() and 1 <= int(text[2:4]) <= 12
 
 
 @contextmanager
 def readable(file: Path) -> Generator[None, None, None]:
-    """Tell of a damaged archive as a mistake that can be mended."""
+    """Convert errors of a damaged archive to a DataError with a remedy."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""The corpus fetched: two archives of SNAP become papers.jsonl.gz and edges.tsv.gz, checked against what is known.
+"""Download of the corpus: two archives of SNAP become papers.jsonl.gz and edges.tsv.gz, checked against pinned hashes.
 
-The archives stay in `snap` below the folder, so that nothing is fetched twice; `fetched.json` says what they were.
+The archives stay in `snap` below the folder, so that nothing is fetched twice; `fetched.json` records them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ARCHIVES: Final = "snap"
 
 
 Downloading = Callable[[str], AbstractContextManager[Fetched]]
-"""Shows the download of a file with this name."""
+"""Context that displays the download of a file with this name."""
 Reading = Callable[[], AbstractContextManager[Progress]]
-"""Shows how far the records are read."""
+"""Context that displays the progress of reading records."""
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was fetched."""
+    """Fetched file."""
 
     name: str
     bytes: int
@@ -54,7 +54,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     papers: int
     edges: int
     papers_sha256: str
-    """Of the lines of papers.jsonl, uncompressed."""
+    """Digest of the lines of papers.jsonl, uncompressed."""
     edges_sha256: str
 
 
@@ -64,23 +64,23 @@ class Outcome:
 
     receipt: Receipt
     fresh: bool
-    """Something was written: it was not all there before."""
+    """True if something was written; False if everything existed."""
     as_known: bool
-    """Every text, date and author is the one that published results were measured with."""
+    """True if every text, date and author is the one of the published results."""
 
 
 def fetch_corpus(release: Release, out: Path, downloading: Downloading, reading: Reading) -> Outcome:
-    """Put the corpus into the folder `out`; what is there already is checked, not fetched.
+    """Fetch the corpus into the folder `out`; existing files are checked instead.
 
     Args:
-        release: Which corpus.
-        out: Its folder.
-        downloading: Shows each download.
-        reading: Shows how far the records are read.
+        release: corpus to fetch.
+        out: its folder.
+        downloading: display of each download.
+        reading: display of the progress of reading records.
 
     Raises:
         BackendError: a file cannot be fetched or written.
-        DataError: an archive is damaged, or what it holds is not the pinned corpus.
+        DataError: an archive is damaged, or its content is not the pinned corpus.
     """
     try:
         with one_writer(out):
@@ -132,7 +132,7 @@ def _fetched(release: Release, out: Path, downloading: Downloading, reading: Rea
 
 
 def _existing(release: Release, out: Path) -> Receipt | None:
-    """Return the receipt of a corpus that lies here whole: its files are what the receipt says, and the pinned ones."""
+    """Return the receipt of a complete existing corpus, whose files match the receipt and the pinned hashes."""
     if not all((out / name).is_file() for name in (PAPERS, EDGES, RECEIPT)):
         return None
     try:
@@ -142,13 +142,13 @@ def _existing(release: Release, out: Path) -> Receipt | None:
         with readable(out / EDGES):
             edges = _sha256(gzip.decompress((out / EDGES).read_bytes()))
     except (DataError, msgspec.DecodeError):
-        return None  # damaged: it is made anew of the archives
+        return None  # damaged: it is rebuilt from the archives
     whole = papers == receipt.papers_sha256 and edges == receipt.edges_sha256
     return receipt if whole and edges == release.edges_sha256 else None
 
 
 def _require(what: str, file: Path, count: int, wanted: int, content: bytes, sha256: str) -> None:
-    """Refuse a corpus whose graph is another one: every figure would be."""
+    """Reject a corpus with another graph, with which every figure would differ."""
     found = _sha256(content)
     if found != sha256:
         raise DataError(
@@ -177,7 +177,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Compress without a name and a time, so that the same content is the same file."""
+    """Compress without name and time, so that the same content gives the same file."""
     with (
         replacing(path) as part,
         part.open("wb") as raw,

@@ -36,7 +36,7 @@ _SIZE: Final = re.compile(r"\s*\(\d+\s*kb\)\s*$", re.IGNORECASE)
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MAIL_SHOWN: Final = "[email]"
 _EARLIEST, _LATEST = dt.timedelta(days=-31), dt.timedelta(days=62)
-"""Range of a paper's first date around the first day of its id's month; beyond it, the header is broken."""
+"""Range of a paper's first date around the first day of its id's month; outside, the header counts as broken."""
 
 
 class DateSource(StrEnum):
@@ -44,11 +44,11 @@ class DateSource(StrEnum):
 
     HEADER = "header_utc"
     MONTH = "id_month"
-    """The header is broken: the first day of the id's month."""
+    """First day of the id's month, since the header is broken."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of papers.jsonl."""
+    """Line of papers.jsonl."""
 
     id: str
     title: str | None
@@ -65,14 +65,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(Exception):
-    """A record is not as records are."""
+    """Error of a record that cannot be parsed."""
 
 
 def parse_record(paper: str, text: str, *, in_graph: bool) -> Record:
     """Read the record of the paper with this id.
 
     Raises:
-        Unreadable: it has no header or no abstract's block.
+        Unreadable: it has no header or no abstract.
     """
     blocks = re.split(r"^\s*\\\\\s*$", text, flags=re.MULTILINE)
     if len(blocks) < 3:
@@ -102,7 +102,7 @@ def month_of(paper: str) -> dt.date:
 
 
 def _header(block: str) -> tuple[list[str], dict[str, str]]:
-    """Return all dates, the first one first, and each other field's first value with its continuation lines."""
+    """Return all dates, first one first, and each other field's first value with its continuation lines."""
     lines = list[tuple[str, list[str]]]()
     for line in block.splitlines():
         match = _FIELD.match(line)
@@ -117,12 +117,12 @@ def _header(block: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _shown(text: str) -> str:
-    """Join the lines with single spaces; nobody's address is kept."""
+    """Join the lines with single spaces, without e-mail addresses."""
     return _MAIL.sub(_MAIL_SHOWN, " ".join(text.split()))
 
 
 def _day(header: str, month: dt.date) -> dt.date | None:
-    """Return the day in UTC; names of time zones that mail does not know count as UTC."""
+    """Return the day in UTC; time zones without an e-mail standard count as UTC."""
     text = _SIZE.sub("", header).strip()
     parsed = parsedate_tz(text)
     if parsed is None:

@@ -1,7 +1,7 @@
-"""Files of SNAP that the corpus is made of, and the content that they must give.
+"""Pinned files of SNAP for the corpus, and the hashes of their content.
 
-SNAP publishes no checksums. What is pinned is therefore the content: the edges and the papers' ids must be these, to
-the bit. A text that was changed in one record makes the corpus another one but not a wrong one, so that is only told.
+SNAP publishes no checksums. Therefore the content is pinned: the edges and the papers' ids must match exactly. A
+changed text in a record gives another corpus, but not a wrong one, so it is only reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One published state of a corpus."""
+    """Published state of a corpus."""
 
     name: str
     title: str
@@ -25,11 +25,11 @@ class Release:
     edge_count: int
     paper_count: int
     edges_sha256: str
-    """Of the lines `citing<TAB>cited`, sorted."""
+    """Digest of the lines `citing<TAB>cited`, sorted."""
     ids_sha256: str
-    """Of the papers' ids in the order of submission, a line each."""
+    """Digest of the papers' ids in order of submission, one per line."""
     papers_sha256: str
-    """Of the lines of papers.jsonl."""
+    """Digest of the lines of papers.jsonl."""
 
 
 HEPTH: Final = Release(
@@ -47,7 +47,7 @@ HEPTH: Final = Release(
 
 
 def release_named(name: str) -> Release:
-    """Return the corpus of this name.
+    """Return the corpus with this name.
 
     Raises:
         ConfigError: there is none.

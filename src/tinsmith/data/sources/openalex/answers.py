@@ -1,8 +1,7 @@
-"""Meaning of an answer of the OpenAlex API other than a page.
+"""Interpretation of the OpenAlex API's answers other than a page.
 
 A 429 has two meanings: too many requests in a second, and a day's budget used up, which comes back at midnight UTC.
-They are told apart by what the headers say is left, by how long the answer asks to wait (hours mean the day), or by
-its words.
+They are distinguished by the headers' remaining budget, by the requested delay (hours mean the day), or by the message.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ import httpx
 from tinsmith.types.http_answers import retry_after
 
 PATIENCE = 300.0
-"""Seconds that an answer may ask to wait; a 429 that asks for more means the day's budget."""
+"""Most seconds of a requested delay; a 429 with a longer one means the day's budget."""
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
 
 
 class Meaning(enum.Enum):
-    """Reaction to an answer that is no page."""
+    """Meaning of an answer that is not a page."""
 
     LATER = enum.auto()
-    """Wait and ask again."""
+    """Wait and retry."""
     BUDGET = enum.auto()
     BAD_KEY = enum.auto()
     FORBIDDEN = enum.auto()
     REFUSED = enum.auto()
-    """Anything else; asking again will not help."""
+    """Any other failure; a retry will not help."""
 
 
 def meaning(answer: httpx.Response) -> Meaning:
-    """Return what an answer other than 200 means."""
+    """Return the meaning of an answer other than 200."""
     code = answer.status_code
     if code == HTTPStatus.TOO_MANY_REQUESTS:
         return Meaning.BUDGET if _budget_is_used_up(answer) else Meaning.LATER
@@ -45,12 +44,12 @@ def meaning(answer: httpx.Response) -> Meaning:
 
 
 def seconds_to_wait(answer: httpx.Response) -> float | None:
-    """Return the seconds that Retry-After asks for, in seconds or as a date."""
+    """Return the seconds in Retry-After, given as a number or a date."""
     return retry_after(answer.headers.get("retry-after"), answer.headers.get("date"), time.time())
 
 
 def _budget_is_used_up(answer: httpx.Response) -> bool:
-    """True if a 429 means the day: by what is left, by how long to wait, or by what the answer says."""
+    """True if a 429 means the day's budget: by the remaining budget, the delay, or the message."""
     wait = seconds_to_wait(answer)
     if wait is not None and wait > PATIENCE:
         return True

@@ -1,7 +1,7 @@
-"""Downloads works from the OpenAlex API page by page, so that a stop, for whatever reason, costs nothing.
+"""Download of works from the OpenAlex API page by page, resumable after any interruption.
 
-Pages and the cursor of the next one are kept in a folder; the same query goes on from there. The key travels in the
-query string, as OpenAlex wants it, and is added below whatever logs requests or tells of errors.
+Pages and the cursor of the next one are stored in a folder, from which the same query resumes. The key is sent in the
+query string, as OpenAlex requires, and is added below the layers that log requests or report errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tinsmith.types.http_answers import TooLarge, body_of
 
 API = "https://api.openalex.org"
 PER_PAGE = 100
-"""Works a page: the most that the API gives."""
+"""Works per page: the API's maximum."""
 ATTEMPTS = 6
 _SELECT = (
     "id", "display_name", "publication_year", "publication_date", "language", "type", "primary_location",
@@ -53,12 +53,12 @@ class ApiQuery:
     url: str = API
     graph_only: bool = False
     xpac: bool = False
-    """Ask for the expansion pack too."""
+    """True to include the expansion pack."""
     more: tuple[str, ...] = ()
     """Further fields of each work."""
 
     def parameters(self, cursor: str) -> dict[str, str]:
-        """Return the request's parameters, all but the key."""
+        """Return the request's parameters without the key."""
         chosen = {
             "filter": self.filter,
             "per_page": str(PER_PAGE),
@@ -90,9 +90,9 @@ class _Resume(msgspec.Struct, kw_only=True):
     pages: int = 0
     works: int = 0
     cursor: str | None = "*"
-    """None: all pages are there."""
+    """Cursor of the next page; None once all pages are complete."""
     expected: int | None = None
-    """Works that the first page said there are."""
+    """Number of works announced by the first page."""
 
 
 class _Meta(msgspec.Struct):
@@ -107,7 +107,7 @@ class _Page(msgspec.Struct):
 
 @dataclass(slots=True)
 class Download:
-    """The pages of a query in a folder."""
+    """Download of a query into a folder."""
 
     query: ApiQuery
     folder: Path
@@ -115,10 +115,11 @@ class Download:
     transport: httpx.BaseTransport | None = None
 
     def run(self, progress: Progress) -> Sequence[Path]:
-        """Fetch what is missing; returns the pages' files in order.
+        """Fetch missing pages; return the files of all pages in order.
 
         Raises:
-            DataError: the API stops answering, refuses, or its budget is used up; or the folder is another query's.
+            DataError: the API stops answering, refuses, or its budget is used up; or the folder belongs to another
+                query.
         """
         state = self._state()
         transport = _Keyed(self.transport or httpx.HTTPTransport(), self.query.key)
@@ -210,10 +211,10 @@ class Download:
         raise self._stop(state, f"{why}, {ATTEMPTS} times")
 
     def _requested_wait(self, answer: httpx.Response, state: _Resume) -> float | None:
-        """Return the seconds that a passing trouble asks to wait.
+        """Return the requested delay after a temporary failure.
 
         Raises:
-            DataError: it is none.
+            DataError: the failure is permanent.
         """
         match meaning(answer):
             case Meaning.LATER:
@@ -234,7 +235,7 @@ class Download:
                 raise self._refusal(answer, state)
 
     def _refusal(self, answer: httpx.Response, state: _Resume) -> DataError:
-        """Return the error for an answer that asking again will not change."""
+        """Return the error for an answer that a retry will not change."""
         reason = " ".join(answer.text.split())
         if answer.is_redirect:
             reason = f"moved to {answer.headers['location'].partition('?')[0]}"
@@ -253,11 +254,11 @@ class Download:
 
 
 def _answer(client: httpx.Client, url: str, parameters: dict[str, str]) -> httpx.Response:
-    """Ask, and read the answer up to its largest size.
+    """Send a request, and read the answer up to the limit.
 
     Raises:
         TooLarge: it is larger.
-        ValueError: it is not packed as it says.
+        ValueError: its encoding is invalid.
     """
     with client.stream("GET", url, params=parameters) as answer:
         content = body_of(answer.iter_raw(), answer.headers.get("content-encoding", ""), MAX_LINE)
@@ -266,7 +267,7 @@ def _answer(client: httpx.Client, url: str, parameters: dict[str, str]) -> httpx
 
 
 class _Keyed(httpx.BaseTransport):
-    """Adds the key where nothing logs, and no exception holds, the request any more."""
+    """Transport that adds the key below the layers that log or retain the request."""
 
     def __init__(self, inner: httpx.BaseTransport, key: str) -> None:
         self._inner = inner

@@ -1,8 +1,8 @@
-"""Brings odd OpenAlex records into the types of the schema: what converters, exports and hand-made files did to them.
+"""Conversion of irregular OpenAlex records, from converters, exports or hand-edited files, to the schema's types.
 
 A list of one may have become its element and an empty object a list, numbers and flags may be text, dates may be
-moments, an abstract's index may be JSON text or a list of (key, value) rows. What cannot be understood is None, and its
-counter is told; nothing here raises.
+moments, an abstract's index may be JSON text or a list of (key, value) rows. An invalid value becomes None and is
+counted, without an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Value = TypeVar("_Value")
 
 
 def mended(record: Mapping[str, object], lost: list[str]) -> dict[str, object]:
-    """Return a work's known keys in the types of the schema; `lost` gets the counters of values that cannot be read.
+    """Return a work's known keys in the schema's types; `lost` receives the counters of unreadable values.
 
     Raises:
         Malformed: the id cannot be read.
@@ -47,7 +47,7 @@ def mended(record: Mapping[str, object], lost: list[str]) -> dict[str, object]:
             return None
 
     def entity(value: object) -> dict[str, object] | None:
-        """Return a named thing; its bare name will do."""
+        """Return a named entity, also from its bare name."""
         if isinstance(value, str):
             return {"display_name": value}
         found = as_object(value)

@@ -1,8 +1,8 @@
-"""Works of one's own as a source: what they cite, what cites them, and what else cites the same, from the API.
+"""A user's own works as a source, fetched from the API with the part of the graph that their CD indices need.
 
-That is all that their CD indices depend on: a citer counts in the years after a paper up to its window's end, and
-citers of its references count in the same years. Others of the corpus lack citers and references, and their indices
-mean nothing.
+The source has the works, their references, their citers and the citers of their references, on which their CD indices
+depend: a citer counts in the years after a paper up to its window's end, and citers of its references count in the same
+years. Other papers of the corpus lack citers and references, and their indices are meaningless.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 
 PRICE: Final = 0.0001
-"""US dollars a request for a list of works costs, of which a free key has 1 a day (OpenAlex's prices of 2026)."""
+"""US dollars per request for a list of works; a free key has 1 per day (OpenAlex's prices of 2026)."""
 MOST_USD: Final = 1.0
 WINDOW: Final = 5
 """Years in which citers of references are fetched."""
 OWN: Final = "works.txt"
-"""File of a corpus's folder with the ids of the works that it was made for."""
+"""File in a corpus's folder with the ids of the works for which it was built."""
 TOGETHER: Final = 100
-"""Values that a filter of the API may name at once."""
+"""Most values in one filter of the API."""
 
 _KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "doi": re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(10\.[\d.]+/\S+)", re.IGNORECASE),
@@ -62,12 +62,12 @@ class _Page(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Identifiers by the filter of the API that they belong to, in the order of their first line."""
+    """Identifiers by the API's filter for them, in order of their first line."""
 
     by_filter: Mapping[str, Sequence[str]]
 
     def filters(self) -> list[str]:
-        """Return filters that find the works, each with so many values as the API takes."""
+        """Return filters that find the works, each with the API's maximum of values."""
         return [
             f"{name}:{'|'.join(values[start : start + TOGETHER])}"
             for name, values in self.by_filter.items()
@@ -75,20 +75,20 @@ class Named:
         ]
 
     def missing(self, works: Sequence[_Work]) -> list[str]:
-        """Return the works that were named by DOI or id and were not found."""
+        """Return works listed by DOI or id that were not found."""
         found = {(one.doi or "").lower().removeprefix("https://doi.org/") for one in works}
         found |= {_short(one.id) for one in works}
         return [one for name in ("doi", "openalex") for one in self.by_filter.get(name, ()) if one not in found]
 
 
 def read_names(works: str) -> Named:
-    """Read an identifier, or a file with one a line; lines that begin with # do not count.
+    """Read an identifier, or a file with one per line; lines that begin with # are skipped.
 
     >>> read_names("https://orcid.org/0000-0002-1825-0097").filters()
     ['author.orcid:0000-0002-1825-0097']
 
     Raises:
-        ConfigError: a line is no identifier.
+        ConfigError: a line is not an identifier.
     """
     file = Path(works)
     lines = file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else [works]
@@ -122,7 +122,7 @@ def _identifier(text: str, where: str) -> tuple[str, str]:
 
 
 def _check_digit(orcid: str) -> str:
-    """Return the last digit of an ORCID by the others (ISO 7064, mod 11-2)."""
+    """Return the check digit of an ORCID (ISO 7064, mod 11-2)."""
     total = 0
     for digit in orcid.replace("-", "")[:-1]:
         total = (total + int(digit)) * 2
@@ -132,11 +132,11 @@ def _check_digit(orcid: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorksSource:
-    """Works named by their ids, with the part of the graph that their CD indices need."""
+    """Works listed by their ids, with the part of the graph that their CD indices need."""
 
     named: Named
     query: ApiQuery
-    """Key and address; its filter is not used."""
+    """Key and address; its filter is ignored."""
     out: Path
     choices: OpenAlexChoices
     say: Callable[[str], None] = field(compare=False)
@@ -187,14 +187,14 @@ class WorksSource:
 
 @dataclass(slots=True)
 class _Steps:
-    """The queries of a source, each in a folder of its own."""
+    """Queries of a source, each in a folder of its own."""
 
     source: WorksSource
     progress: Progress
     _fetched: int = 0
 
     def fetch(self, name: str, filters: Sequence[str], what: str) -> list[Path]:
-        """Fetch what is missing of some queries, and return the pages' files."""
+        """Fetch missing pages of some queries, and return the files of all pages."""
         self.progress.begin(f"{what}: queries", len(filters))
         pages: list[Path] = []
         for number, each in enumerate(filters, 1):
@@ -206,10 +206,10 @@ class _Steps:
         return pages
 
     def afford(self, more: int, what: str) -> None:
-        """Say what requests cost at most, those that came before included.
+        """Report the largest total cost of requests, including earlier ones.
 
         Raises:
-            ConfigError: it is more than may be spent.
+            ConfigError: it exceeds the budget.
         """
         usd = (self._fetched + more) * PRICE
         text = f"{self._fetched:,} requests so far, at most {more:,} for {what}: ${usd:.2f} in all"

@@ -1,7 +1,6 @@
-"""Hands OpenAlex records to a corpus, from lines, arrays, saved pages and parquet rows alike.
+"""Reader of OpenAlex records from lines, arrays, saved pages and parquet rows, which feeds a corpus.
 
-A malformed record is set aside; a damaged file ends the build unless damaged files may be skipped, and then
-what stands before the damage counts.
+A malformed record is quarantined; a damaged file ends the build, or with `skip_bad` is used up to its damage.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _Record = bytes | msgspec.Raw | dict[str, object]
 
 
 class _Document(msgspec.Struct):
-    """A page of the API, or one work."""
+    """Page of the API, or a single work."""
 
     results: list[msgspec.Raw] | None = None
     id: object = msgspec.UNSET
@@ -58,7 +57,7 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 
 @dataclass(slots=True)
 class OpenAlexReader:
-    """Reads files into the corpus, between `begin` and its end."""
+    """Reader that feeds files to the corpus."""
 
     complaints: Complaints
     progress: Progress
@@ -69,11 +68,11 @@ class OpenAlexReader:
     _days: list[dt.date | None] = field(default_factory=list[dt.date | None])
     _partition: str | None = None
     _taken: int = 0
-    """Works that are not left out."""
+    """Number of works that are not excluded."""
 
     @contextmanager
     def works(self) -> Generator[None, None, None]:
-        """Let the body read all files.
+        """Read all files in the body.
 
         Raises:
             DataError: too many of the works were lost.
@@ -84,10 +83,10 @@ class OpenAlexReader:
             self._finish()
 
     def read(self, path: Path, name: str, partition: str | None = None) -> None:
-        """Read a file; `partition` is the day its records changed, where the records do not say.
+        """Read a file; `partition` is the day of change of records that do not state one.
 
         Raises:
-            DataError: the file is damaged, or (strict) has a malformed record.
+            DataError: the file is damaged, or has a malformed record in a strict build.
         """
         with self.complaints.until_damage():
             if path.name.endswith(".parquet"):
@@ -99,7 +98,7 @@ class OpenAlexReader:
                     self._add(name, partition, block.lines())
 
     def _finish(self) -> None:
-        """Hand over what is still held."""
+        """Feed the rest of the buffer."""
         nodes, self._nodes = self._nodes, []
         days, self._days = self._days, []
         if nodes:
@@ -148,7 +147,7 @@ class OpenAlexReader:
         return paper
 
     def _add_works(self, block: Block, partition: str | None) -> bool:
-        """Take a block at once; False if one of its lines needs to be looked at."""
+        """Add a block at once; False if one of its lines needs individual treatment."""
         works = read_lines(block.data, Work)
         if works is None:
             return False
@@ -162,7 +161,7 @@ class OpenAlexReader:
         return True
 
     def _add_nodes(self, block: Block, partition: str | None) -> bool:
-        """Take a block at once, for the graph; False if one of its lines needs to be looked at."""
+        """Add a block at once, for the graph only; False if one of its lines needs individual treatment."""
         nodes = read_lines(block.data, Node)
         if nodes is None or not all(n.id and n.id.startswith(f"{URL}W") for n in nodes):
             return False
@@ -182,7 +181,7 @@ class OpenAlexReader:
         return True
 
     def _add_columns(self, nodes: list[Node], days: list[dt.date | None], partition: str | None) -> None:
-        """Do for many nodes what `node_paper` does for one."""
+        """Apply `node_paper` to many nodes at once."""
         excluded = [
             exclusion(node, self.keep) if node.is_retracted or node.is_paratext or node.is_xpac else None
             for node in nodes
@@ -219,7 +218,7 @@ def _page(record: _Record) -> list[msgspec.Raw] | None:
     """Return the works of a page; None for a work without an id.
 
     Raises:
-        Malformed: it is neither.
+        Malformed: it is neither a page nor a work.
     """
     if isinstance(record, dict):
         return None

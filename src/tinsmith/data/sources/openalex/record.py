@@ -1,4 +1,4 @@
-"""Conversion of an OpenAlex work to a paper, and the works that are left out."""
+"""Conversion of an OpenAlex work to a paper, and the rules of exclusion."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tinsmith.data.sources.openalex.schema import URL, Node, Work
 from tinsmith.types.errors import DataError
 
 CONCEPTS = 8
-"""Names kept of a work's topics, keywords and concepts, in this order."""
+"""Most names of a work's topics, keywords and concepts, in this order."""
 Complain = Callable[[str, str], None]
-"""Hears of a value that cannot be read: its counter on the card, and why."""
+"""Callback for an unreadable value: its counter on the card, and the reason."""
 
 
 _WORKS = f"{URL}W"
@@ -24,11 +24,11 @@ _NUMBER = len(URL)
 _REFERENCE = re.compile(
     r"(?:https?://\S*/(?=W)|(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?)?(W?\d+|(?<=org/)W[^/]+)/?", re.I
 )
-"""A work's number, W or an address before it; what OpenAlex itself calls a work is one."""
+"""Number of a work, after W or an address: OpenAlex's own forms."""
 
 
 class Keep(enum.StrEnum):
-    """Kinds of works that are left out unless they are asked for."""
+    """Kinds of works that are excluded by default."""
 
     RETRACTED = "retracted"
     PARATEXT = "paratext"
@@ -36,7 +36,7 @@ class Keep(enum.StrEnum):
 
 
 def node_paper(node: Node, keep: Collection[Keep], partition: str | None, complain: Complain) -> Paper:
-    """Return the paper of a work without its texts; `partition` dates a record that does not say when it changed.
+    """Return the paper of a work without its texts; `partition` is the default for its time of change.
 
     Raises:
         Malformed: the id is another entity's.
@@ -55,7 +55,7 @@ def node_paper(node: Node, keep: Collection[Keep], partition: str | None, compla
 
 
 def work_paper(work: Work, keep: Collection[Keep], partition: str | None, complain: Complain) -> Paper:
-    """Return the paper of a work; what cannot be read of it is absent.
+    """Return the paper of a work, without its unreadable values.
 
     Raises:
         Malformed: the id is another entity's.
@@ -87,7 +87,7 @@ def work_paper(work: Work, keep: Collection[Keep], partition: str | None, compla
 
 
 def exclusion(node: Node, keep: Collection[Keep]) -> Keep | None:
-    """Return why a work is left out, or None."""
+    """Return the reason to exclude a work, or None."""
     if node.is_retracted and Keep.RETRACTED not in keep:
         return Keep.RETRACTED
     if node.is_paratext and Keep.PARATEXT not in keep:
@@ -98,7 +98,7 @@ def exclusion(node: Node, keep: Collection[Keep]) -> Keep | None:
 
 
 def short_id(url: str | None) -> str:
-    """Return the W... of a work's id, of which only the number may be there; empty where there is no id.
+    """Return the W... of a work's id, also from its number alone; empty without an id.
 
     Raises:
         Malformed: the id is another entity's.
@@ -112,10 +112,10 @@ def short_id(url: str | None) -> str:
 
 
 def short_references(urls: Sequence[str] | None, complain: Complain) -> Sequence[str]:
-    """Return the W... of referenced works; what names no work is complained of."""
+    """Return the W... of referenced works; other values are reported."""
     if not urls:
         return ()
-    short = [url[_NUMBER:] for url in urls if url.startswith(_WORKS)]  # as all are that OpenAlex writes
+    short = [url[_NUMBER:] for url in urls if url.startswith(_WORKS)]  # the usual case of OpenAlex's own files
     if len(short) == len(urls) and "/" not in "".join(short):
         return short
     found: list[str] = []
@@ -134,7 +134,7 @@ def _work_number(text: str) -> str:
 
 
 def year_of(node: Node, date: dt.date | None) -> int | None:
-    """Return the publication's year, from its date where the year is not given; None outside 1000 to 9999."""
+    """Return the year of publication, from its date if necessary; None outside 1000 to 9999."""
     year = node.publication_year
     if year is None:
         return None if date is None else date.year
@@ -142,7 +142,7 @@ def year_of(node: Node, date: dt.date | None) -> int | None:
 
 
 def date_of(node: Node, complain: Complain) -> dt.date | None:
-    """Return the day of publication; None where there is none, or only a year."""
+    """Return the day of publication; None if unknown, or for a year only."""
     text = node.publication_date
     if text is None:
         return None
@@ -168,7 +168,7 @@ def venue(node: Node) -> str | None:
 
 
 def _field(work: Work) -> str | None:
-    """The field of the first topic; before there were topics, the level-0 concept of the highest score."""
+    """Return the field of the first topic; in older records, the level-0 concept of the highest score."""
     topic = work.primary_topic
     if topic is not None and topic.field is not None and topic.field.display_name:
         return topic.field.display_name

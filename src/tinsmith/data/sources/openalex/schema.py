@@ -1,7 +1,7 @@
-"""Schemas of an OpenAlex work, of 2023, 2025 and 2026, and its decoding.
+"""Schemas of an OpenAlex work, as of 2023, 2025 and 2026, and its decoding.
 
-Unknown keys are skipped unread; a record that does not fit the types as it stands (a list that came as
-a scalar, a number as text) is mended and tried again, and only then given up.
+Unknown keys are skipped unread; a record of other types (a scalar in place of a list, a number as text) is converted
+and retried before it is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Topic(msgspec.Struct, gc=False):
 
 
 class Node(msgspec.Struct, gc=False):
-    """The part of a work that the citation graph needs; whatever is absent is None."""
+    """Part of a work for the citation graph; absent values are None."""
 
     id: str | None = None
     publication_year: int | None = None
@@ -58,7 +58,7 @@ class Node(msgspec.Struct, gc=False):
 
 
 class Work(Node, gc=False):
-    """A whole work."""
+    """Complete work."""
 
     display_name: str | None = None
     title: str | None = None
@@ -77,25 +77,25 @@ _NODE = msgspec.json.Decoder(Node)
 
 
 def read_work(line: bytes | msgspec.Raw, lost: list[str]) -> Work:
-    """Read one JSON object; `lost` gets the counters of values that were not understood.
+    """Decode one JSON object; `lost` receives the counters of unreadable values.
 
     Raises:
-        Malformed: it is not JSON, or no work.
+        Malformed: it is not JSON, or not a work.
     """
     return _read(line, _WORK, Work, lost)
 
 
 def read_node(line: bytes | msgspec.Raw, lost: list[str]) -> Node:
-    """Read one JSON object's part for the graph, as `read_work` does the whole.
+    """Decode one JSON object's part for the graph, as `read_work` does the whole.
 
     Raises:
-        Malformed: it is not JSON, or no work.
+        Malformed: it is not JSON, or not a work.
     """
     return _read(line, _NODE, Node, lost)
 
 
 def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None:
-    """Read many lines at once; None if any of them is not as it should be."""
+    """Decode many lines at once; None if any of them is irregular."""
     decoder = _WORK if kind is Work else _NODE
     try:
         return cast("list[Kind]", decoder.decode_lines(lines))
@@ -104,10 +104,10 @@ def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None
 
 
 def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
-    """Turn plain Python values, as JSON or a parquet row gives them, into a work.
+    """Convert plain Python values from JSON or a parquet row to a work.
 
     Raises:
-        Malformed: they are no work.
+        Malformed: they are not a work.
     """
     if not isinstance(record, dict):
         raise Malformed("not a JSON object")
@@ -118,7 +118,7 @@ def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
     except msgspec.ValidationError as error:
         raise Malformed(str(error)) from None
     if isinstance(node, Work):
-        # Positions of a wrong type cost the abstract, not the paper: `from_inverted_index` looks at them.
+        # Positions of a wrong type cost the abstract, not the paper: `from_inverted_index` checks them.
         node.abstract_inverted_index = cast("dict[str, list[int]] | None", abstract)
     return node
 
@@ -126,5 +126,5 @@ def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
 def _read(line: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Kind], kind: type[Kind], lost: list[str]) -> Kind:
     try:
         return decoded(decoder, line)
-    except msgspec.ValidationError:  # it stopped there: what follows need not be JSON
+    except msgspec.ValidationError:  # decoding stopped there: the rest need not be JSON
         return from_plain(plain(line), kind, lost)

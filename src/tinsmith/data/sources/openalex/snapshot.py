@@ -28,18 +28,18 @@ _PARTITION = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of works."""
+    """File of works."""
 
     path: Path
     name: str
-    """Relative to the snapshot, with forward slashes."""
+    """Path relative to the snapshot, with forward slashes."""
     partition: str | None
-    """The day its records last changed."""
+    """Day of its records' last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The parts of a snapshot, by name."""
+    """Parts of a snapshot, by name."""
 
     layout: str
     parts: tuple[Part, ...]

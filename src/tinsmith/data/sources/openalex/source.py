@@ -21,23 +21,23 @@ PAGES = ".pages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAlexChoices:
-    """Choice of records and of their parts."""
+    """Selection of records and of their parts."""
 
     keep: frozenset[Keep] = frozenset()
-    """Kinds of works that are otherwise left out."""
+    """Included kinds of works that are excluded by default."""
     graph_only: bool = False
-    """Years, venues and references, but no texts."""
+    """True for years, venues and references only, without texts."""
     skip_bad: bool = False
-    """Use what stands before the damage of a damaged file."""
+    """True to use the part of a damaged file before its damage."""
 
     def reader(self, writer: CorpusWriter, progress: Progress) -> OpenAlexReader:
-        """Return a reader that chooses so."""
+        """Return a reader with this selection."""
         progress.begin("records", None)
         complaints = Complaints(writer, self.skip_bad)
         return OpenAlexReader(complaints, progress, self.keep, self.graph_only)
 
     def description(self, given: str, **more: str) -> SourceDescription:
-        """Return the card's words for it."""
+        """Return the source's description for the card."""
         kinds = " ".join(sorted(self.keep))
         return SourceDescription(
             kind=SourceKind.OPENALEX, settings={"input": given, "keep": kinds, "graph_only": self.graph_only, **more}
@@ -46,7 +46,7 @@ class OpenAlexChoices:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """A folder as `aws s3 sync` leaves it."""
+    """Folder in the form that `aws s3 sync` creates."""
 
     folder: Path
     choices: OpenAlexChoices
@@ -87,7 +87,7 @@ class PagesSource:
 
 @dataclass(frozen=True, slots=True)
 class ApiSource:
-    """The live API; pages are kept in the corpus's folder until the corpus is there, so that a stop costs nothing."""
+    """Live API; pages are stored in the corpus's folder until the corpus is complete, so that it can be resumed."""
 
     query: ApiQuery
     out: Path

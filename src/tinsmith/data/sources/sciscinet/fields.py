@@ -21,7 +21,7 @@ from tinsmith.data.sources.sciscinet.tables import TableFile
 CONCEPTS = 8
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_TOP_AND_SUB = {"top": "0", "sub": "1"}  # how v1 calls levels 0 and 1
+_TOP_AND_SUB = {"top": "0", "sub": "1"}  # names of levels 0 and 1 in v1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class PaperFields:
     names: pl.Series
     """Rank -> name."""
     starts: NDArray[np.int64]
-    """Paper -> where its ranks begin; one more at the end. Shape (papers + 1,)."""
+    """Start of each paper's ranks, and the end of the last. Shape (papers + 1,)."""
     ranks: NDArray[np.uint32]
 
     def of(self, papers: NDArray[np.integer]) -> pl.DataFrame:
-        """Return `field` and `concepts` of papers, in their order."""
+        """Return `field` and `concepts` of papers, in order."""
         firsts, counts = self.starts[papers], np.diff(self.starts)[papers]
         taken = np.minimum(counts, CONCEPTS + 1)
         within = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
@@ -75,7 +75,7 @@ def read_paper_fields(
 def _keys(
     links: TableFile, places: pl.DataFrame, known: pl.DataFrame, complaints: Complaints, tally: Tally
 ) -> Iterator[NDArray[np.uint64]]:
-    """Yield the links of papers and fields that are known: place of the paper above, rank of the field below."""
+    """Yield known links of papers and fields: position of the paper in the upper half, rank of the field below."""
     paper_id, field_id = links.need("paperid"), links.need("fieldid")
     for rows in links.rows([paper_id, field_id], complaints, tally):
         ends = {"paperid": id_column(rows.frame[paper_id]), "fieldid": id_column(rows.frame[field_id])}
@@ -85,7 +85,7 @@ def _keys(
 
 
 def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
-    """Every field once, sorted: fieldid, name, level, rank."""
+    """Return the distinct fields, sorted: fieldid, name, level, rank."""
     name = table.need("displayname", "fieldname", "name")
     level = table.need("level", "fieldlevel", "fieldtype")
     parts = list(_distinct(table, ["fieldid", name, level], complaints))

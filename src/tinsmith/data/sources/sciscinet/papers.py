@@ -1,4 +1,4 @@
-"""SciSciNet's table of papers as columns of the corpus: years, dates, journals and the published scores."""
+"""SciSciNet's table of papers as columns of the corpus: years, dates, journals and published scores."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[pl.Series], Column]]] = {
     "published_z_p10": (("atyp10pctz",), real_column),
     "published_pairs": (("atyppairs",), count_column),
 }
-"""Column of the corpus -> its names in the table, the first that is there counts, and how it is read."""
+"""Columns of the corpus -> their names in the table, in order of preference, and their readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """Names of journals, and which paper is in which where the table of papers does not say."""
+    """Names of journals, and the journal of each paper if the table of papers lacks it."""
 
     names: pl.DataFrame
-    """journal, venue."""
+    """Columns journal, venue."""
     of_paper: pl.DataFrame | None
-    """id, journal."""
+    """Columns id, journal."""
 
 
 def read_journals(tables: Mapping[Table, TableFile], complaints: Complaints) -> Journals | None:
-    """Read the names of journals, if they are there.
+    """Read the names of journals, if there are any.
 
     Raises:
         DataError: a column is missing, or a table is damaged.
@@ -69,7 +69,7 @@ def read_papers(
 ) -> pl.DataFrame:
     """Read all papers, without their texts: id, year, date, type, venue, counts, scores, language and flags.
 
-    A row whose id or year cannot be read is set aside; another value that cannot be read is null and counted.
+    A row with an unreadable id or year is quarantined; other unreadable values are null and counted.
 
     Raises:
         DataError: a column is missing, the table is damaged or empty, or too much of it is lost.
@@ -93,7 +93,7 @@ def read_papers(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns of the table of papers: what they are called there."""
+    """Columns of the table of papers, under its own names."""
 
     paper_id: str
     year: str
@@ -104,7 +104,7 @@ class _Wanted:
 
     @classmethod
     def of(cls, table: TableFile) -> _Wanted:
-        """Find them."""
+        """Find the columns."""
         texts = (("type", "doctype"), ("language", "language"), ("journal", "journalid"))
         return cls(
             table.need("paperid", "id"),
@@ -117,7 +117,7 @@ class _Wanted:
 
     @property
     def columns(self) -> list[str]:
-        """All of them, each once."""
+        """Return all columns, each once."""
         date = [] if self.date is None else [self.date]
         every = (self.paper_id, self.year, *date, *self.numbers.values(), *self.texts.values(), *self.flags.values())
         return list(dict.fromkeys(every))
@@ -141,14 +141,14 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Reads columns of some rows; values that cannot be read are null, and counted."""
+    """Reader of columns of some rows; unreadable values are null and counted."""
 
     rows: Rows
     file: str
     complaints: Complaints
 
     def read(self, column: str, kind: Callable[[pl.Series], Column], counter: str = "bad_values") -> pl.Series:
-        """Return a column, read by one of the functions of `columns`."""
+        """Read a column by one of the functions of `columns`."""
         values = self.rows.frame[column]
         read = kind(values)
         if bad := int(read.bad.sum()):
@@ -161,7 +161,7 @@ class ColumnReader:
 def _with_good(
     rows: Rows, columns: Mapping[str, tuple[str, Callable[[pl.Series], Column]]], file: str, complaints: Complaints
 ) -> Rows:
-    """Return the rows with these columns read; rows in which one of them cannot be read are set aside."""
+    """Return the rows with these columns read; rows with an unreadable value in them are quarantined."""
     frame, bad = rows.frame, pl.repeat(False, rows.frame.height, dtype=pl.Boolean(), eager=True)
     for column, (name, kind) in columns.items():
         values = rows.frame[column]

@@ -1,7 +1,7 @@
 """SciSciNet as a source: tables of papers, texts, references and fields, of version 1 or 2.
 
 Its disruption (over the whole horizon, as Wu, Wang and Evans have it) and its atypicality go into the published_*
-columns. What is numbers about the papers is held in memory; texts and references pass through.
+columns. Numbers about the papers are held in memory; texts and references are streamed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tinsmith.data.sources.sciscinet.tables import Table, TableFile, find_tables
 from tinsmith.types.errors import DataError
 
 KEEP = ("retracted", "paratext")
-"""Kinds of papers left out by default; the first reason counts."""
+"""Kinds of papers excluded by default; the first reason counts."""
 _OF_PAPERS = "_of_papers"  # after a column that both tables have
 _SENTENCE = r"^(?s)(?P<title>[^\n\t]*?(?:[.?!](?:\s)|[\n\t]))\s*(?P<abstract>\S.*)$"
-"""A title and an abstract in one text: up to the end of the first sentence or line, and what follows."""
+"""Pattern of a title and an abstract in one text: up to the end of the first sentence or line, and the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SciSciNetSource:
-    """A folder of tables."""
+    """Folder of tables."""
 
     folder: Path
     keep: frozenset[str] = frozenset()
-    """Of KEEP, what is not left out."""
+    """Included kinds out of KEEP."""
     skip_bad: bool = False
 
     def description(self) -> SourceDescription:
@@ -80,7 +80,7 @@ class SciSciNetSource:
         complaints: Complaints,
         progress: Progress,
     ) -> None:
-        """Hand over papers with their texts as these come, then the papers that have none."""
+        """Add papers with their texts in the order of these, then the papers without texts."""
         places = papers.select(pl.col("id").unique(maintain_order=True)).with_row_index("place")
         papers = papers.join(places, on="id", maintain_order="left")
         has_text = np.zeros(places.height, dtype=np.bool_)
@@ -161,7 +161,7 @@ def _texts(table: TableFile, complaints: Complaints, *, again: bool) -> Iterator
 
 
 def _with_parts(frame: pl.DataFrame, both: pl.Series) -> pl.DataFrame:
-    """Take title and abstract, where they are missing, from a text of both: its first sentence, and the rest."""
+    """Split a text into missing title and abstract: its first sentence, and the rest."""
     text = pl.DataFrame({"both": both.str.strip_chars()})
     parts = text.select(pl.col("both").str.extract_groups(_SENTENCE)).unnest("both")
     whole = text.select(pl.when(pl.col("both") != "").then(pl.col("both"))).to_series()
@@ -172,7 +172,7 @@ def _with_parts(frame: pl.DataFrame, both: pl.Series) -> pl.DataFrame:
 
 
 def _decoded(index: pl.Series, rows: Rows, file: str, complaints: Complaints) -> pl.Series:
-    """Texts of inverted indexes, however they are stored; one that cannot be read is null, counted and told."""
+    """Return the texts of inverted indexes in any form; an unreadable one is null, counted and reported."""
     texts: list[str | None] = []
     for number, value in zip(rows.numbers.tolist(), index.to_list(), strict=True):
         text = None

@@ -1,6 +1,6 @@
-r"""Finds SciSciNet's tables in a folder and reads them, delimited (v1) or parquet (v2), under one set of names.
+r"""SciSciNet's tables in a folder, read as delimited text (v1) or parquet (v2) under common names.
 
-Files are known by their names without prefixes and suffixes of exports (`SciSciNet_PaperReferences.tsv.gz`,
+Files are identified by their names without prefixes and suffixes of exports (`SciSciNet_PaperReferences.tsv.gz`,
 `tinker_sciscinet_papers_alpha.parquet`), columns without case and underscores. An empty value, "nan", "null", "none"
 and "\N" are null.
 """
@@ -31,7 +31,7 @@ _BATCH = 50_000
 
 
 class Table(enum.Enum):
-    """The tables that are read, with the names they go by."""
+    """Tables to read, with their file names."""
 
     PAPERS = ("papers",)
     DETAILS = ("paperdetails", "papertitleabstract", "papertitleabstracts", "papertexts", "paperabstracts")
@@ -44,11 +44,11 @@ class Table(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One table."""
+    """Table in a file."""
 
     path: Path
     columns: tuple[str, ...]
-    """In the file's order, under their plain names (`plain`)."""
+    """Columns in the file's order, under their plain names (`plain`)."""
     layout: Layout | None = None
     """Layout of a text file; None for parquet."""
 
@@ -58,14 +58,14 @@ class TableFile:
         return self.path.name
 
     def find(self, *names: str) -> str | None:
-        """Return the first of `names` that is a column."""
+        """Return the first of `names` that is a column, or None."""
         return next((name for name in names if name in self.columns), None)
 
     def need(self, *names: str) -> str:
         """Return the first of `names` that is a column.
 
         Raises:
-            DataError: none is; says which one it may be.
+            DataError: none is; the message suggests a similar one.
         """
         found = self.find(*names)
         if found is None:
@@ -78,11 +78,10 @@ class TableFile:
         return found
 
     def rows(self, columns: list[str], complaints: Complaints, tally: Tally | None = None) -> Iterator[Rows]:
-        """Read `columns`, batch by batch; texts have the null words as null. The rows are counted in `tally`.
+        """Read `columns`, batch by batch, with null words as null. The rows are counted in `tally`.
 
         Raises:
-            DataError: it cannot be read to its end, and that is not to be skipped; a line is malformed, and the
-                build is strict.
+            DataError: it is damaged and `skip_bad` is not set, or a line is malformed and the build is strict.
         """
         texts = pl.col(pl.String)
         clean = pl.when(~texts.str.to_lowercase().is_in(_NULLS)).then(texts)
@@ -108,7 +107,7 @@ def find_tables(folder: Path) -> Mapping[Table, TableFile]:
     """Find the tables in `folder`.
 
     Raises:
-        DataError: papers or references are not there, or a table is there twice.
+        DataError: papers or references are missing, or a table exists twice.
     """
     known = {name: table for table in Table for name in table.value}
     found: dict[Table, TableFile] = {}

@@ -1,1 +1,1 @@
-"""The synthetic world: papers with planted signals."""
+"""Synthetic world: papers with planted signals."""

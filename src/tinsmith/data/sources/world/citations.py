@@ -1,8 +1,8 @@
-"""Citations of a synthetic world, with the dirt that real citation data have.
+"""Citations of a synthetic world, with the dirt of real citation data.
 
-The one mechanism that makes a paper disruptive or consolidating is the bypass: who cites a paper also
-cites some of its references, often where it is a developer, hardly ever where it is a pioneer. No label
-is written anywhere; the CD index of the finished graph has to find it.
+The only mechanism that makes a paper disruptive or consolidating is the bypass: its citers also cite some of its
+references, often for a developer, rarely for a pioneer. No label is stored; it follows from the CD index of the
+finished graph.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Habit:
     """Citing habits of the papers of one cause, as probabilities."""
 
     hub: float
-    """Cite one to three of the own field's hubs; their many citers keep |CD| small."""
+    """Probability of citing one to three of the own field's hubs; their many citers reduce |CD|."""
     topic: float
-    """A pick comes from the own topic, ..."""
+    """Probability that a pick comes from the own topic, ..."""
     field: float
     """... or else from the own field, or else from anywhere."""
     bypass: float
-    """A citer of this paper also cites one or two of its references."""
+    """Probability that a citer of this paper also cites one or two of its references."""
     timeless: bool
-    """Candidates come from all earlier papers alike; otherwise their age is exponential."""
+    """Probability that candidates come uniformly from all earlier papers; otherwise their age is exponential."""
 
 
 HABITS: Final = (
@@ -41,16 +41,16 @@ HABITS: Final = (
     Habit(hub=0.60, topic=0.70, field=0.22, bypass=0.85, timeless=False),
     Habit(hub=0.90, topic=0.70, field=0.22, bypass=0.35, timeless=False),
 )
-"""By cause, in the order of world_papers.CAUSES."""
+"""Habits by cause, in the order of world_papers.CAUSES."""
 
 _CANDIDATES: Final = 5
-"""A pick is the best of these by fitness times a uniform draw."""
+"""Candidates per pick: the best of them by fitness times a uniform draw."""
 _MEAN_AGE: Final = 3
-"""Years."""
+"""Mean age in years."""
 _HUB_SLOTS: Final = 4
 """Hubs of a field at a time; ..."""
 _HUB_TENURE: Final = 3
-"""... one of them gives way each time so many years have passed."""
+"""... one of them is replaced each time this many years have passed."""
 _MOST_HUBS: Final = 3
 
 
@@ -63,7 +63,7 @@ class Citations:
 
 
 def draw_citations(spec: WorldSpec, papers: WorldPapers, seed: int) -> Citations:
-    """Let every paper pick its references, in time order; all point to earlier papers, none twice.
+    """Draw every paper's references, in time order; all point to earlier papers, none twice.
 
     A record that has lost its references has none here; later papers still cite through it.
     """

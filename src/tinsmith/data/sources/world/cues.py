@@ -1,4 +1,4 @@
-"""Cue phrases: how the abstract of a synthetic paper hints at what makes the paper be cited as it is.
+"""Cue phrases of abstracts: hints at the cause of a synthetic paper's citations.
 
 The wording follows what a disruption index means, so that a reader who knows that has a prior. No phrase
 contains a label's name.

@@ -1,8 +1,8 @@
-"""The dirt of real citation data, added to a synthetic world in known numbers.
+"""Dirt of real citation data, added to a synthetic world in known numbers.
 
-Beside its clean references a record may cite an id that no paper has, cite the same paper twice, cite a
-paper of a later year, or cite itself. (That some records have lost all references is decided where the
-papers are drawn.) Every draw belongs to a reference or a paper, so that chunks do not matter.
+Beside its clean references a record may cite an id that no paper has, cite the same paper twice, cite a paper of a
+later year, or cite itself. (Records without any references are drawn with the papers.) Every draw belongs to a
+reference or a paper, so that chunks do not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tinsmith.types.seeds import derive
 _DANGLING: Final = 0.010
 _DUPLICATE: Final = 0.005
 _FORWARD: Final = 0.003
-"""Shares of the references."""
+"""Share of the references."""
 _SELF_LOOP: Final = 0.002
 """Share of the papers that cite anything."""
 _YEARS_AHEAD: Final = 2
@@ -46,14 +46,14 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dirt:
-    """Edges that are added to the clean references."""
+    """Edges added to the clean references."""
 
     dangling: Edges
-    """To numbers from n up, which no paper has; no two alike."""
+    """Edges to numbers from n up, which no paper has, all distinct."""
     duplicate: Edges
-    """Clean references once more."""
+    """Repeated clean references."""
     forward: Edges
-    """To papers of the following years; at most one from each paper."""
+    """Edges to papers of the following years; at most one from each paper."""
     self_loop: Edges
 
 
@@ -79,7 +79,7 @@ def draw_dirt(papers: WorldPapers, citations: Citations, seed: int) -> Dirt:
 
 
 def _hits(seed: int, start: int, count: int) -> list[NDArray[np.int64]]:
-    """Return which of the references `start` .. have each kind of dirt beside them."""
+    """Return the references from `start` on that get each kind of dirt."""
     bits = words(seed, start, count)
     parts = (bits >> np.uint64(shift) & np.uint64(0xFFFFF) for shift in (0, 20, 40))
     shares = (_DANGLING, _DUPLICATE, _FORWARD)
@@ -87,7 +87,7 @@ def _hits(seed: int, start: int, count: int) -> list[NDArray[np.int64]]:
 
 
 def _ahead(papers: WorldPapers, citing: NDArray[np.int64], seed: int) -> Edges:
-    """Let each of `citing` cite a paper of the following years; those of the last year cannot."""
+    """Draw for each of `citing` a paper of the following years; those of the last year have none."""
     starts = papers.year_start
     last = len(starts) - 1
     year = np.searchsorted(starts, citing, "right") - 1

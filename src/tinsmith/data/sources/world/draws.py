@@ -1,8 +1,8 @@
-"""Random draws of a synthetic world that are the same bits on every machine.
+"""Random draws of a synthetic world, with the same bits on every machine.
 
-Words come from SplitMix64 by position; a distribution is a table of integer thresholds on them. The
-thresholds are computed with `decimal`, whose exp and ln are correctly rounded; no exp, log or pow of the
-C library or of numpy, whose last bits differ between machines, decides anything.
+Words come from SplitMix64 by position; a distribution is a table of integer thresholds on them. The thresholds are
+computed with `decimal`, whose exp and ln are correctly rounded; exp, log and pow of the C library or numpy are not
+used, as their last bits differ between machines.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tinsmith.types.seeds import random_bits
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
-# A context of our own, so that neither results nor traps depend on the caller's.
+# A context of our own, so that the caller's has no effect.
 _EXACT = Context(prec=30, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999, traps=[])
 _GRID = 1024
 _SPAN = 6
-"""A lognormal is drawn on a grid of log space, this many standard deviations to each side."""
+"""Range of a lognormal's grid in log space, in standard deviations to each side."""
 
 
 def words(seed: int, start: int, count: int) -> NDArray[np.uint64]:
@@ -43,7 +43,7 @@ def threshold(probability: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A draw of 64 bits decides an outcome: how many of the `below` are at or under it."""
+    """Distribution over outcomes, drawn from 64 bits: the outcome is the number of `below` at or under the draw."""
 
     below: NDArray[np.uint64]
     """Cumulative thresholds, one fewer than outcomes, ascending."""
@@ -53,7 +53,7 @@ class Distribution:
         return np.searchsorted(self.below, bits, side="right").astype(np.int64, copy=False)
 
     def lookup(self) -> NDArray[np.uint16]:
-        """Return the outcomes [65536] of 16-bit draws: shares come out as multiples of 2**-16."""
+        """Return the outcomes [65536] of 16-bit draws, with shares in multiples of 2**-16."""
         middles = (np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)) + np.uint64(1 << 47)
         return self.draw(middles).astype(np.uint16)
 
@@ -80,7 +80,7 @@ def exponential_ages(mean_years: int, count: int) -> Distribution:
 
 
 def poisson(mean: str, highest: int) -> Distribution:
-    """Return counts 0 .. highest; what lies above is left out."""
+    """Return the distribution of counts 0 .. highest, truncated above."""
     with localcontext(_EXACT):
         ratios = [Decimal(mean) / k for k in range(1, highest + 1)]
         return weighted(list(accumulate([Decimal(1), *ratios], mul)))

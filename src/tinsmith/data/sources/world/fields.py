@@ -1,4 +1,4 @@
-"""The fields of science of a synthetic world: their names, words, topics and journals."""
+"""Fields of science of a synthetic world: names, words, topics and journals."""
 
 from __future__ import annotations
 

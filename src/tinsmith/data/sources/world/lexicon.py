@@ -1,7 +1,6 @@
-"""The general words of synthetic papers and the invented ones of their topics.
+"""General words of synthetic papers, and invented words of their topics.
 
-The language is the same in every world; a seed changes who uses it. There are no digits in it, and no
-word that a label is called by.
+The language is the same in every world; a seed changes its use. It has no digits, and no word that names a label.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _GENERAL: Final = """
     whole
 """
 GENERAL: Final = tuple(_GENERAL.split())
-"""Most frequent first; they are used by Zipf's law."""
+"""General words, most frequent first, used by Zipf's law."""
 
 _PREFIXES: Final = """
     photo electro thermo nano micro macro bio geo hydro neuro astro cyto poly iso hetero homo
@@ -55,7 +54,7 @@ _ENDINGS: Final = """
 """
 _PARTS: Final = tuple(tuple(text.split()) for text in (_PREFIXES, _ROOTS, _ENDINGS))
 _STRIDE: Final = 7919
-"""Coprime to the number of invented words: walks through all of them, neighbours unlike."""
+"""Step coprime to the number of invented words: it visits all of them, with unlike neighbours."""
 
 TOPIC_WORDS: Final = 10
 

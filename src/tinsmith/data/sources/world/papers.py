@@ -1,7 +1,7 @@
-"""The papers of a synthetic world before anyone cites: when, in which field, from which cause, how fit.
+"""Papers of a synthetic world before citations: time, field, cause and fitness.
 
-Papers are numbered in time order. Every draw is a word of a stream named by what it decides, so that a
-new kind of draw changes none of the others.
+Papers are numbered in time order. Every draw is a word of a stream named by its purpose, so that a new kind of draw
+changes none of the others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tinsmith.types.seeds import derive
 FIRST_YEAR: Final = 1975
 YEARS: Final = 46
 _GROWTH: Final = (104, 100)
-"""Each year has 4 % more papers than the one before."""
+"""Growth of papers per year: 4 %."""
 
 CAUSES: Final = tuple(Cause)
-"""`WorldPapers.cause` holds positions in this."""
+"""Causes; `WorldPapers.cause` holds positions in this."""
 _DEATH: Final = (0.6, 0.6, 1.5)
-"""By cause: factor on the mortality."""
+"""Factor on the mortality, by cause."""
 _FITNESS: Final = (1.5, 1.1, 0.5)
-"""By cause: factor on a lognormal fitness with this sigma, in units of 2**-16."""
+"""Sigma of a lognormal fitness and its factor, by cause, in units of 2**-16."""
 _FITNESS_SIGMA: Final = "1.2"
 _FITNESS_UNIT: Final = 1 << 16
 _LENGTH_SIGMA: Final = "0.6"
@@ -42,21 +42,21 @@ class WorldPapers:
     """One entry per paper, in time order; n papers."""
 
     year_start: NDArray[np.int64]
-    """[YEARS + 1] first paper of each year; the last is n."""
+    """[YEARS + 1] first paper of each year; the last entry is n."""
     field: NDArray[np.int32]
     topic: NDArray[np.int32]
-    """Numbered through all fields."""
+    """Topic, numbered over all fields."""
     cause: NDArray[np.uint8]
     fitness: NDArray[np.uint32]
-    """Units of 2**-16; 0: dead on arrival, nobody picks it."""
+    """Fitness in units of 2**-16; 0 means that nobody picks the paper."""
     wander: NDArray[np.uint32]
-    """Threshold: a pick comes from any field."""
+    """Threshold for a pick from any field."""
     wanted: NDArray[np.int32]
-    """References it makes."""
+    """Number of references it makes."""
     recorded: NDArray[np.bool_]
-    """False: its record has lost all references."""
+    """False if its record has lost all references."""
     second_field: NDArray[np.int32]
-    """The field whose words a novel paper mixes in; its own where it is not novel."""
+    """Field whose words a novel paper mixes in; the own field otherwise."""
 
 
 def draw_papers(spec: WorldSpec, seed: int) -> WorldPapers:

@@ -1,4 +1,4 @@
-"""Catalogue record of a synthetic paper without its text: id, date, journal, field, concepts.
+"""Catalogue records of synthetic papers without their texts: id, date, journal, field, concepts.
 
 Ids are a permutation of seven-digit numbers, so that their order is not the order of time.
 """
@@ -23,7 +23,7 @@ _GENERALIST: Final = 0.05
 
 
 class Records:
-    """The catalogue of one world."""
+    """Catalogue of one world."""
 
     def __init__(self, spec: WorldSpec, papers: WorldPapers, seed: int) -> None:
         self._papers = papers
@@ -42,7 +42,7 @@ class Records:
         self._second_topic = papers.topic + (papers.second_field - papers.field) * spec.topics
 
     def frame(self, start: int, stop: int) -> pl.DataFrame:
-        """Return the columns of papers `start` .. `stop` that need no text and no citations."""
+        """Return the columns of papers `start` .. `stop` that depend on neither text nor citations."""
         papers, part = self._papers, slice(start, stop)
         number = pl.Series(self._id_numbers[part]).cast(pl.String)
         topics, second = papers.topic[part], self._second_topic[part]
@@ -65,7 +65,7 @@ class Records:
 def _permuted(count: int, seed: int) -> NDArray[np.int64]:
     """Return `count` distinct numbers below ID_NUMBERS: an affine map with a multiplier coprime to it."""
     draw = derive(seed, "synthetic", "ids")
-    # ID_NUMBERS is a power of ten: what ends in 1, 3, 7 or 9 is coprime to it.
+    # ID_NUMBERS is a power of ten: numbers that end in 1, 3, 7 or 9 are coprime to it.
     factor = draw % (ID_NUMBERS // 20) * 10 + ID_NUMBERS // 4 + 3
     shift = (draw >> 32) % ID_NUMBERS
     return (np.arange(count, dtype=np.int64) * factor + shift) % ID_NUMBERS

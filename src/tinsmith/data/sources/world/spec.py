@@ -1,4 +1,4 @@
-"""The sizes and shares of a synthetic world: named presets, each with the cut on the CD index it is tuned for.
+"""Sizes and shares of a synthetic world: named presets, each with the cut on the CD index it is tuned for.
 
 The smaller a world, the larger the cut: a paper cited once is neutral at 0.001 only where more than a
 thousand papers cite its references. In the smallest world long reference lists would overlap by
@@ -16,13 +16,13 @@ from typing import Final
 from tinsmith.types.errors import ConfigError
 
 ID_NUMBERS: Final = 10_000_000
-"""Ids have seven digits: no world has more papers."""
+"""Number of seven-digit ids: no world has more papers."""
 MAX_FIELDS: Final = 104
 MAX_TOPICS: Final = 12
 
 
 class Preset(enum.StrEnum):
-    """The named worlds."""
+    """Named worlds."""
 
     TINY = "tiny"
     SMALL = "small"
@@ -30,7 +30,7 @@ class Preset(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """Cause of a paper's citations: cited instead of what it cites, together with it, or hardly."""
+    """Cause of a paper's citations: cited instead of its references, together with them, or rarely."""
 
     PIONEER = "pioneer"
     DEVELOPER = "developer"
@@ -42,22 +42,22 @@ class WorldSpec:
     """Settings of a world; scale one with `dataclasses.replace(spec, papers=...)`.
 
     Raises:
-        ConfigError: a size is outside what names and ids allow.
+        ConfigError: a size is outside the range of names and ids.
     """
 
     papers: int
     fields: int
-    """Fields of science, the first ones the largest (Zipf with exponent 0.6)."""
+    """Fields of science, largest first (Zipf with exponent 0.6)."""
     topics: int
     """Topics of each field, of equal size."""
     shares: tuple[float, float, float]
-    """Shares of the causes, in their order."""
+    """Shares of the causes, in order."""
     mortality: float
     """Base probability that nobody ever picks a paper; its cause raises or lowers it."""
     references: int
     """Median length of a reference list."""
     cut: float
-    """The recommended cut on the CD index."""
+    """Recommended cut on the CD index."""
 
     def __post_init__(self) -> None:
         for field, value, highest in (

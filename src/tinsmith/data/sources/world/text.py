@@ -25,22 +25,22 @@ from tinsmith.types.seeds import derive
 
 _BODY: Final = (40, 90)
 _BODY_MIX: Final = (0.45, 0.80)
-"""Cumulative: general words, then words of a field, then words of the topic."""
+"""Cumulative mix: general words, then words of a field, then words of the topic."""
 _TITLE: Final = (5, 12)
 _TITLE_DRAWS: Final = 18
-"""A title's words are the first distinct ones of so many."""
+"""Draws for a title, which uses their first distinct words."""
 _TITLE_MIX: Final = (0.25, 0.70)
 _FUNCTION_WORDS: Final = 20
-"""The first general words; a title draws from those that follow."""
+"""Number of the first general words, which titles do not use."""
 _SECOND_FIELD: Final = 0.5
-"""A novel paper takes this share of its field words from its second field."""
+"""Share of a novel paper's field words that come from its second field."""
 _MEAN_CUES: Final = "2.2"
 _MOST_CUES: Final = 6
 _OWN_CUE: Final = 0.55
 _SENTENCE: Final = 11
-"""Words of a sentence, about."""
+"""Approximate number of words in a sentence."""
 _PER_PAPER: Final = _BODY[1] + _TITLE_DRAWS + 3 + 2 * _MOST_CUES
-"""Random words of one paper."""
+"""Random words per paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Text:
 
     title: str
     abstract: Mapping[str, Sequence[int]]
-    """Inverted: word -> its positions, as OpenAlex gives abstracts."""
+    """Inverted index: word -> its positions, as in OpenAlex."""
 
 
 class TextWriter:
-    """Writes the texts of one world."""
+    """Writer of the texts of one world."""
 
     def __init__(self, spec: WorldSpec, papers: WorldPapers, seed: int) -> None:
         self._papers = papers
@@ -71,7 +71,7 @@ class TextWriter:
         self._cues = poisson(_MEAN_CUES, _MOST_CUES).lookup()
 
     def texts(self, start: int, stop: int) -> Iterator[Text]:
-        """Write the texts of papers `start` .. `stop`, in their order."""
+        """Write the texts of papers `start` .. `stop`, in order."""
         bits = words(self._seed, start * _PER_PAPER, (stop - start) * _PER_PAPER)
         bits = bits.reshape(stop - start, _PER_PAPER)
         body, title, rest = np.split(bits, [_BODY[1], _BODY[1] + _TITLE_DRAWS], axis=1)
@@ -121,7 +121,7 @@ class TextWriter:
 
 
 def _abstract(body: Sequence[str], cues: Sequence[Sequence[str]], first: int) -> dict[str, list[int]]:
-    """Cut `body` into sentences, put the cues before consecutive ones of them, and invert the text."""
+    """Split `body` into sentences, put the cues before consecutive ones of them, and invert the text."""
     count = -(-len(body) // _SENTENCE)
     cues = cues[:count]
     sentences: list[str] = []
