@@ -1,4 +1,4 @@
-"""Progress lines on standard error, so that no command is silent for long."""
+"""Lines on what goes on, so that no command is silent for long: one mechanism for waits of unknown length."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ STARTING: Final = "starting: "
 """Prefix of a line on standard error about a step of a start."""
 
 READY: Final = "tinsmith serve: "
-"""Prefix of the line on standard output with a ready server's address and key."""
+"""A server answers: its line on standard output, with address and key behind this."""
 
 Say = Callable[[str], None]
-"""Callback for a progress line."""
+"""Takes a line on what is being made, for a person."""
 
 FIRST_SECONDS: Final = 1.0
-"""Seconds of silence before the first line on a wait; in a terminal, between two lines."""
+"""Seconds of silence before the first line on a wait; in a terminal, between two."""
 LONGEST_SECONDS: Final = 30.0
-"""Most seconds between two lines on one wait outside a terminal."""
+"""The most seconds between two lines on one wait where they stay."""
 
 
 def unsaid(line: str) -> None:
-    """Drop a line, in a quiet run."""
+    """Drop a line: the run is quiet."""
     del line
 
 
 def tell(line: str) -> None:
-    """Print a line on standard error, above the line that counts seconds there."""
+    """Print a line on standard error, above the one that counts seconds there."""
     clear = ""
     for wait in _waits:
         wait.heard()
@@ -48,12 +48,12 @@ def tell(line: str) -> None:
 
 @dataclass(slots=True)
 class Ticks:
-    """Lines on one wait: every second in one place of a terminal, at growing intervals elsewhere."""
+    """Lines on one wait: every second in one place of a terminal, elsewhere ever more seldom."""
 
     what: str | Callable[[], str]
-    """Description of the work; a function may report its progress."""
+    """The work; a function reports how far it is by now."""
     say: Say | None = None
-    """Callback for the lines if standard error is not a terminal; None prints them there."""
+    """Takes the lines where standard error is no terminal; None: they go there."""
     clock: Callable[[], float] = time.perf_counter
     _began: float = field(init=False)
     _heard: float = field(init=False)
@@ -68,7 +68,7 @@ class Ticks:
         return sys.stderr.isatty()
 
     def heard(self) -> None:
-        """Note that another line was printed, which delays the next one on this wait."""
+        """Another line was printed; the next one on this wait can be later."""
         self._heard = self.clock()
 
     def tick(self) -> float:
@@ -90,7 +90,7 @@ class Ticks:
 
 _CLEAR: Final = "\r\x1b[K"
 _waits: Final[list[Ticks]] = []
-"""Current waits, innermost last; only the last one is reported."""
+"""The waits that go on, one within the other; only the last one is reported."""
 
 
 @contextmanager
@@ -123,8 +123,8 @@ def ticking(what: str | Callable[[], str], say: Say | None = None) -> Generator[
 def loading(say: Say | None = None) -> Generator[None, None, None]:
     """Report that libraries are loaded while the body of a command imports them.
 
-    Garbage collection skips them for good: it would take a sixth of the time, now and at the end of the command. An
-    interrupt ends the process at once, as nothing has begun: libraries report it as their own error, or abort.
+    They stay: to look for garbage in them takes a sixth of the time, now and when the command ends. An interrupt ends
+    the process at once, as nothing has begun: libraries take one for an error of theirs, or abort.
     """
     own = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT)
     gc.disable()
