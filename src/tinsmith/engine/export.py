@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 ExportFormat = Literal["peft", "merged", "gguf"]
 
 TIMES_ROUNDING: Final = 4.0
-"""A merged model may differ by so many times what another order of its sums does: both are maxima of noise of one kind,
-and a weight that was merged wrongly differs by thousands of times."""
+"""Limit on a merged model's difference, as a multiple of that of another order of its sums: both are maxima of noise of
+one kind, and a weight that was merged wrongly differs by thousands of times."""
 
 RUN_CHECKPOINTS = "checkpoints.jsonl"
 RUN_MANIFEST = "manifest.json"
@@ -109,7 +109,7 @@ def export(
 
     Raises:
         ConfigError: something is at `out`, there is no such checkpoint or base, or all weights were
-            trained and an adapter is asked for.
+            trained and an adapter is requested.
         InputError: a path that is not one of a checkpoint.
         CheckpointError: the checkpoint is damaged, or of another base model.
     """

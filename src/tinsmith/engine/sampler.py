@@ -203,7 +203,7 @@ class Sampler:
     def _to_prefill(self) -> Iterator[Group]:
         """Return the groups to prefill: those begun, then waiting ones while the cache has room.
 
-        So who comes next waits for what a step computes, and not for all that somebody else asks for.
+        So a new request waits for one step, not for all of another owner's requests.
         """
         yield from tuple(self._prefilling)
         while self._waiting and not self._forking and len(self._prefilling) < self.limits.max_samples:

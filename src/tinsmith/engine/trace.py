@@ -46,7 +46,7 @@ def as_json(steps: Sequence[StepTrace]) -> bytes:
 def unit_digest(grads: Sequence[Tensor]) -> str:
     """Return the SHA-256 of a unit's gradient: its buffers in their order, fp32, -0.0 as +0.0.
 
-    A unit of gradient is a value of its own, so that anybody can compute one of them again, on any machine.
+    A gradient unit does not depend on the others, so that a single one can be recomputed on any machine.
     """
     whole = hashlib.sha256()
     for grad in grads:

@@ -9,7 +9,7 @@
     +-- DataError (ValueError)          a corpus, slice or table
     +-- CheckpointError (ValueError)    a checkpoint is damaged, missing, or of another model
     +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
-    |   +-- UnavailableError            nobody is left to compute: the server is about to end
+    |   +-- UnavailableError            no worker is left: the server is about to end
     +-- DeterminismError (RuntimeError) a promise about bits does not hold
     +-- JudgeError (RuntimeError)       a judge did not answer
     +-- TaskError (RuntimeError)        a function of a user's own task failed on every rollout of a step

@@ -44,8 +44,8 @@ _UNITS = (
     (1e17, _EPOCH, 1e-6),
     (math.inf, _EPOCH, 1e-9),
 )
-"""Below which size a number is a time since which day, in units of so many seconds. Spreadsheets count the days since
-1899: what would be from 2030 on if counted since 1970 may be either, and from 2040 on is a spreadsheet's."""
+"""Rules for numbers as times: (bound on the size, first day, seconds per unit). Spreadsheets count the days since 1899:
+a number that would be 2030 or later if counted since 1970 is ambiguous, and one of 2040 or later is a spreadsheet's."""
 _CLOCKS = ((_EPOCH, _DAY), (_SHEET, _DAY), (_EPOCH, 1.0), (_EPOCH, 1e-3), (_EPOCH, 1e-6), (_EPOCH, 1e-9))
 _SHOWN = 50
 

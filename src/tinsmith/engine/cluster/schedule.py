@@ -64,22 +64,21 @@ class _Ended:
 
 
 class Scheduler:
-    """Gives works to workers.
+    """Scheduler of works on workers.
 
-    Sampling works go in the order in which they came, each to the worker that will have the least to do, as long as it
-    has room (`Limits.samples`; a slow worker has less). Gradient works go one at a time to a worker, and one ahead, the
-    largest first; the one that has waited longest is passed over at most `Limits.passed_over` times. Each kind has its
-    own room at every worker, so that neither keeps the other from being sent; a worker takes turns. A slow worker is
-    given a work only where so much waits that it will have ended before the others would come to it.
+    Sampling works are assigned in order of arrival, each to the least loaded worker with room (`Limits.samples`; a slow
+    worker has less). A worker gets one gradient work at a time and one ahead, the largest first; larger ones overtake
+    the oldest one at most `Limits.passed_over` times. Each kind has its own room at every worker, so that neither
+    blocks the other. A slow worker gets a work only if it would finish it before the others reach it.
 
-    Where nothing waits and a worker is idle, it is given a work of another too: one that is not begun, or takes longer
-    than `Limits.late` times what is usual there, or has more left there than all of it takes the idle one. Whoever is
-    first counts: the results are equal bits.
+    If no work waits, an idle worker gets a copy of another worker's: one that has not begun, or takes longer than
+    `Limits.late` times the usual time there, or would end later there than on the idle worker. The first result counts:
+    all have equal bits.
 
-    A work that was under way at a lost worker is given once more, in its old place, and from then on ALONE, with
-    nothing beside it: so the innocent are told from the one that takes workers down. Some workers are kept free for
-    that (`Limits.emptied`). After the second loss it is given up. A second copy is alone too, so that of two losses
-    one at least was nobody else's, and no work takes down more than two workers.
+    A work in progress at a lost worker is repeated, in its old place, and from then on ALONE, with nothing beside it:
+    this separates harmless works from one that kills workers. Some workers are reserved for that (`Limits.emptied`).
+    After a second loss the work is abandoned. A second copy runs alone too, so that at least one of two losses is the
+    work's own, and no work kills more than two workers.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -126,8 +125,8 @@ class Scheduler:
         Args:
             worker: Name of the lost worker.
             cause: Human-readable reason.
-            blame: False where no work can be the reason: the worker left when it was told to, or its machine is gone
-                with others. Its works are then given again like any other.
+            blame: False if no work can be the reason: the worker left on request, or its machine was lost with
+                others. Its works are then repeated like any other.
         """
         given: list[Given] = []
         lost = self._workers.pop(worker, None)

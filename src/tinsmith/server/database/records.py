@@ -106,7 +106,7 @@ class NoResult(StrEnum):
 
     PENDING = "pending"
     FORGOTTEN = "forgotten"
-    """Its body was dropped, after so many later ones."""
+    """Its body was dropped in favour of later ones."""
     UNKNOWN = "unknown"
 
 

@@ -38,7 +38,7 @@ class Bodies:
     ) -> A:
         """Parse and submit a request.
 
-        A refused one uses its number up: the SDK has counted it, and what follows must not wait for it.
+        A refused request uses its number up: the SDK has counted it, and later ones must not wait for it.
         """
 
         def read(sent: bytes) -> tuple[bytes, T | TinsmithError]:
