@@ -3,7 +3,10 @@
 import asyncio
 import json
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -13,15 +16,18 @@ from served import serve, served
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
+from tinsmith.server import samplers
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished, Outcome
+from tinsmith.server.direct import Direct, Requests
+from tinsmith.server.draws import Follower
 from tinsmith.server.lanes import Job, Lane
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import STARTED, WINDOW, Submissions
 from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
 from tinsmith.types.errors import InputError
-from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
 
 NANO = "tinsmith/nano"
 
@@ -193,6 +199,93 @@ async def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_i
     assert "MemoryError" in failed.message
     assert service.samplers.under_way == {}
     assert isinstance(await outcome(service, await sample(service, sampler_id, 1)), Finished)
+
+
+async def drawn(service: Service) -> list[StopReason]:
+    """The ends of two samples that are drawn without a session."""
+    direct = Direct(service)
+    found = await direct.find(NANO)
+    requests = Requests(((1, 2, 3),), lambda _: parse_json(Sample, ask("none", 0)))
+    drawing = direct.draw(found, requests, watch=False)
+    return [each.stop_reason async for some in drawing for each in some if each.stop_reason is not None]
+
+
+def ended_together(service: Service, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let as many groups end in one step."""
+    sampler, ended = service.engine.sampler(NANO), list[Group]()
+    real = sampler.step
+
+    def step() -> list[Group]:
+        ended.extend(real())
+        return ended if len(ended) == count else []
+
+    monkeypatch.setattr(sampler, "step", step)
+
+
+@served
+async def test_a_commit_that_fails_fails_its_requests_and_nobody_else(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler_id = await sampler(service)
+    real = service.store.batch
+
+    @contextmanager
+    def full() -> Generator[None]:
+        with real():
+            yield
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(service.store, "batch", full)
+    ended_together(service, 3, monkeypatch)
+    streamed = asyncio.ensure_future(drawn(service))
+    ids = [await sample(service, sampler_id, seq_id) for seq_id in range(2)]
+    for request_id in ids:
+        failed = await outcome(service, request_id)
+        assert isinstance(failed, Failed)
+        assert "database or disk is full" in failed.message
+        assert failed.category == "server"
+    assert len(await streamed) == 2
+    monkeypatch.undo()
+    assert service.samplers.under_way == service.samplers.requested == {}
+
+
+@served
+async def test_a_result_that_cannot_be_encoded_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler_id = await sampler(service)
+    real, calls = samplers.encode_sample, list[object]()
+
+    def encode(*arguments: Any, **options: Any) -> bytes:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise MemoryError
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(samplers, "encode_sample", encode)
+    ended_together(service, 3, monkeypatch)
+    ids = [await sample(service, sampler_id, seq_id) for seq_id in range(3)]
+    outcomes = [await outcome(service, request_id) for request_id in ids]
+    (failed,) = [each for each in outcomes if isinstance(each, Failed)]
+    assert "MemoryError" in failed.message
+    assert sum(isinstance(each, Finished) for each in outcomes) == 2
+
+
+@served
+async def test_a_client_that_cannot_be_handed_its_samples_fails_alone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler_id = await sampler(service)
+
+    def broken(self: Follower, group: Group) -> None:
+        del self, group
+        raise MemoryError
+
+    monkeypatch.setattr(Follower, "ended", broken)
+    ended_together(service, 2, monkeypatch)
+    streamed = asyncio.ensure_future(drawn(service))
+    request_id = await sample(service, sampler_id, 0)
+    assert isinstance(await outcome(service, request_id), Finished)
+    with pytest.raises(MemoryError):
+        await streamed
 
 
 def _named(done: list[str], name: str) -> Job:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from tinsmith.server.access.caller import caller_limits, is_own, owner_of
 from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
@@ -43,7 +43,6 @@ class Futures:
         self._loop = loop
         self._waiters: dict[str, asyncio.Event] = {}
         self._settled = 0
-        self._together: list[str] | None = None
         self._closing = False
         self._unrecorded: dict[str, Failed] = {}
 
@@ -86,27 +85,37 @@ class Futures:
             body()
         except TinsmithError as error:
             self.fail(request_id, error)
-        except (OSError, sqlite3.OperationalError) as error:
+        except Exception as error:  # the boundary of a request: nobody above could tell the client
             logger.exception("request %s failed", request_id)
-            full = disk_full(error) if is_full(error) else None
-            self.fail(request_id, full or BackendError(f"the server could not write: {error}"))
-        except Exception as error:  # the boundary of a request: nothing above could report the error to the client
-            logger.exception("request %s failed", request_id)
-            self.fail(request_id, BackendError(f"the server failed: {type(error).__name__}"))
+            self.fail(request_id, _failure_of(error))
+
+    def settle(self, outcomes: Sequence[tuple[str, Finished | TinsmithError]]) -> None:
+        """Settle several requests with one wait for the disk; if it takes none of them, each fails with the reason."""
+        if not outcomes:
+            return
+        try:
+            with self._store.batch():
+                for request_id, outcome in outcomes:
+                    self._record(request_id, outcome)
+        except Exception as error:  # the boundary of all of them: nothing of the batch is recorded
+            logger.exception("the results of %d requests could not be written", len(outcomes))
+            failure = error if isinstance(error, TinsmithError) else _failure_of(error)
+            for request_id, _ in outcomes:
+                self.fail(request_id, failure)
+        else:
+            self._notify(*(request_id for request_id, _ in outcomes))
 
     def finish(self, request_id: str, result: Finished) -> None:
-        """Settle with a result, which is on the disk when this returns."""
-        self._store.finish(request_id, body=result.body, media_type=result.media_type)
+        """Settle with a result; on the disk when this returns."""
+        self._record(request_id, result)
         self._notify(request_id)
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
-        """Settle with an error."""
-        server = isinstance(error, (BackendError, DeterminismError, DiskFullError))
-        category = ErrorCategory.SERVER if server else ErrorCategory.USER
+        """Settle with the reason why there is no result."""
         try:
-            self._store.fail(request_id, message=str(error), category=category)
-        except (OSError, sqlite3.Error, DiskFullError) as unwritten:
-            # The error cannot be recorded, on a full disk for example: waiters get it directly.
+            self._record(request_id, error)
+        except Exception as unwritten:
+            # Nothing can be recorded, a full disk say: who waits learns that, and does not wait for ever.
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
@@ -136,17 +145,13 @@ class Futures:
     def _result(self, request_id: str) -> Outcome:
         return self._unrecorded.get(request_id) or self._store.result(request_id)
 
-    @contextmanager
-    def together(self) -> Generator[None, None, None]:
-        """Settle several requests with one wait for the disk. On the compute thread; compute nothing long in it."""
-        settled: list[str] = []
-        self._together = settled
-        try:
-            with self._store.batch():
-                yield
-        finally:
-            self._together = None
-        self._notify(*settled)
+    def _record(self, request_id: str, outcome: Finished | TinsmithError) -> None:
+        if isinstance(outcome, Finished):
+            self._store.finish(request_id, body=outcome.body, media_type=outcome.media_type)
+            return
+        server = isinstance(outcome, (BackendError, DeterminismError, DiskFullError))
+        category = ErrorCategory.SERVER if server else ErrorCategory.USER
+        self._store.fail(request_id, message=str(outcome), category=category)
 
     def stop_waiting(self) -> None:
         """Answer every long poll now, and later ones at once: the server is about to stop."""
@@ -155,10 +160,7 @@ class Futures:
             self._wake(request_id)
 
     def _notify(self, *request_ids: str) -> None:
-        """Wake waiters, once the results are on the disk."""
-        if self._together is not None:
-            self._together += request_ids
-            return
+        """Wake who waits, once the results are on the disk."""
         before, self._settled = self._settled, self._settled + len(request_ids)
         if before // 1024 != self._settled // 1024:
             with suppress(DiskFullError):  # bodies that are dropped a thousand results later do no harm
@@ -176,3 +178,10 @@ class Futures:
             event = self._waiters.pop(request_id, None)
             if event is not None:
                 event.set()
+
+
+def _failure_of(error: Exception) -> TinsmithError:
+    """Return what a client reads about an error that is not one of ours."""
+    if isinstance(error, (OSError, sqlite3.OperationalError)):
+        return disk_full(error) if is_full(error) else BackendError(f"the server could not write: {error}")
+    return BackendError(f"the server failed: {type(error).__name__}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -37,7 +36,7 @@ from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateSamplingSession, Sample
 from tinsmith.server.wire.results import encode_sample
 from tinsmith.server.worker import Worker
-from tinsmith.types.errors import BackendError, DiskFullError, InputError, TinsmithError
+from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of, tensors_sha256
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
@@ -127,7 +126,11 @@ class Samplers:
     followers: dict[str, list[_Live]] = field(default_factory=dict[str, "list[_Live]"])
     """Sessions that follow a model's weights, by its id: touched on the compute thread only."""
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
-    """Those whose tokens are streamed as they are drawn."""
+    """Those of them whose tokens are followed as they are drawn."""
+    outcomes: list[tuple[str, Finished | TinsmithError]] = field(
+        default_factory=list[tuple[str, Finished | TinsmithError]]
+    )
+    """Requests of the protocol that have ended and are not settled yet: touched on the compute thread only."""
     gap_seconds: float = GAP_SECONDS
     num_tokens: int = 0
     """Tokens drawn by finished requests, counted on the compute thread."""
@@ -328,15 +331,7 @@ class Samplers:
         for group in groups:
             self.num_tokens += _num_drawn(group)
             self.watched.pop(id(group), None)
-        try:
-            with self.futures.together():
-                for entry in entries:
-                    entry.ended(entry.group)
-        except (DiskFullError, sqlite3.Error, OSError) as error:
-            # None of them is settled. Settle each by itself now, or their waiters would never get an answer.
-            for entry in entries:
-                entry.group.failure = error if isinstance(error, DiskFullError) else BackendError(str(error))
-                entry.ended(entry.group)
+        self._end(entries)
 
     def abandon(self, error: Exception) -> None:
         """Fail all sampling in progress, and free its resources. Called on the compute thread."""
@@ -347,7 +342,17 @@ class Samplers:
             self.num_tokens += _num_drawn(entry.group)
             self.engine.sampler(entry.name).cancel(entry.group)
             entry.group.failure = BackendError(f"the server failed while sampling: {type(error).__name__}")
-            entry.ended(entry.group)
+        self._end(entries)
+
+    def _end(self, entries: Sequence[_UnderWay]) -> None:
+        """Hand each group over once, whatever becomes of the others; then settle those of the protocol together."""
+        for entry in entries:
+            try:
+                entry.ended(entry.group)
+            except Exception:  # the boundary of a request, which hands over its own failures
+                logger.exception("a request ended without a record")
+        outcomes, self.outcomes = self.outcomes, []
+        self.futures.settle(outcomes)
 
     def _job(self, live: _Live, request: Sample, request_id: str, grammar: object) -> Job:
         """Return the submission to the engine, for the compute thread; it holds the compiled `grammar` until then."""
@@ -355,14 +360,7 @@ class Samplers:
 
         def ended(group: Group) -> None:
             self.requested.pop(request_id, None)
-            if group.failure is not None or group.result is None:
-                dropped = InputError("the request was dropped")
-                self.futures.fail(request_id, group.failure or dropped)
-                return
-            last_n = request.prompt_logprobs_last_n
-            targets = to_targets(request)
-            body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
-            self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
+            self.futures.attempt(request_id, lambda: self.outcomes.append((request_id, _outcome(request, group))))
 
         def submit() -> None:
             loaded = self._loaded(live)
@@ -479,6 +477,14 @@ class Samplers:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
             self._post(lane.close_gap())
+
+
+def _outcome(request: Sample, group: Group) -> Finished | TinsmithError:
+    if group.failure is not None or group.result is None:
+        return group.failure or InputError("the request was dropped")
+    last_n, targets = request.prompt_logprobs_last_n, to_targets(request)
+    body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
+    return Finished(body=body, media_type=CONTENT_TYPE)
 
 
 def _num_drawn(group: Group) -> int:

@@ -32,7 +32,7 @@ class Submissions:
     ended: Callable[[int, Group], None]
     drawn: Callable[[int, Group], None] | None = None
     failed: Callable[[Exception], None]
-    """Callback with the error, called at most once, after which no more are submitted."""
+    """Called with the reason why no more are given to the sampler, or why one that has ended is not handed over."""
     next: int = 0
     posted: bool = False
     under_way: dict[int, Group] = field(default_factory=dict[int, Group])
@@ -67,7 +67,11 @@ class Submissions:
 
     def _ended(self, number: int, group: Group) -> None:
         self.under_way.pop(number, None)
-        self.ended(number, group)
+        try:
+            self.ended(number, group)
+        except Exception as error:  # the boundary of a request: whoever waits for it would wait for ever
+            self.count = self.next
+            self.failed(error)
         self._go_on()
 
     def _go_on(self) -> None:
