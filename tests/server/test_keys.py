@@ -4,6 +4,7 @@ import asyncio
 import signal
 import ssl
 import subprocess
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -239,6 +240,30 @@ async def test_models_in_memory_are_limited(tenants: Tenants) -> None:
     await alice.done("unload_model", {"model_id": model})
     await alice.model(session, 1)
     await tenants["bob"].model(await tenants["bob"].session())
+
+
+@with_tenants("alice", limits=limited(max_models=1, max_requests=1))
+async def test_a_model_that_is_refused_is_not_there_and_a_second_try_finds_the_same_limits(tenants: Tenants) -> None:
+    alice, gate = tenants["alice"], threading.Event()
+    session = await alice.session()
+    sampler = await alice.sampler(session)
+    held = tenants.service.worker.call(lambda: gate.wait(HANG_S))
+    under_way = await alice.ok("asample", sample(sampler, 0))
+    models = [{"session_id": session, "model_seq_id": seq, "base_model": NANO} for seq in range(3)]
+    for asked in models:
+        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
+        assert answer.status_code == 400
+        assert "max_requests" in answer.json()["error"]
+    assert (await alice.http.get("/api/v1/training_runs")).json()["training_runs"] == []
+    gate.set()
+    assert await asyncio.wrap_future(held)
+    await alice.result(under_way["request_id"])
+    await alice.model(session, 0)
+    for asked in models[1:]:
+        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
+        assert answer.status_code == 400
+        assert "max_models" in answer.json()["error"]
+    assert len(tenants.service.runs.live) == 1
 
 
 @pytest.mark.whole

@@ -62,18 +62,26 @@ class Futures:
             BusyError: that limit, for a sampling request.
         """
         self._presence.heard(owner)
-        limits = caller_limits()
-        if limits is not UNLIMITED and kind != UNLOAD:
+        if caller_limits() is not UNLIMITED and kind != UNLOAD:
             known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
             if known is not None:
                 return known, False
-            # Other kinds of requests would be retried by the SDK for minutes without a message.
-            refusal = BusyError if kind == SAMPLE else InputError
-            self.usage.require_room(owner_of(owner), limits, num_samples=num_samples, refusal=refusal)
+            self.require_room(owner, kind, num_samples=num_samples)
         request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
         if new:
             self.usage.begin(request_id, owner_of(owner), num_samples=num_samples)
         return request_id, new
+
+    def require_room(self, owner: str, kind: str, *, num_samples: int = 0) -> None:
+        """Refuse one more request of a key that has as much under way as it may.
+
+        Raises:
+            InputError: naming the limit.
+            BusyError: the same, for a sampling request.
+        """
+        # What is no sampling request, the SDK would repeat for minutes without telling its user why.
+        refusal = BusyError if kind == SAMPLE else InputError
+        self.usage.require_room(owner_of(owner), caller_limits(), num_samples=num_samples, refusal=refusal)
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
         """Execute a request on the compute thread, and settle it in any case."""

@@ -98,7 +98,7 @@ class Runs:
         self.engine.base(name)
         self.engine.check_kind(parsed.kind)
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        self._require_room(model_id)
+        self._require_room(model_id, "create_model")
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
         spec = to_adapter_spec(
             request.lora_config, kind=parsed.kind, alpha=parsed.alpha, router=parsed.router, seed=seed
@@ -145,7 +145,7 @@ class Runs:
                 allowed=base_model,
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        self._require_room(model_id)
+        self._require_room(model_id, "load_weights")
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
@@ -358,11 +358,12 @@ class Runs:
             user_metadata=request.user_metadata,
         )
 
-    def _require_room(self, model_id: str) -> None:
-        """Reject a new model if its key has reached the limit on models in memory."""
-        if model_id not in self.live and self.store.training_run(model_id) is None:
+    def _require_room(self, model_id: str, kind: str) -> None:
+        """Refuse a new model where its key has as many, or as many requests, as it may; before anything is recorded."""
+        if is_own(model_id) and self.futures.repeated(owner=model_id, seq_id=0, kind=kind) is None:
             name = owner_of(model_id)
             caller_limits().check_models(sum(owner_of(each) == name for each in self.live))
+            self.futures.require_room(model_id, kind)
 
     def _run(self, model_id: str) -> LiveRun:
         if model_id in self.live and is_own(model_id):
