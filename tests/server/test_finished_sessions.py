@@ -16,9 +16,10 @@ from coroutines import coroutine_test
 
 from running import HANG_S, KEY, Running
 from tinsmith.engine.engine import Engine
+from tinsmith.server import service as service_module
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
-from tinsmith.server.database.records import Finished
+from tinsmith.server.database.records import CheckpointRecord, Finished
 from tinsmith.server.presence import Presence
 from tinsmith.server.serve import ServeSettings
 from tinsmith.server.service import Service
@@ -336,6 +337,50 @@ def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, mon
         assert finished() == ["cancelled", "cancelled"]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
+
+
+def test_an_error_in_one_round_does_not_end_the_search_for_what_has_expired(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(service: Service, client: Client) -> None:
+        del client
+        again, rounds = asyncio.Event(), list[float]()
+
+        def unreadable(now: float) -> tuple[()]:
+            rounds.append(now)
+            if len(rounds) == 1:
+                raise sqlite3.OperationalError("disk I/O error")
+            again.set()
+            return ()
+
+        monkeypatch.setattr(service.store, "expired", unreadable)
+        await asyncio.wait_for(again.wait(), HANG_S)
+
+    monkeypatch.setattr(service_module, "EXPIRY_SECONDS", 0.0)
+    serve(script, engine, tmp_path / "state")
+
+
+@served
+async def test_a_checkpoint_that_is_kept_while_others_expire_stays(
+    service: Service, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    model = await client.model(session)
+    for seq, name in ((1, "gone"), (2, "kept")):
+        saved = {"model_id": model, "seq_id": seq, "path": name, "ttl_seconds": 60}
+        await client.result(await client.post("save_weights", saved))
+    found = service.store.expired
+
+    def stale(now: float) -> tuple[CheckpointRecord, ...]:
+        records = found(now)
+        service.store.set_ttl(records[1].path, None)
+        return records
+
+    monkeypatch.setattr(service.store, "expired", stale)
+    await service.delete_expired(1e12)
+    assert [record.path.name for record in service.store.checkpoints()] == ["kept"]
+    (run,) = (tmp_path / "state").glob("*train*")
+    assert [each.name for each in (run / "weights").iterdir()] == ["kept"]
 
 
 def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:

@@ -378,6 +378,19 @@ def test_checkpoints_expire_when_they_were_told_to(state: Path, store: Store) ->
 def test_a_deleted_checkpoint_is_forgotten(state: Path, store: Store) -> None:
     path = checkpoint(state, "a")
     store.record_checkpoint(path, base_model="base", rank=4)
-    store.forget_checkpoint(path)
-    store.forget_checkpoint(path)
+    assert store.delete_checkpoint(path)
+    assert not store.delete_checkpoint(path)
+    assert not path.folder(state).exists()
     assert store.checkpoints() == ()
+
+
+def test_what_is_kept_by_now_is_not_deleted_as_expired(state: Path, store: Store) -> None:
+    paths = [checkpoint(state, name) for name in ("expired", "kept", "overwritten", "late")]
+    for path, ttl_s in zip(paths, (10, 10, 10, 30), strict=True):
+        store.record_checkpoint(path, base_model="base", rank=4, ttl_s=ttl_s)
+    assert [record.path for record in store.expired(NOW + 20)] == paths[:3]
+    assert store.set_ttl(paths[1], None)
+    store.record_checkpoint(paths[2], base_model="base", rank=4)
+    assert [store.delete_checkpoint(path, expired_at=NOW + 20) for path in paths] == [True, False, False, False]
+    assert [record.path for record in store.checkpoints()] == [paths[1], paths[3], paths[2]]
+    assert [path.folder(state).exists() for path in paths] == [False, True, True, True]

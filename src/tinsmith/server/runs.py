@@ -341,22 +341,23 @@ class Runs:
         *,
         overwrite: bool,
     ) -> None:
-        save(
-            session,
-            path.folder(self.state),
-            base=self.engine.base(run.name),
-            with_optimizer=path.kind is CheckpointKind.WEIGHTS,
-            overwrite=overwrite,
-            user_metadata=request.user_metadata,
-        )
         record = self.store.training_run(run.model_id)
-        self.store.record_checkpoint(
-            path,
-            base_model=record.base_model if record else run.name,
-            rank=None if run.spec.kind is AdapterKind.FULL else run.spec.rank,
-            ttl_s=request.ttl_seconds,
-            user_metadata=request.user_metadata,
-        )
+        with self.store.changing_checkpoints:
+            save(
+                session,
+                path.folder(self.state),
+                base=self.engine.base(run.name),
+                with_optimizer=path.kind is CheckpointKind.WEIGHTS,
+                overwrite=overwrite,
+                user_metadata=request.user_metadata,
+            )
+            self.store.record_checkpoint(
+                path,
+                base_model=record.base_model if record else run.name,
+                rank=None if run.spec.kind is AdapterKind.FULL else run.spec.rank,
+                ttl_s=request.ttl_seconds,
+                user_metadata=request.user_metadata,
+            )
 
     def _require_room(self, model_id: str, kind: str) -> None:
         """Refuse a new model where its key has as many, or as many requests, as it may; before anything is recorded."""

@@ -15,7 +15,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tinsmith.engine.bases import Bases
-from tinsmith.engine.checkpoints import delete, remove_empty
+from tinsmith.engine.checkpoints import remove_empty
 from tinsmith.engine.sequences import Group
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
@@ -217,6 +217,13 @@ class Service:
                 self.store.finish_session(session_id, reason=CANCELLED, detail=detail)
                 self.free(session_id)
 
+    async def delete_expired(self, now: float) -> None:
+        """Delete the checkpoints that have expired by the wall clock `now`."""
+        for record in self.store.expired(now):
+            with _tried_again_later(f"checkpoint {record.path} could not be deleted"):
+                if await asyncio.to_thread(self.store.delete_checkpoint, record.path, expired_at=now):
+                    logger.info("checkpoint %s has expired", record.path)
+
     async def close(self) -> None:
         """Finish accepted training requests, then close the state."""
         self._expiry.cancel()
@@ -237,19 +244,19 @@ class Service:
 
     async def _expire(self) -> None:
         while True:
-            self.end_silent()
-            for record in self.store.expired(time.time()):
-                logger.info("checkpoint %s has expired", record.path)
-                with _tried_again_later(f"checkpoint {record.path} could not be deleted"):
-                    await asyncio.to_thread(delete, record.path.folder(self.state))
-                    self.store.forget_checkpoint(record.path)
+            with _tried_again_later("silent sessions could not be looked for"):
+                self.end_silent()
+            with _tried_again_later("expired checkpoints could not be looked for"):
+                await self.delete_expired(time.time())
             await asyncio.sleep(EXPIRY_SECONDS)
 
 
 @contextmanager
 def _tried_again_later(failed: str) -> Generator[None]:
-    """Log a failure, as on a full disk, and continue: the rest is tried again a minute later."""
+    """Log what went wrong, as on a full disk, and go on: what is left is looked at again a minute later."""
     try:
         yield
     except (TinsmithError, OSError, sqlite3.Error) as error:
         logger.error("%s: %s", failed, error)
+    except Exception:  # the boundary of a round: without the next one nothing would expire any more
+        logger.exception("%s", failed)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 
 from tinsmith.engine.checkpoint_files import MARKER
-from tinsmith.engine.checkpoints import is_checkpoint, list_checkpoints, read
+from tinsmith.engine.checkpoints import delete, is_checkpoint, list_checkpoints, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
 from tinsmith.server.access.caller import is_own, own_rows, owner_of
@@ -30,6 +31,8 @@ class CheckpointRows:
     _database: Database
     _state: Path
     _clock: Callable[[], float]
+    changing_checkpoints: Lock
+    """Held while a checkpoint's files and its record change, so that who writes one and who deletes it take turns."""
 
     def record_checkpoint(
         self,
@@ -120,18 +123,36 @@ class CheckpointRows:
             return False
         expires_at = None if ttl_s is None else self._clock() + ttl_s
         with self._database.transaction():
-            self._database.execute("UPDATE checkpoints SET expires_at = ? WHERE path = ?", expires_at, str(path))
-        return True
+            rows = self._database.execute(
+                "UPDATE checkpoints SET expires_at = ? WHERE path = ? RETURNING 1", expires_at, str(path)
+            )
+        return bool(rows)
 
     def set_public(self, path: TinkerPath, public: bool) -> None:
         """Mark a checkpoint as published or not."""
         with self._database.transaction():
             self._database.execute("UPDATE checkpoints SET public = ? WHERE path = ?", int(public), str(path))
 
-    def forget_checkpoint(self, path: TinkerPath) -> None:
-        """Drop the record of a checkpoint whose files were deleted; harmless without one."""
-        with self._database.transaction():
-            self._database.execute("DELETE FROM checkpoints WHERE path = ?", str(path))
+    def delete_checkpoint(self, path: TinkerPath, *, expired_at: float | None = None) -> bool:
+        """Delete a checkpoint's files and its record together.
+
+        With `expired_at`, by the wall clock, only one that has expired by then, as is decided at this moment: it may
+        have been overwritten, or be kept by now, since it was found among the `expired`.
+
+        Returns:
+            False if it is not there, or has not expired.
+        """
+        folder = path.folder(self._state)
+        with self.changing_checkpoints, self._database.transaction():
+            rows = self._database.execute(
+                "DELETE FROM checkpoints WHERE path = ?1 AND (?2 IS NULL OR expires_at <= ?2) RETURNING 1",
+                str(path),
+                expired_at,
+            )
+            there = bool(rows) and is_checkpoint(folder)
+            if there:
+                delete(folder)
+        return there
 
     def _reconcile(self) -> None:
         """Reconcile the records with the files, before anything else uses this state."""

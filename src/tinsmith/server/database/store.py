@@ -9,6 +9,7 @@ One server per state folder: two would number the same sessions.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -54,6 +55,7 @@ class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
             ) from error
         self._state = state
         self._clock = clock
+        self.changing_checkpoints = threading.Lock()
         self._database = Database(state / FILE)
         try:
             self._reconcile()

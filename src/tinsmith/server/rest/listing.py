@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoint_files import ADAPTER
-from tinsmith.engine.checkpoints import delete, read
+from tinsmith.engine.checkpoints import read
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.models.config import Mixture
 from tinsmith.server.access.caller import is_own
@@ -121,13 +121,15 @@ class Listing:
             self.external.delete(model_id, name)
             return {}
         path = self._existing(model_id, kind, name)
-        delete(path.folder(self.state))
-        self.store.forget_checkpoint(path)
+        if not self.store.delete_checkpoint(path):
+            raise _missing(path)
         return {}
 
     def set_ttl(self, model_id: str, kind: str, name: str, ttl_s: int | None) -> Answer:
-        """Set or clear the expiry of a checkpoint."""
-        self.store.set_ttl(self._existing(model_id, kind, name), ttl_s)
+        """Let a checkpoint expire, or keep it."""
+        path = self._existing(model_id, kind, name)
+        if not self.store.set_ttl(path, ttl_s):
+            raise _missing(path)
         return {}
 
     def set_public(self, model_id: str, kind: str, name: str, *, public: bool) -> Answer:
@@ -175,7 +177,7 @@ class Listing:
     def _existing(self, model_id: str, kind: str, name: str) -> TinkerPath:
         path = TinkerPath.parse(f"tinker://{model_id}/{kind}/{name}")
         if not is_own(model_id) or self.store.checkpoint(path) is None:
-            raise InputError("there is no such checkpoint", field="path", value=str(path))
+            raise _missing(path)
         return path
 
     def _run(self, run: TrainingRun) -> Answer:
@@ -195,6 +197,10 @@ class Listing:
             "last_sampler_checkpoint": last[CheckpointKind.SAMPLER_WEIGHTS],
             "user_metadata": _metadata(run.user_metadata),
         }
+
+
+def _missing(path: TinkerPath) -> InputError:
+    return InputError("there is no such checkpoint", field="path", value=str(path))
 
 
 def _checkpoint(record: CheckpointRecord) -> Answer:
