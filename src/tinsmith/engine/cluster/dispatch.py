@@ -73,6 +73,8 @@ class Dispatcher:
 
     transport: Transport
     limits: Limits = field(default_factory=Limits)
+    failed: Callable[[str], None] = lambda _: None
+    """Called on the dispatcher's thread when it can give works to nobody any more: with the reason."""
     _events: queue.SimpleQueue[Callable[[], None] | None] = field(
         default_factory=queue.SimpleQueue[Callable[[], None] | None]
     )
@@ -208,13 +210,34 @@ class Dispatcher:
         return self._scheduler.retries
 
     def _run(self) -> None:
-        while self._take_events():
-            for assignment in self._scheduler.assign(time.monotonic()):
-                self._send(assignment)
-            sent = self._scheduler.under_way
-            self.under_way = {name: len(works) for name, works in sent.items()}
-            somewhere = {work for works in sent.values() for work in works}
-            self.num_waiting = len(self._entries) - len(somewhere)
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = self._take_events()
+                if goes_on:
+                    self._assign()
+            except Exception as error:  # the boundary of the thread: every work would wait for ever
+                logger.exception("giving works to workers failed")
+                self._fail(f"the server failed while giving works to workers: {type(error).__name__}")
+
+    def _assign(self) -> None:
+        for assignment in self._scheduler.assign(time.monotonic()):
+            self._send(assignment)
+        sent = self._scheduler.under_way
+        self.under_way = {name: len(works) for name, works in sent.items()}
+        somewhere = {work for works in sent.values() for work in works}
+        self.num_waiting = len(self._entries) - len(somewhere)
+
+    def _fail(self, why: str) -> None:
+        """Settle all works with the reason, and take no more: what the scheduler counts may be wrong by now."""
+        self._closed = why
+        self._scheduler = Scheduler(self.limits)
+        for work_id in tuple(self._entries):
+            try:
+                self._settle(work_id, Refused(error=UnavailableError(why)))
+            except Exception:  # the others are settled all the same
+                logger.exception("work %s was settled by nobody", work_id)
+        self.failed(why)
 
     def _take_events(self) -> bool:
         """Wait for an event and process all pending ones, to schedule once for them; return False at the end.

@@ -108,7 +108,7 @@ class RayWorkers:
     """Monotonic time of Ray's last answer."""
 
     def __post_init__(self) -> None:
-        self.dispatcher = Dispatcher(self)
+        self.dispatcher = Dispatcher(self, failed=self._end)
         self._thread = threading.Thread(target=self._look_after, name="tinsmith-workers", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="tinsmith-ray", daemon=True)
 

@@ -1,0 +1,68 @@
+"""The dispatcher where something fails that nobody expects: nobody waits for ever."""
+
+from concurrent.futures import Future
+from typing import cast
+
+from running import HANG_S
+from tinsmith.engine.cluster.dispatch import Dispatcher
+from tinsmith.engine.cluster.work import FreshWork, Outcome, Refused, Shipped, WeightsId, Work, WorkerFacts
+from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.errors import UnavailableError
+
+FACTS = cast("WorkerFacts", None)
+"""Facts that nobody reads."""
+
+
+class Unsendable:
+    """A transport that can carry none of the works."""
+
+    def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
+        del worker, weights
+        raise TypeError(f"cannot pickle {work.id}")
+
+    def drop(self, worker: str, work_id: str) -> None:
+        pass
+
+    def forget(self, worker: str, weights: WeightsId) -> None:
+        pass
+
+    def tidy(self, worker: str) -> None:
+        pass
+
+
+def fresh(work_id: str) -> FreshWork:
+    return FreshWork(id=work_id, name="tinsmith/nano", spec=AdapterSpec(rank=2))
+
+
+def refusal(settled: Future[Outcome]) -> str:
+    outcome = settled.result(HANG_S)
+    assert isinstance(outcome, Refused)
+    assert isinstance(outcome.error, UnavailableError)
+    return str(outcome.error)
+
+
+def test_works_are_refused_where_giving_them_out_fails_and_the_server_is_told() -> None:
+    told: Future[str] = Future()
+    dispatcher = Dispatcher(Unsendable(), failed=told.set_result)
+    waiting = [dispatcher.future(fresh(f"{i}"), 1, None) for i in range(3)]
+    dispatcher.joined("worker-0", FACTS)
+    reason = told.result(HANG_S)
+    assert "TypeError" in reason
+    for settled in (*waiting, dispatcher.future(fresh("late"), 1, None)):
+        assert reason in refusal(settled)
+    dispatcher.close()
+
+
+def test_a_work_that_cannot_be_settled_harms_no_other() -> None:
+    told: Future[str] = Future()
+    dispatcher = Dispatcher(Unsendable(), failed=told.set_result)
+
+    def broken(outcome: Outcome) -> None:
+        del outcome
+        raise MemoryError
+
+    dispatcher.submit(fresh("a"), 1, None, broken)
+    other = dispatcher.future(fresh("b"), 1, None)
+    dispatcher.joined("worker-0", FACTS)
+    assert told.result(HANG_S) in refusal(other)
+    dispatcher.close()
