@@ -122,6 +122,54 @@ async def test_a_session_that_has_ended_holds_nothing(service: Service, client: 
     assert "its session has ended" in refused.text
 
 
+@served
+async def test_a_request_that_waits_for_a_number_is_served_when_its_session_ends(
+    service: Service, client: Client
+) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    sampler = await client.snapshot(await client.model(session), 1)
+    asked: dict[str, object] = {
+        "sampling_session_id": sampler,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+        "sampling_params": {"max_tokens": 3},
+        "num_samples": 1,
+    }
+    waiting = [await client.post("asample", asked | {"seq_id": seq}) for seq in (1, 3)]
+    answer = await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    assert answer.status_code in (200, 204)
+    for request in waiting:
+        await client.result(request)
+    late = await client.http.post("asample", json=asked | {"seq_id": 0})
+    assert late.status_code == 400
+    assert await asyncio.wrap_future(service.worker.call(lambda: len(service.samplers.snapshots))) == 0
+
+
+@served
+async def test_a_session_that_ends_while_a_request_is_checked_refuses_it(
+    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    sampler = await client.snapshot(await client.model(session), 1)
+    real = service.turns.run
+
+    async def run(work: Callable[[], object], *, size: int) -> object:
+        service.samplers.close_session(session)
+        return await real(work, size=size)
+
+    monkeypatch.setattr(service.turns, "run", run)
+    asked = {
+        "sampling_session_id": sampler,
+        "seq_id": 0,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+        "sampling_params": {"max_tokens": 3},
+        "num_samples": 1,
+    }
+    refused = await client.http.post("asample", json=asked)
+    assert refused.status_code == 400
+    assert "has ended" in refused.text
+    assert service.store.pending() == ()
+
+
 @pytest.mark.parametrize("kind", ["", ":dora", ":qlora", ":full"])
 @served
 async def test_a_snapshot_in_a_file_is_the_same_bits(

@@ -16,7 +16,7 @@ from served import serve, served
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
-from tinsmith.server import samplers
+from tinsmith.server import sampling_requests
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished, Outcome
 from tinsmith.server.direct import Direct, Requests
@@ -252,7 +252,7 @@ async def test_a_commit_that_fails_fails_its_requests_and_nobody_else(
 @served
 async def test_a_result_that_cannot_be_encoded_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler_id = await sampler(service)
-    real, calls = samplers.encode_sample, list[object]()
+    real, calls = sampling_requests.encode_sample, list[object]()
 
     def encode(*arguments: Any, **options: Any) -> bytes:
         calls.append(arguments)
@@ -260,7 +260,7 @@ async def test_a_result_that_cannot_be_encoded_fails_alone(service: Service, mon
             raise MemoryError
         return real(*arguments, **options)
 
-    monkeypatch.setattr(samplers, "encode_sample", encode)
+    monkeypatch.setattr(sampling_requests, "encode_sample", encode)
     ended_together(service, 3, monkeypatch)
     ids = [await sample(service, sampler_id, seq_id) for seq_id in range(3)]
     outcomes = [await outcome(service, request_id) for request_id in ids]

@@ -14,7 +14,7 @@ from tinsmith.models.staging import present
 from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call, current_call, without_owner
 from tinsmith.server.access.turns import SMALL
 from tinsmith.server.draws import Drawn, Follower
-from tinsmith.server.samplers import checked, size_of
+from tinsmith.server.sampling_requests import checked, size_of
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import Submissions
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint

@@ -22,19 +22,18 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
-from tinsmith.server.access.turns import LARGE, Turns
+from tinsmith.server.access.turns import Turns
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.runs import Runs
+from tinsmith.server.sampling_requests import checked, outcome_of, size_of
 from tinsmith.server.snapshots import Snapshots
 from tinsmith.server.weights import Loaded, adapter_of, load_base, weights_of
-from tinsmith.server.wire.conversions import to_sample_request, to_targets
-from tinsmith.server.wire.messages import CONTENT_TYPE
+from tinsmith.server.wire.conversions import to_sample_request
 from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateSamplingSession, Sample
-from tinsmith.server.wire.results import encode_sample
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of, tensors_sha256
@@ -62,25 +61,6 @@ class _UnderWay:
     """Name of the served base model."""
     ended: GroupDone
     drawn: GroupDone | None
-
-
-def size_of(request: Sample) -> int:
-    """Estimate the work of checking a request, in bytes: compiling a grammar takes tens of megabytes."""
-    settings = request.sampling_params
-    grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
-    targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
-    num_tokens = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
-    return 256 + num_tokens + 8 * targets + (LARGE + 1 if grammar else 0)
-
-
-def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
-    """Return the most tokens of a sample, and the compiled grammar. On any thread.
-
-    Raises:
-        InputError: naming the invalid field.
-    """
-    sample_request = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
-    return engine.check(name, sample_request), engine.compiled(name, sample_request)
 
 
 @dataclass(slots=True)
@@ -113,6 +93,7 @@ class Samplers:
     loop: asyncio.AbstractEventLoop
     snapshots: Snapshots
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
+    """By id: the compute thread may add some, and the event loop alone removes them."""
     held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Ids of the sessions of each key."""
     num_copies: Counter[str] = field(default_factory=Counter[str])
@@ -185,20 +166,31 @@ class Samplers:
         return held
 
     def close_session(self, session_id: str) -> None:
-        """Release the weights that a session's samplers hold; accepted requests keep theirs."""
+        """Let go of the weights that a session's samplers hold; requests that were accepted keep theirs."""
+        self._close(session_id)
+        # Snapshots that were asked for before are there after the jobs that wait now.
+        self.worker.post(lambda: self.loop.call_soon_threadsafe(self._close, session_id))
+
+    def _close(self, session_id: str) -> None:
+        """Close the samplers that a session has by now; what waits in them for a number is not waited for."""
+        owner = owner_of(session_id)
+        closed = [key for key in tuple(self.held.get(owner, ())) if key.startswith(f"{session_id}:")]
+        for key in closed:
+            self.held[owner].discard(key)
+            live = self.live.pop(key)
+            self.num_copies[owner] -= live.num_copies
+            for lane in live.lanes.values():
+                while lane.waiting:
+                    self._post(lane.close_gap())
 
         def let_go() -> None:
-            for key, each in tuple(self.live.items()):
-                if each.record.session_id == session_id:
-                    self.live.pop(key, None)
-                    self.held.get(owner_of(key), set()).discard(key)
-                    self.loop.call_soon_threadsafe(self.num_copies.subtract, {owner_of(key): each.num_copies})
-                    self.snapshots.forget(key)
+            for key in closed:
+                self.snapshots.forget(key)
             for model_id in tuple(self.followers):
                 if model_id.rpartition(":train:")[0] == session_id:
                     del self.followers[model_id]
 
-        self.worker.post(let_go)  # after any request that may still add to them
+        self.worker.post(let_go)  # after the requests that were accepted
 
     def join(self, sampling_session_id: str) -> int:
         """Assign a number to a copy of this session's client; the original is 0.
@@ -247,6 +239,9 @@ class Samplers:
             check = partial(checked, self.engine, live.name, request)
             max_tokens, grammar = await turns.run(check, size=size_of(request))
             caller_limits().check_sampling(request.num_samples, max_tokens)
+            if self.live.get(request.sampling_session_id) is not live:  # its session ended in the meantime
+                live = self._live(request.sampling_session_id)
+                lane = self._lane(live, request.seq_id)
         except TinsmithError as error:
             self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
             raise
@@ -360,7 +355,7 @@ class Samplers:
 
         def ended(group: Group) -> None:
             self.requested.pop(request_id, None)
-            self.futures.attempt(request_id, lambda: self.outcomes.append((request_id, _outcome(request, group))))
+            self.futures.attempt(request_id, lambda: self.outcomes.append((request_id, outcome_of(request, group))))
 
         def submit() -> None:
             loaded = self._loaded(live)
@@ -396,8 +391,9 @@ class Samplers:
         return live.source.result() or self.snapshots.loaded(live.record.sampling_session_id, live.name)
 
     def _live(self, sampling_session_id: str) -> _Live:
-        if sampling_session_id in self.live and is_own(sampling_session_id):
-            return self.live[sampling_session_id]
+        live = self.live.get(sampling_session_id)
+        if live is not None and is_own(sampling_session_id):
+            return live
         record = self.record(sampling_session_id)
         if record.snapshot:
             raise InputError(
@@ -409,7 +405,10 @@ class Samplers:
         return self._open(record)
 
     def _open(self, record: SamplingSession) -> _Live:
-        """Load a session's weights on the compute thread, or reuse those loaded before."""
+        """Load a session's weights on the compute thread; a session that was opened before goes on."""
+        live = self.live.get(record.sampling_session_id)
+        if live is not None:
+            return live
         parsed = ModelName.parse(record.base_model)
         name, kind = parsed.base, parsed.kind
         # The checkpoint may have been published when the session was created, and withdrawn since.
@@ -425,13 +424,12 @@ class Samplers:
             self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
             return None
 
-        if record.sampling_session_id not in self.live:
-            self._require_room(owner_of(record.sampling_session_id))
-            live = _Live(record, name, self.worker.call(load))
-            for seq in self.store.seq_ids(record.sampling_session_id):
-                self._lane(live, seq).skip(seq)
-            self._keep(live)
-        return self.live[record.sampling_session_id]
+        self._require_room(owner_of(record.sampling_session_id))
+        live = _Live(record, name, self.worker.call(load))
+        for seq in self.store.seq_ids(record.sampling_session_id):
+            self._lane(live, seq).skip(seq)
+        self._keep(live)
+        return live
 
     def _lane(self, live: _Live, seq_id: int) -> Lane:
         """Return the lane of a number: the client's own, or that of a copy of it.
@@ -477,14 +475,6 @@ class Samplers:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
             self._post(lane.close_gap())
-
-
-def _outcome(request: Sample, group: Group) -> Finished | TinsmithError:
-    if group.failure is not None or group.result is None:
-        return group.failure or InputError("the request was dropped")
-    last_n, targets = request.prompt_logprobs_last_n, to_targets(request)
-    body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
-    return Finished(body=body, media_type=CONTENT_TYPE)
 
 
 def _num_drawn(group: Group) -> int:

@@ -1,0 +1,41 @@
+"""Checks of sampling requests before they are accepted, and their encoded results."""
+
+from __future__ import annotations
+
+from tinsmith.engine.bases import Bases
+from tinsmith.engine.sequences import Group
+from tinsmith.server.access.turns import LARGE
+from tinsmith.server.database.records import Finished
+from tinsmith.server.wire.conversions import to_sample_request, to_targets
+from tinsmith.server.wire.messages import CONTENT_TYPE
+from tinsmith.server.wire.requests import Sample
+from tinsmith.server.wire.results import encode_sample
+from tinsmith.types.errors import InputError, TinsmithError
+
+
+def size_of(request: Sample) -> int:
+    """About how much work it is to check a request, in bytes: to compile a grammar takes tens of megabytes."""
+    settings = request.sampling_params
+    grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
+    targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
+    num_tokens = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+    return 256 + num_tokens + 8 * targets + (LARGE + 1 if grammar else 0)
+
+
+def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
+    """Return the most tokens that a sample may have, and the compiled grammar. On any thread.
+
+    Raises:
+        InputError: naming the field that is wrong.
+    """
+    sample_request = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
+    return engine.check(name, sample_request), engine.compiled(name, sample_request)
+
+
+def outcome_of(request: Sample, group: Group) -> Finished | TinsmithError:
+    """Return what a request's client is answered once its group has ended. On any thread."""
+    if group.failure is not None or group.result is None:
+        return group.failure or InputError("the request was dropped")
+    last_n, targets = request.prompt_logprobs_last_n, to_targets(request)
+    body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
+    return Finished(body=body, media_type=CONTENT_TYPE)
