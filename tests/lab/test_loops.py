@@ -19,7 +19,7 @@ from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.labels.task import Item
-from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
@@ -49,6 +49,18 @@ def test_every_step_has_its_metrics_and_is_on_policy_to_the_bit(folder: Path) ->
     assert metrics[0]["eval/kl_base"] == 0.0
     assert [line["step"] for line in metrics if "eval/macro_f1" in line] == [0, 2, 4]
     assert {"test/macro_f1", "test_greedy/macro_f1", "test_last/macro_f1"} <= set(metrics[-1])
+
+
+def test_a_server_of_its_own_holds_only_the_policy_of_now(connection: Connection, tmp_path: Path) -> None:
+    run = open_run(connection, tmp_path / "run", dataclasses.replace(RL, steps=1))
+    run.connection = connection
+    first = run.sampler()
+    train(run)
+    text = tinker.ModelInput.from_ints(list(range(20, 40)))
+    base, earlier, last = (
+        client.compute_logprobs(text).result(WAIT_SECONDS) for client in (run.base(), first, run.sampler())
+    )
+    assert earlier == last != base
 
 
 def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Memory of a session, which ends with it, and snapshots in files, which are the same bits again."""
 
 import asyncio
+import errno
 import json
 import socket
 import sqlite3
@@ -19,7 +20,7 @@ from tinsmith.engine.engine import Engine
 from tinsmith.server import service as service_module
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
-from tinsmith.server.database.records import CheckpointRecord, Finished
+from tinsmith.server.database.records import CheckpointRecord, Failed, Finished
 from tinsmith.server.presence import Presence
 from tinsmith.server.serve import ServeSettings
 from tinsmith.server.service import Service
@@ -193,6 +194,32 @@ async def test_a_snapshot_in_a_file_is_the_same_bits(
     await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
     await asyncio.wrap_future(service.worker.call(lambda: None))
     assert list((state / "snapshots").iterdir()) == []
+
+
+@served
+async def test_a_snapshot_for_which_there_is_no_room_is_not_held(
+    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "KEPT", 1)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    model = await client.model((await client.post("create_session", {}))["session_id"])
+    first = await client.snapshot(model, 1)
+    drawn = await client.sample(first, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshots, "write_tensors", full)
+        for seq in (2, 3):
+            await client.move(model, seq)
+            asked = {"model_id": model, "seq_id": seq, "sampling_session_seq_id": seq}
+            request = await client.post("save_weights_for_sampler", asked)
+            failed = await service.futures.wait(request["request_id"], HANG_S)
+            assert isinstance(failed, Failed)
+            assert "no space left" in failed.message
+    assert await asyncio.wrap_future(service.worker.call(lambda: len(service.samplers.snapshots))) == 1
+    assert await client.sample(first, 1) == drawn
+    await client.snapshot(model, 4)
 
 
 @served

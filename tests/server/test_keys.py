@@ -449,6 +449,23 @@ async def test_a_key_has_so_many_sessions_until_they_end(tenants: Tenants, monke
     assert (await alice.post("/api/v1/create_session", {})).status_code == 400
 
 
+@with_tenants("alice")
+async def test_snapshots_are_sampling_sessions_too_and_so_many_at_once(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplers, "MOST_OPEN", 2)
+    alice = tenants["alice"]
+    model = await alice.model(await alice.session())
+    save = {"model_id": model, "sampling_session_seq_id": 0}
+    for seq in (1, 2):
+        await alice.done("save_weights_for_sampler", save | {"seq_id": seq, "sampling_session_seq_id": seq})
+    third = await alice.ok("save_weights_for_sampler", save | {"seq_id": 3, "sampling_session_seq_id": 3})
+    refused = (await alice.result(third["request_id"])).json()
+    assert "too many sampling sessions" in refused["error"]
+    assert refused["category"] == "user"
+    assert len(tenants.service.samplers.live) == 2
+
+
 @with_tenants("alice", "bob")
 async def test_a_key_has_so_many_copies_of_sampling_clients_until_their_sessions_end(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch

@@ -120,7 +120,14 @@ class Run(Generic[I, A]):
 
     def _samplers(self) -> Sequence[tinker.SamplingClient]:
         if not self._sampler:
-            made = [one.save_weights_and_get_sampling_client() for one in self.trainers]
+            own = self.connection is not None and self.connection.server is not None
+            # A server of its own need not hold the policy of every step until the session ends; of others, not all can.
+            made = [
+                one.save_weights_and_get_sampling_client(kind="inflight")
+                if own
+                else one.save_weights_and_get_sampling_client()
+                for one in self.trainers
+            ]
             self._sampler = [ready(one, WAIT_SECONDS) for one in made]
         return self._sampler
 

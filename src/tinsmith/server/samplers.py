@@ -145,9 +145,14 @@ class Samplers:
     def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
 
-        With `follows`, the id of a model, the session and all others that follow it use these weights from now on. A
-        request uses the weights current when it enters the sampler, from its first token to its last.
+        With `follows`, the id of a model, the session and all others that follow it are on these weights from now on:
+        a request is on those of the moment when it is given to the sampler, from its first token to its last.
+
+        Raises:
+            InputError: its key has as many sampling sessions as it may.
+            DiskFullError: there is no room for the weights that have to make way for these.
         """
+        self._require_room(owner_of(session_id))
         session = self.store.create_sampling_session(
             session_id=session_id, sampling_session_seq_id=seq, base_model=name, snapshot=True
         )

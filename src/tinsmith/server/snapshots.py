@@ -79,7 +79,11 @@ class Snapshots:
             self._held[key] = _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), weights))
         self._keys[name] = key
         self._holders[key] += 1
-        self._write_old()
+        try:
+            self._write_old()
+        except BaseException:  # the disk is full: more than there is room for in memory are not held
+            self.forget(name)
+            raise
 
     def loaded(self, name: str, base: str) -> Loaded:
         """Return the weights that a sampling session holds, on the base served as `base`, bit for bit.
