@@ -259,6 +259,38 @@ async def test_losses_end_with_their_session(service: Service, client: Client) -
         losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
 
 
+@pytest.mark.parametrize("write", ["create_session", "finish_session"])
+@served
+async def test_others_are_served_while_a_session_waits_for_the_disk(
+    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    locked, written, called = threading.Event(), threading.Event(), threading.Event()
+    real = getattr(service.store, write)
+
+    def slow() -> bool:
+        with service.store.batch():
+            locked.set()
+            return written.wait(HANG_S)
+
+    def noted(*arguments: object, **options: object) -> object:
+        called.set()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(service.store, write, noted)
+    held = service.worker.call(slow)
+    assert await asyncio.to_thread(locked.wait, HANG_S)
+    paths = {"create_session": "create_session", "finish_session": f"sessions/{session}/finish"}
+    bodies = {"create_session": {}, "finish_session": {"reason": {"type": "success"}}}
+    answering = asyncio.ensure_future(client.http.post(paths[write], json=bodies[write]))
+    assert await asyncio.to_thread(called.wait, HANG_S)
+    assert (await client.http.get("healthz")).status_code == 200
+    assert not answering.done()
+    written.set()
+    assert await asyncio.wrap_future(held)
+    assert (await answering).status_code in (200, 204)
+
+
 def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: Path) -> None:
     now = [0.0]
 

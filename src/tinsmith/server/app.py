@@ -22,7 +22,7 @@ from tinsmith.server.access.caller import DEFAULT, caller
 from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
-from tinsmith.server.database.records import Failed, Finished, NoResult
+from tinsmith.server.database.records import Failed, Finished, NoResult, Session
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.metrics import Answers, metrics
 from tinsmith.server.openai.missing import add_missing_routes
@@ -201,15 +201,19 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 
     async def create_session(request: Request) -> Answer:
         body = await bodies.read(CreateSession, request)
-        service.presence.require_room(caller() or DEFAULT)
-        session = service.store.create_session(
-            tags=body.tags,
-            user_metadata=body.user_metadata,
-            sdk_version=body.sdk_version,
-            project_id=body.project_id,
-            display_name=body.display_name,
-        )
-        service.presence.heard(session.session_id)
+
+        def create() -> Session:
+            return service.store.create_session(
+                tags=body.tags,
+                user_metadata=body.user_metadata,
+                sdk_version=body.sdk_version,
+                project_id=body.project_id,
+                display_name=body.display_name,
+            )
+
+        with service.presence.place_of(caller() or DEFAULT):
+            session = await service.turns.run(create)  # which waits for the disk
+            service.presence.heard(session.session_id)
         return {"session_id": session.session_id, "type": "create_session"}
 
     async def heartbeat(request: Request) -> Response:
@@ -223,7 +227,9 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 
     async def finish(session_id: str, request: Request) -> None:
         body = await bodies.read(FinishSession, request)
-        service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
+        await service.turns.run(
+            lambda: service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
+        )
         service.free(session_id)
 
     async def retrieve(request: Request) -> Response:

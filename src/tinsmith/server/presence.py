@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -42,11 +43,12 @@ class Presence:
         self._heard[session] = self.clock()
         self._heard.move_to_end(session)
 
-    def require_room(self, owner: str) -> None:
-        """Reject a new session if its key has reached the limit.
+    @contextmanager
+    def place_of(self, owner: str) -> Generator[None]:
+        """Count a session of a key that is being created, until it is `heard` of.
 
         Raises:
-            InputError: naming the limit.
+            InputError: the key has as many as it may.
         """
         if self._sessions[owner] >= MOST_SESSIONS:
             raise InputError(
@@ -56,6 +58,11 @@ class Presence:
                 allowed=f"{MOST_SESSIONS} that have not ended",
                 fix="close clients that are not used any more",
             )
+        self._sessions[owner] += 1
+        try:
+            yield
+        finally:
+            self._sessions[owner] -= 1
 
     def ended(self, session_id: str) -> None:
         """Remove a session."""

@@ -35,12 +35,14 @@ class RunRows:
     ) -> TrainingRun:
         """Record a new model; a repeated call with the same values returns the existing one.
 
+        It is on the disk when the result of the request that makes the model is: nothing can be lost before.
+
         Raises:
             InputError: there is no such session, it has ended, or `model_seq_id` was used for another model.
         """
         now = self._clock()
         values = (base_model, json.dumps(asdict(spec)), dumped_metadata(user_metadata))
-        with self._database.transaction():
+        with self._database.transaction(Durability.PROCESS):
             require_open_session(self._database, session_id)
             self._database.execute(
                 "INSERT INTO training_runs (model_id, session_id, model_seq_id, base_model, spec,"
