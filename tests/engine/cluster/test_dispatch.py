@@ -1,13 +1,28 @@
 """The dispatcher where something fails that nobody expects: nobody waits for ever."""
 
 from concurrent.futures import Future
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 from running import HANG_S
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.work import FreshWork, Outcome, Refused, Shipped, WeightsId, Work, WorkerFacts
+from tinsmith.server.cluster.ray_workers import STARTS, RayWorkers
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import UnavailableError
+
+
+class Losing:
+    """A worker that has not joined; another is lost while that is looked at."""
+
+    def __init__(self, started: dict[str, Any]) -> None:
+        self._started = started
+
+    @property
+    def joined(self) -> bool:
+        self._started.pop("worker-1", None)
+        return False
+
 
 FACTS = cast("WorkerFacts", None)
 """Facts that nobody reads."""
@@ -66,3 +81,15 @@ def test_a_work_that_cannot_be_settled_harms_no_other() -> None:
     dispatcher.joined("worker-0", FACTS)
     assert told.result(HANG_S) in refusal(other)
     dispatcher.close()
+
+
+def test_workers_are_looked_over_while_others_are_lost() -> None:
+    cluster: Any = SimpleNamespace(ended=lambda: None)
+    workers = RayWorkers(cluster=cluster, settings=cast(Any, None), wanted=2, threads=1, gone=lambda _: None)
+    started = cast("dict[str, Any]", workers._started)
+    started.update({"worker-0": Losing(started), "worker-1": Losing(started)})
+    workers._failed = STARTS
+    workers._tell_if_none("they were lost")
+    assert workers.over is not None
+    assert "they were lost" in workers.over
+    workers.dispatcher.close()

@@ -156,8 +156,8 @@ class RayWorkers:
 
     @property
     def unready(self) -> str | None:
-        """Reason that nothing can be computed now; None if a worker is ready."""
-        if self.over is None and not any(each.joined for each in tuple(self._started.values())):
+        """Reason that nothing can be computed just now; None: something can."""
+        if self.over is None and not self._any_joined():
             return "no worker is there; a new one is being started"
         return self.over
 
@@ -247,8 +247,7 @@ class RayWorkers:
             self._started.pop(name, None)
             self.dispatcher.lost(name, why, blame=False)
         self.dispatcher.give_up(why)
-        if not self._first.done():
-            self._first.set_exception(BackendError(why))
+        self._settle_first(BackendError(why))
         self.gone(why)
 
     def _start_missing(self) -> None:
@@ -257,12 +256,12 @@ class RayWorkers:
         for known in tuple(self._started.values()):
             if not alive.issuperset(process.node for process in known.processes):
                 self._lose(known, "its machine is gone")
-        if self._failed >= STARTS and not any(each.joined for each in self._started.values()):
+        if self._failed >= STARTS and not self._any_joined():
             return
         wanted = self.wanted or len(nodes)
         while len(self._started) < wanted and nodes:
             here = Counter({node.id: 0 for node in nodes})
-            here.update(process.node for known in self._started.values() for process in known.processes)
+            here.update(process.node for known in tuple(self._started.values()) for process in known.processes)
             chosen: list[Node] = []
             for _ in range(self.settings.shards):
                 chosen.append(min(nodes, key=lambda node: (here[node.id], node.id)))
@@ -313,21 +312,21 @@ class RayWorkers:
             logger.error("worker %s on %s is refused: its %s", known.name, facts.node, other)
             self._failed_to_start(known, ConfigError(f"its {other}"))
             return
-        known.joined, self._failed = True, 0
+        with self._lock:
+            known.joined, self._failed = True, 0
         self.dispatcher.joined(known.name, facts)
-        if not self._first.done():
-            self._first.set_result(facts)
+        self._settle_first(facts)
 
     def _failed_to_start(self, known: _Started, error: BaseException) -> None:
         self._started.pop(known.name, None)
         self._doom(known)
         if self._stopping.is_set():
             return
-        self._failed += 1
+        self._count_failure()
         cause = getattr(error, "cause", None) or error
         own = cause if isinstance(cause, TinsmithError) else None
-        if not self._first.done() and (own is not None or self._failed >= STARTS):
-            self._first.set_exception(own or BackendError(f"no worker starts: {_message(error)}"))
+        if own is not None or self._failed >= STARTS:
+            self._settle_first(own or BackendError(f"no worker starts: {_message(error)}"))
         self._tell_if_none(_message(error))
 
     def _lose(self, known: _Started, cause: str) -> None:
@@ -339,15 +338,32 @@ class RayWorkers:
             return
         self._doom(known)
         if not known.joined:
-            self._failed += 1
+            self._count_failure()
         self.dispatcher.lost(known.name, cause, blame=True)
         self._tell_if_none(cause)
 
     def _tell_if_none(self, cause: str) -> None:
-        """Report the failure if no worker is left and repeated starts have failed."""
-        if self._failed < STARTS or any(each.joined for each in self._started.values()):
+        """Give up where none is left and starting others has failed again and again."""
+        if self._failed < STARTS or self._any_joined():
             return
         self._end(f"no worker is left, and none could be started: {cause}")
+
+    def _any_joined(self) -> bool:
+        return any(each.joined for each in tuple(self._started.values()))  # other threads change it
+
+    def _count_failure(self) -> None:
+        with self._lock:
+            self._failed += 1
+
+    def _settle_first(self, outcome: WorkerFacts | TinsmithError) -> None:
+        """Let `start` return or raise, unless it has."""
+        with self._lock:
+            if self._first.done():
+                return
+            if isinstance(outcome, WorkerFacts):
+                self._first.set_result(outcome)
+            else:
+                self._first.set_exception(outcome)
 
     def _ping(self) -> None:
         for known in tuple(self._started.values()):
