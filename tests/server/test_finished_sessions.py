@@ -17,10 +17,9 @@ from coroutines import coroutine_test
 
 from running import HANG_S, KEY, Running
 from tinsmith.engine.engine import Engine
-from tinsmith.server import service as service_module
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
-from tinsmith.server.database.records import CheckpointRecord, Failed, Finished
+from tinsmith.server.database.records import Failed, Finished
 from tinsmith.server.presence import Presence
 from tinsmith.server.serve import ServeSettings
 from tinsmith.server.service import Service
@@ -259,38 +258,6 @@ async def test_losses_end_with_their_session(service: Service, client: Client) -
         losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
 
 
-@pytest.mark.parametrize("write", ["create_session", "finish_session"])
-@served
-async def test_others_are_served_while_a_session_waits_for_the_disk(
-    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch, write: str
-) -> None:
-    session = (await client.post("create_session", {}))["session_id"]
-    locked, written, called = threading.Event(), threading.Event(), threading.Event()
-    real = getattr(service.store, write)
-
-    def slow() -> bool:
-        with service.store.batch():
-            locked.set()
-            return written.wait(HANG_S)
-
-    def noted(*arguments: object, **options: object) -> object:
-        called.set()
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(service.store, write, noted)
-    held = service.worker.call(slow)
-    assert await asyncio.to_thread(locked.wait, HANG_S)
-    paths = {"create_session": "create_session", "finish_session": f"sessions/{session}/finish"}
-    bodies = {"create_session": {}, "finish_session": {"reason": {"type": "success"}}}
-    answering = asyncio.ensure_future(client.http.post(paths[write], json=bodies[write]))
-    assert await asyncio.to_thread(called.wait, HANG_S)
-    assert (await client.http.get("healthz")).status_code == 200
-    assert not answering.done()
-    written.set()
-    assert await asyncio.wrap_future(held)
-    assert (await answering).status_code in (200, 204)
-
-
 def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: Path) -> None:
     now = [0.0]
 
@@ -444,50 +411,6 @@ def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, mon
         assert finished() == ["cancelled", "cancelled"]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
-
-
-def test_an_error_in_one_round_does_not_end_the_search_for_what_has_expired(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def script(service: Service, client: Client) -> None:
-        del client
-        again, rounds = asyncio.Event(), list[float]()
-
-        def unreadable(now: float) -> tuple[()]:
-            rounds.append(now)
-            if len(rounds) == 1:
-                raise sqlite3.OperationalError("disk I/O error")
-            again.set()
-            return ()
-
-        monkeypatch.setattr(service.store, "expired", unreadable)
-        await asyncio.wait_for(again.wait(), HANG_S)
-
-    monkeypatch.setattr(service_module, "EXPIRY_SECONDS", 0.0)
-    serve(script, engine, tmp_path / "state")
-
-
-@served
-async def test_a_checkpoint_that_is_kept_while_others_expire_stays(
-    service: Service, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = (await client.post("create_session", {}))["session_id"]
-    model = await client.model(session)
-    for seq, name in ((1, "gone"), (2, "kept")):
-        saved = {"model_id": model, "seq_id": seq, "path": name, "ttl_seconds": 60}
-        await client.result(await client.post("save_weights", saved))
-    found = service.store.expired
-
-    def stale(now: float) -> tuple[CheckpointRecord, ...]:
-        records = found(now)
-        service.store.set_ttl(records[1].path, None)
-        return records
-
-    monkeypatch.setattr(service.store, "expired", stale)
-    await service.delete_expired(1e12)
-    assert [record.path.name for record in service.store.checkpoints()] == ["kept"]
-    (run,) = (tmp_path / "state").glob("*train*")
-    assert [each.name for each in (run / "weights").iterdir()] == ["kept"]
 
 
 def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:

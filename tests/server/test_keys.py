@@ -4,7 +4,6 @@ import asyncio
 import signal
 import ssl
 import subprocess
-import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -242,30 +241,6 @@ async def test_models_in_memory_are_limited(tenants: Tenants) -> None:
     await tenants["bob"].model(await tenants["bob"].session())
 
 
-@with_tenants("alice", limits=limited(max_models=1, max_requests=1))
-async def test_a_model_that_is_refused_is_not_there_and_a_second_try_finds_the_same_limits(tenants: Tenants) -> None:
-    alice, gate = tenants["alice"], threading.Event()
-    session = await alice.session()
-    sampler = await alice.sampler(session)
-    held = tenants.service.worker.call(lambda: gate.wait(HANG_S))
-    under_way = await alice.ok("asample", sample(sampler, 0))
-    models = [{"session_id": session, "model_seq_id": seq, "base_model": NANO} for seq in range(3)]
-    for asked in models:
-        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
-        assert answer.status_code == 400
-        assert "max_requests" in answer.json()["error"]
-    assert (await alice.http.get("/api/v1/training_runs")).json()["training_runs"] == []
-    gate.set()
-    assert await asyncio.wrap_future(held)
-    await alice.result(under_way["request_id"])
-    await alice.model(session, 0)
-    for asked in models[1:]:
-        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
-        assert answer.status_code == 400
-        assert "max_models" in answer.json()["error"]
-    assert len(tenants.service.runs.live) == 1
-
-
 @pytest.mark.whole
 def test_a_body_is_limited_by_the_key_and_by_the_server(engine: Engine, tmp_path: Path) -> None:
     async def script(tenants: Tenants) -> None:
@@ -448,23 +423,6 @@ async def test_a_key_has_so_many_sessions_until_they_end(tenants: Tenants, monke
     assert ended.status_code == 200
     await alice.session()
     assert (await alice.post("/api/v1/create_session", {})).status_code == 400
-
-
-@with_tenants("alice")
-async def test_snapshots_are_sampling_sessions_too_and_so_many_at_once(
-    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(samplers, "MOST_OPEN", 2)
-    alice = tenants["alice"]
-    model = await alice.model(await alice.session())
-    save = {"model_id": model, "sampling_session_seq_id": 0}
-    for seq in (1, 2):
-        await alice.done("save_weights_for_sampler", save | {"seq_id": seq, "sampling_session_seq_id": seq})
-    third = await alice.ok("save_weights_for_sampler", save | {"seq_id": 3, "sampling_session_seq_id": 3})
-    refused = (await alice.result(third["request_id"])).json()
-    assert "too many sampling sessions" in refused["error"]
-    assert refused["category"] == "user"
-    assert len(tenants.service.samplers.live) == 2
 
 
 @with_tenants("alice", "bob")

@@ -54,25 +54,29 @@ class Futures:
         """
         return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
 
-    def accept(self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0) -> tuple[str, bool]:
-        """Return the request's id, and True if it is new or False for a retry. On the event loop.
+    def accept(
+        self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0, num_bytes: int = 0
+    ) -> tuple[str, bool]:
+        """Return the request's id and whether it is new rather than a retry. On the event loop.
+
+        It counts for its `num_samples` and `num_bytes`, those of its datums, until it is settled.
 
         Raises:
             InputError: the number was used for something else; or the key has reached a limit on concurrent work.
             BusyError: that limit, for a sampling request.
         """
         self._presence.heard(owner)
-        if caller_limits() is not UNLIMITED and kind != UNLOAD:
+        if (num_bytes or caller_limits() is not UNLIMITED) and kind != UNLOAD:
             known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
             if known is not None:
                 return known, False
-            self.require_room(owner, kind, num_samples=num_samples)
+            self.require_room(owner, kind, num_samples=num_samples, num_bytes=num_bytes)
         request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
         if new:
-            self.usage.begin(request_id, owner_of(owner), num_samples=num_samples)
+            self.usage.begin(request_id, owner_of(owner), num_samples=num_samples, num_bytes=num_bytes)
         return request_id, new
 
-    def require_room(self, owner: str, kind: str, *, num_samples: int = 0) -> None:
+    def require_room(self, owner: str, kind: str, *, num_samples: int = 0, num_bytes: int = 0) -> None:
         """Refuse one more request of a key that has as much under way as it may.
 
         Raises:
@@ -81,7 +85,9 @@ class Futures:
         """
         # What is no sampling request, the SDK would repeat for minutes without telling its user why.
         refusal = BusyError if kind == SAMPLE else InputError
-        self.usage.require_room(owner_of(owner), caller_limits(), num_samples=num_samples, refusal=refusal)
+        self.usage.require_room(
+            owner_of(owner), caller_limits(), num_samples=num_samples, num_bytes=num_bytes, refusal=refusal
+        )
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
         """Execute a request on the compute thread, and settle it in any case."""

@@ -212,7 +212,7 @@ class Runs:
             return Finished(body=body, media_type=CONTENT_TYPE)
 
         kind = "forward" if call.forward_only else "forward_backward"
-        return self._submit(call.model_id, call.seq_id, kind, compute)
+        return self._submit(call.model_id, call.seq_id, kind, compute, num_bytes=call.num_bytes)
 
     def optim_step(self, request: OptimStep) -> str:
         """Step with the accumulated gradient."""
@@ -380,13 +380,19 @@ class Runs:
         )
 
     def _submit(
-        self, model_id: str, seq_id: int, kind: str, compute: Callable[[LiveRun, TrainingSession], Finished]
+        self,
+        model_id: str,
+        seq_id: int,
+        kind: str,
+        compute: Callable[[LiveRun, TrainingSession], Finished],
+        *,
+        num_bytes: int = 0,
     ) -> str:
         repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
         if repeated is not None:
             return repeated  # its result may outlive the model
         run = self._run(model_id)
-        request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind)
+        request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind, num_bytes=num_bytes)
         if new and seq_id < run.lane.next_seq:
             self.futures.fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
         elif new:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from tinsmith.types.errors import InputError, TinsmithError
 
+MOST_BYTES = 4 << 30
+"""Bytes of datums that a key may have accepted and not computed where its limits say nothing of it."""
+
 
 class BusyError(TinsmithError):
     """Error for a limit on concurrent work; the client may retry later."""
@@ -26,7 +29,9 @@ class Limits:
     max_tokens: int | None = None
     """Most tokens that one sampling request may draw: its number of samples times their most tokens."""
     max_models: int | None = None
-    """Most models in training held in memory."""
+    """Models in training that are held in memory."""
+    max_bytes: int = MOST_BYTES
+    """Bytes of the datums of training requests under way; one alone may have more."""
 
     def check_sampling(self, num_samples: int, max_tokens: int) -> None:
         """Reject a sampling request that exceeds the key's limits by itself.
@@ -59,6 +64,7 @@ class _Held:
     name: str
     num_requests: int
     num_samples: int
+    num_bytes: int
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ class Usage:
     _held: dict[Hashable, _Held] = field(default_factory=dict[Hashable, _Held])
     _requests: Counter[str] = field(default_factory=Counter[str])
     _samples: Counter[str] = field(default_factory=Counter[str])
+    _bytes: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def num_requests(self) -> int:
@@ -81,6 +88,7 @@ class Usage:
         *,
         num_requests: int = 1,
         num_samples: int = 0,
+        num_bytes: int = 0,
         refusal: type[TinsmithError] = BusyError,
     ) -> None:
         """Reject further requests of a key that has reached its limit.
@@ -89,9 +97,11 @@ class Usage:
             BusyError, or another `refusal`: naming the limit.
         """
         requests, samples = self._requests[name] + num_requests, self._samples[name] + num_samples
+        waiting = self._bytes[name] if num_bytes else 0
         for limit, most, wanted in (
             ("max_requests", limits.max_requests, requests),
             ("max_samples", limits.max_samples, samples),
+            ("max_bytes", limits.max_bytes, waiting and waiting + num_bytes),
         ):
             if most is not None and wanted > most:
                 raise refusal(
@@ -102,11 +112,14 @@ class Usage:
                     fix="wait for results, then send the request again",
                 )
 
-    def begin(self, request: Hashable, name: str, *, num_requests: int = 1, num_samples: int = 0) -> None:
-        """Start counting a request, possibly as several."""
-        self._held[request] = _Held(name, num_requests, num_samples)
+    def begin(
+        self, request: Hashable, name: str, *, num_requests: int = 1, num_samples: int = 0, num_bytes: int = 0
+    ) -> None:
+        """Count a request, or several as one, as under way."""
+        self._held[request] = _Held(name, num_requests, num_samples, num_bytes)
         self._requests[name] += num_requests
         self._samples[name] += num_samples
+        self._bytes[name] += num_bytes
 
     def end(self, request: Hashable) -> None:
         """Stop counting a request; harmless if it was not counted."""
@@ -114,6 +127,7 @@ class Usage:
         if held is not None:
             self._requests[held.name] -= held.num_requests
             self._samples[held.name] -= held.num_samples
+            self._bytes[held.name] -= held.num_bytes
 
 
 def _require(limit: str, most: int | None, wanted: int, fix: str) -> None:

@@ -51,6 +51,12 @@ class ForwardBackwardCall:
     forward_only: bool
     """True to compute the outputs only, and leave the gradient as it is."""
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that its datums take in memory."""
+        arrays = (array for datum in self.datums for array in (datum.tokens, *datum.inputs.values()))
+        return sum(array.nbytes for array in arrays)
+
 
 def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
     """Parse a training request.
