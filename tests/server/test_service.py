@@ -1,4 +1,4 @@
-"""The service beside its requests: what expires, and who waits for the disk."""
+"""The service beside its requests: what expires, who waits for the disk, and bases that are sampled by name."""
 
 import asyncio
 import sqlite3
@@ -6,13 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from served import serve
-from tenants import Tenants, with_tenants
+from served import serve, served
+from tenants import NANO, Tenants, with_tenants
 
 from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.server import service as service_module
 from tinsmith.server.database.records import CheckpointRecord
+from tinsmith.server.direct import Direct
 from tinsmith.server.service import Service
 
 
@@ -34,6 +35,17 @@ def test_an_error_in_one_round_does_not_end_the_search_for_what_has_expired(
 
     monkeypatch.setattr(service_module, "EXPIRY_SECONDS", 0.0)
     serve(script, engine, state)
+
+
+@served
+async def test_a_base_is_held_once_however_its_name_is_spelled(service: Service) -> None:
+    direct = Direct(service)
+    names = [NANO, *(f"{NANO}:alpha={alpha}" for alpha in (16, 128)), f"{NANO}:dora", f"{NANO}:qlora", f"{NANO}:qdora"]
+    found = [await direct.find(name) for name in names]
+    assert [(each.name, each.model) for each in found] == [(NANO, name) for name in names]
+    assert len(direct.bases) == 2
+    assert {each.loaded is found[0].loaded for each in found[:4]} == {True}
+    assert found[4].loaded is found[5].loaded
 
 
 @with_tenants("alice")

@@ -66,9 +66,9 @@ class Direct:
     cached: OrderedDict[str, tuple[bytes, str, Loaded]] = field(
         default_factory=OrderedDict[str, tuple[bytes, str, Loaded]]
     )
-    """Marker, base's name and weights by path: touched on the compute thread only."""
-    bases: dict[str, Found] = field(default_factory=dict[str, Found])
-    """Bases by name, never evicted."""
+    """(marker, base's name, weights) by path: touched on the compute thread only."""
+    bases: dict[tuple[str, bool], Loaded] = field(default_factory=dict[tuple[str, bool], Loaded])
+    """By served name and whether quantised, however a model's name is spelled: they stay as they are."""
 
     async def find(self, model: str) -> Found:
         """Load a model by name: a served base, with or without an adapter kind's suffix, or a `tinker://` path.
@@ -77,10 +77,12 @@ class Direct:
             InputError, ConfigError, CheckpointError: it does not exist, or cannot be loaded.
         """
         if not model.startswith(SCHEME):
-            if model not in self.bases:
-                self.bases[model] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(model)))
-            return self.bases[model]
-        readable = self.service.store.may_read(model)  # the caller is known on this thread only
+            parsed = ModelName.parse(model)
+            key = (parsed.base, parsed.kind.quantised)
+            if key not in self.bases:
+                self.bases[key] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(parsed)))
+            return Found(name=parsed.base, model=model, loaded=self.bases[key])
+        readable = self.service.store.may_read(model)  # who calls is known here only
         found = self.service.worker.call(lambda: self._checkpoint(model, readable))
         return await asyncio.wrap_future(found)
 
@@ -159,11 +161,9 @@ class Direct:
         seed = self.service.samplers.seed_of(model, found.loaded.weights, request, owner=owner, route=ROUTE)
         return to_sample_request(request, seed=seed)
 
-    def _base(self, model: str) -> Found:
-        parsed = ModelName.parse(model)
-        name, kind = parsed.base, parsed.kind
-        self.service.engine.base(name)
-        return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
+    def _base(self, parsed: ModelName) -> Loaded:
+        self.service.engine.base(parsed.base)
+        return load_base(self.service.engine, parsed.base, parsed.kind)
 
     def _checkpoint(self, model: str, readable: bool) -> Found:
         """Load a checkpoint, unless a cached one has the same marker, which holds the hashes of its files."""
