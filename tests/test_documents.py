@@ -14,6 +14,11 @@ import pytest
 from packaging.requirements import Requirement
 
 import tinsmith
+from tinsmith.server import runs, samplers
+from tinsmith.server.access.limits import MOST_BYTES
+from tinsmith.server.access.turns import ROOM
+from tinsmith.server.futures import KEEP_BYTES, KEEP_IN_ALL, KEEP_PER_OWNER
+from tinsmith.server.presence import MOST_SESSIONS
 from tinsmith.types.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +46,24 @@ FILES = _files()
 TAILS = frozenset("/".join(file.parts[n:]) for file in FILES for n in range(len(file.parts)))
 """Every path in the tree, and what is left of it without its first folders."""
 PAGES = [ROOT / file for file in FILES if file.suffix == ".md" and file.parts[0] != "src"]
+
+
+NUMBERS = [
+    ("server.md", f"A sampling gap is given up after {samplers.GAP_SECONDS:g} s"),
+    ("server.md", f"A training gap is given up after {runs.GAP_SECONDS:g} s"),
+    ("server.md", f"number that does not come within {samplers.GAP_SECONDS:g} s"),
+    ("server.md", f"has all the room alone) | {ROOM >> 20} MiB |"),
+    ("server.md", f"| {KEEP_PER_OWNER:,}; {KEEP_IN_ALL:,}; {KEEP_BYTES >> 30} GiB |"),
+    ("server.md", f"| {MOST_SESSIONS:,}; {samplers.MOST_OPEN:,}; {samplers.MOST_OPEN:,} |"),
+    ("serving-others.md", f"{ROOM >> 20} MiB of bodies that are being read, and {ROOM >> 20} MiB of those"),
+    ("serving-others.md", f"{MOST_BYTES >> 30} GiB where nothing is said"),
+]
+"""Limits of the server as its pages say them."""
+
+
+@pytest.mark.parametrize(("page", "words"), NUMBERS)
+def test_limits_are_said_as_they_are(page: str, words: str) -> None:
+    assert words in (DOCS / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
