@@ -143,7 +143,8 @@ def test_expectations_come_out_as_the_runs_were_made(values: StudyRecord, name: 
     assert {place for place, one in enumerate(values.expectations) if not one.met} == UNMET.get(name, set())
 
 
-def test_every_learned_claim_has_a_control(values: StudyRecord) -> None:
+def test_every_learned_claim_has_a_control(values: StudyRecord, name: str) -> None:
+    assert len(values.learned) == sum(kind == "learned" for kind, *_ in FIGURES[name]["claims"].values())
     for claim in values.learned:
         assert any(check.name is CheckName.CONTROL for check in claim.checks)
 

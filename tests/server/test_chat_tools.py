@@ -223,9 +223,13 @@ def test_the_template_s_own_switches_are_passed(client: OpenAI) -> None:
 
 
 def test_one_call_at_most_where_several_are_not_wanted(client: OpenAI) -> None:
+    made = 0
     for seed in range(4):
         answer = chat(client, parallel_tool_calls=False, tool_choice="required", seed=seed, max_tokens=200)
-        assert len(answer.choices[0].message.tool_calls or ()) <= 1
+        if answer.choices[0].finish_reason != "length":
+            made += 1
+            assert len(answer.choices[0].message.tool_calls or ()) == 1
+    assert made
 
 
 @pytest.mark.parametrize("style", ["tagged", "bare"])

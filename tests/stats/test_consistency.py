@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sentences import missing
@@ -180,7 +180,8 @@ def test_the_truth_is_never_ruled_out(cells: list[int], keys: list[str]) -> None
     confusion = Confusion(LABELS, counts)
     table = ReportedTable.of(LABELS, {"x": lines(confusion, tuple(keys))}, confusion.num_items)
     found = recover(table)
-    assert found.truncated or _holds(found, confusion)
+    assume(not found.truncated)  # rare: hypothesis fails where few examples are left
+    assert _holds(found, confusion)
 
 
 def test_two_lines_of_the_same_items_rule_out_more_than_one() -> None:
