@@ -199,7 +199,7 @@ async def test_a_snapshot_in_a_file_is_the_same_bits(
 async def test_a_snapshot_for_which_there_is_no_room_is_not_held(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "KEPT", 1)
+    monkeypatch.setattr(snapshots, "MAX_HELD", 1)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

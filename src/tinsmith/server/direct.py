@@ -66,9 +66,9 @@ class Direct:
     cached: OrderedDict[str, tuple[bytes, str, Loaded]] = field(
         default_factory=OrderedDict[str, tuple[bytes, str, Loaded]]
     )
-    """(marker, base's name, weights) by path: touched on the compute thread only."""
+    """Marker, base's name and weights by path: touched on the compute thread only."""
     bases: dict[tuple[str, bool], Loaded] = field(default_factory=dict[tuple[str, bool], Loaded])
-    """By served name and whether quantised, however a model's name is spelled: they stay as they are."""
+    """Bases by served name and precision (True: quantised), never evicted."""
 
     async def find(self, model: str) -> Found:
         """Load a model by name: a served base, with or without an adapter kind's suffix, or a `tinker://` path.
@@ -82,7 +82,7 @@ class Direct:
             if key not in self.bases:
                 self.bases[key] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(parsed)))
             return Found(name=parsed.base, model=model, loaded=self.bases[key])
-        readable = self.service.store.may_read(model)  # who calls is known here only
+        readable = self.service.store.may_read(model)  # the caller is known on this thread only
         found = self.service.worker.call(lambda: self._checkpoint(model, readable))
         return await asyncio.wrap_future(found)
 

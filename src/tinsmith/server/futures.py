@@ -57,9 +57,9 @@ class Futures:
     def accept(
         self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0, num_bytes: int = 0
     ) -> tuple[str, bool]:
-        """Return the request's id and whether it is new rather than a retry. On the event loop.
+        """Return the request's id, and True if it is new or False for a retry. On the event loop.
 
-        It counts for its `num_samples` and `num_bytes`, those of its datums, until it is settled.
+        Its `num_samples`, and the `num_bytes` of its datums, count until it is settled.
 
         Raises:
             InputError: the number was used for something else; or the key has reached a limit on concurrent work.
@@ -77,13 +77,13 @@ class Futures:
         return request_id, new
 
     def require_room(self, owner: str, kind: str, *, num_samples: int = 0, num_bytes: int = 0) -> None:
-        """Refuse one more request of a key that has as much under way as it may.
+        """Reject one more request of a key that has reached a limit on concurrent work.
 
         Raises:
             InputError: naming the limit.
             BusyError: the same, for a sampling request.
         """
-        # What is no sampling request, the SDK would repeat for minutes without telling its user why.
+        # Other kinds of requests would be retried by the SDK for minutes without a message.
         refusal = BusyError if kind == SAMPLE else InputError
         self.usage.require_room(
             owner_of(owner), caller_limits(), num_samples=num_samples, num_bytes=num_bytes, refusal=refusal
@@ -99,19 +99,19 @@ class Futures:
             body()
         except TinsmithError as error:
             self.fail(request_id, error)
-        except Exception as error:  # the boundary of a request: nobody above could tell the client
+        except Exception as error:  # the boundary of a request: nothing above could report the error to the client
             logger.exception("request %s failed", request_id)
             self.fail(request_id, _failure_of(error))
 
     def settle(self, outcomes: Sequence[tuple[str, Finished | TinsmithError]]) -> None:
-        """Settle several requests with one wait for the disk; if it takes none of them, each fails with the reason."""
+        """Settle several requests in one transaction; if it cannot be written, each of them fails with the error."""
         if not outcomes:
             return
         try:
             with self._store.batch():
                 for request_id, outcome in outcomes:
                     self._record(request_id, outcome)
-        except Exception as error:  # the boundary of all of them: nothing of the batch is recorded
+        except Exception as error:  # the boundary of these requests: the transaction was rolled back
             logger.exception("the results of %d requests could not be written", len(outcomes))
             failure = error if isinstance(error, TinsmithError) else _failure_of(error)
             for request_id, _ in outcomes:
@@ -120,16 +120,16 @@ class Futures:
             self._notify(*(request_id for request_id, _ in outcomes))
 
     def finish(self, request_id: str, result: Finished) -> None:
-        """Settle with a result; on the disk when this returns."""
+        """Settle with a result, which is on the disk when this returns."""
         self._record(request_id, result)
         self._notify(request_id)
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
-        """Settle with the reason why there is no result."""
+        """Settle with an error."""
         try:
             self._record(request_id, error)
         except Exception as unwritten:
-            # Nothing can be recorded, a full disk say: who waits learns that, and does not wait for ever.
+            # The error cannot be recorded, on a full disk for example: waiters get it directly.
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
@@ -174,7 +174,7 @@ class Futures:
             self._wake(request_id)
 
     def _notify(self, *request_ids: str) -> None:
-        """Wake who waits, once the results are on the disk."""
+        """Wake waiters, once the results are on the disk."""
         before, self._settled = self._settled, self._settled + len(request_ids)
         if before // 1024 != self._settled // 1024:
             with suppress(DiskFullError):  # bodies that are dropped a thousand results later do no harm
@@ -195,7 +195,7 @@ class Futures:
 
 
 def _failure_of(error: Exception) -> TinsmithError:
-    """Return what a client reads about an error that is not one of ours."""
+    """Return the error reported to a client for an exception of a library."""
     if isinstance(error, (OSError, sqlite3.OperationalError)):
         return disk_full(error) if is_full(error) else BackendError(f"the server could not write: {error}")
     return BackendError(f"the server failed: {type(error).__name__}")

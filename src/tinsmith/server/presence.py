@@ -45,10 +45,10 @@ class Presence:
 
     @contextmanager
     def place_of(self, owner: str) -> Generator[None]:
-        """Count a session of a key that is being created, until it is `heard` of.
+        """Count a session that is being created for a key, until it is `heard` of.
 
         Raises:
-            InputError: the key has as many as it may.
+            InputError: the key has reached the limit, which is named.
         """
         if self._sessions[owner] >= MOST_SESSIONS:
             raise InputError(

@@ -360,7 +360,7 @@ class Runs:
             )
 
     def _require_room(self, model_id: str, kind: str) -> None:
-        """Refuse a new model where its key has as many, or as many requests, as it may; before anything is recorded."""
+        """Reject a new model, before it is recorded, if its key has reached a limit on models or requests."""
         if is_own(model_id) and self.futures.repeated(owner=model_id, seq_id=0, kind=kind) is None:
             name = owner_of(model_id)
             caller_limits().check_models(sum(owner_of(each) == name for each in self.live))

@@ -93,7 +93,7 @@ class Samplers:
     loop: asyncio.AbstractEventLoop
     snapshots: Snapshots
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
-    """By id: the compute thread may add some, and the event loop alone removes them."""
+    """Sessions by id. The compute thread may add some; only the event loop removes them."""
     held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Ids of the sessions of each key."""
     num_copies: Counter[str] = field(default_factory=Counter[str])
@@ -107,11 +107,11 @@ class Samplers:
     followers: dict[str, list[_Live]] = field(default_factory=dict[str, "list[_Live]"])
     """Sessions that follow a model's weights, by its id: touched on the compute thread only."""
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
-    """Those of them whose tokens are followed as they are drawn."""
+    """Those whose tokens are streamed as they are drawn."""
     outcomes: list[tuple[str, Finished | TinsmithError]] = field(
         default_factory=list[tuple[str, Finished | TinsmithError]]
     )
-    """Requests of the protocol that have ended and are not settled yet: touched on the compute thread only."""
+    """Finished requests of the protocol that are not settled yet: touched on the compute thread only."""
     gap_seconds: float = GAP_SECONDS
     num_tokens: int = 0
     """Tokens drawn by finished requests, counted on the compute thread."""
@@ -145,12 +145,12 @@ class Samplers:
     def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
 
-        With `follows`, the id of a model, the session and all others that follow it are on these weights from now on:
-        a request is on those of the moment when it is given to the sampler, from its first token to its last.
+        With `follows`, the id of a model, the session and all others that follow it use these weights from now on. A
+        request uses the weights current when it enters the sampler, from its first token to its last.
 
         Raises:
-            InputError: its key has as many sampling sessions as it may.
-            DiskFullError: there is no room for the weights that have to make way for these.
+            InputError: its key has reached the limit on sampling sessions.
+            DiskFullError: older weights cannot be moved to a file.
         """
         self._require_room(owner_of(session_id))
         session = self.store.create_sampling_session(
@@ -171,13 +171,13 @@ class Samplers:
         return held
 
     def close_session(self, session_id: str) -> None:
-        """Let go of the weights that a session's samplers hold; requests that were accepted keep theirs."""
+        """Release the weights that a session's samplers hold; accepted requests keep theirs."""
         self._close(session_id)
-        # Snapshots that were asked for before are there after the jobs that wait now.
+        # Jobs that are queued now may still add snapshots.
         self.worker.post(lambda: self.loop.call_soon_threadsafe(self._close, session_id))
 
     def _close(self, session_id: str) -> None:
-        """Close the samplers that a session has by now; what waits in them for a number is not waited for."""
+        """Close the samplers that a session has now; requests that wait for a missing number run at once."""
         owner = owner_of(session_id)
         closed = [key for key in tuple(self.held.get(owner, ())) if key.startswith(f"{session_id}:")]
         for key in closed:
@@ -195,7 +195,7 @@ class Samplers:
                 if model_id.rpartition(":train:")[0] == session_id:
                     del self.followers[model_id]
 
-        self.worker.post(let_go)  # after the requests that were accepted
+        self.worker.post(let_go)  # after the accepted requests
 
     def join(self, sampling_session_id: str) -> int:
         """Assign a number to a copy of this session's client; the original is 0.
@@ -244,7 +244,7 @@ class Samplers:
             check = partial(checked, self.engine, live.name, request)
             max_tokens, grammar = await turns.run(check, size=size_of(request))
             caller_limits().check_sampling(request.num_samples, max_tokens)
-            if self.live.get(request.sampling_session_id) is not live:  # its session ended in the meantime
+            if self.live.get(request.sampling_session_id) is not live:  # the session has ended meanwhile
                 live = self._live(request.sampling_session_id)
                 lane = self._lane(live, request.seq_id)
         except TinsmithError as error:
@@ -345,11 +345,11 @@ class Samplers:
         self._end(entries)
 
     def _end(self, entries: Sequence[_UnderWay]) -> None:
-        """Hand each group over once, whatever becomes of the others; then settle those of the protocol together."""
+        """Hand each group over exactly once, then settle the requests of the protocol in one transaction."""
         for entry in entries:
             try:
                 entry.ended(entry.group)
-            except Exception:  # the boundary of a request, which hands over its own failures
+            except Exception:  # the boundary of a request: the others are handed over all the same
                 logger.exception("a request ended without a record")
         outcomes, self.outcomes = self.outcomes, []
         self.futures.settle(outcomes)
@@ -410,7 +410,7 @@ class Samplers:
         return self._open(record)
 
     def _open(self, record: SamplingSession) -> _Live:
-        """Load a session's weights on the compute thread; a session that was opened before goes on."""
+        """Load a session's weights on the compute thread, or reuse those loaded before."""
         live = self.live.get(record.sampling_session_id)
         if live is not None:
             return live

@@ -14,7 +14,7 @@ from tinsmith.types.errors import InputError, TinsmithError
 
 
 def size_of(request: Sample) -> int:
-    """About how much work it is to check a request, in bytes: to compile a grammar takes tens of megabytes."""
+    """Estimate the work of checking a request, in bytes: compiling a grammar takes tens of megabytes."""
     settings = request.sampling_params
     grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
     targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
@@ -23,17 +23,17 @@ def size_of(request: Sample) -> int:
 
 
 def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
-    """Return the most tokens that a sample may have, and the compiled grammar. On any thread.
+    """Return the most tokens of a sample, and the compiled grammar. On any thread.
 
     Raises:
-        InputError: naming the field that is wrong.
+        InputError: naming the invalid field.
     """
     sample_request = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
     return engine.check(name, sample_request), engine.compiled(name, sample_request)
 
 
 def outcome_of(request: Sample, group: Group) -> Finished | TinsmithError:
-    """Return what a request's client is answered once its group has ended. On any thread."""
+    """Return the encoded result of a finished group, or its error. On any thread."""
     if group.failure is not None or group.result is None:
         return group.failure or InputError("the request was dropped")
     last_n, targets = request.prompt_logprobs_last_n, to_targets(request)

@@ -253,10 +253,10 @@ class Service:
 
 @contextmanager
 def _tried_again_later(failed: str) -> Generator[None]:
-    """Log what went wrong, as on a full disk, and go on: what is left is looked at again a minute later."""
+    """Log a failure, as on a full disk, and continue: the rest is tried again a minute later."""
     try:
         yield
     except (TinsmithError, OSError, sqlite3.Error) as error:
         logger.error("%s: %s", failed, error)
-    except Exception:  # the boundary of a round: without the next one nothing would expire any more
+    except Exception:  # the boundary of a round: the next one must follow
         logger.exception("%s", failed)

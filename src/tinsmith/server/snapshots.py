@@ -81,7 +81,7 @@ class Snapshots:
         self._holders[key] += 1
         try:
             self._write_old()
-        except BaseException:  # the disk is full: more than there is room for in memory are not held
+        except BaseException:  # on a full disk: no more weights are held than fit in memory
             self.forget(name)
             raise
 

@@ -32,7 +32,7 @@ class Submissions:
     ended: Callable[[int, Group], None]
     drawn: Callable[[int, Group], None] | None = None
     failed: Callable[[Exception], None]
-    """Called with the reason why no more are given to the sampler, or why one that has ended is not handed over."""
+    """Callback with the error that ended the submissions, or that kept a finished one from being handed over."""
     next: int = 0
     posted: bool = False
     under_way: dict[int, Group] = field(default_factory=dict[int, Group])
@@ -69,7 +69,7 @@ class Submissions:
         self.under_way.pop(number, None)
         try:
             self.ended(number, group)
-        except Exception as error:  # the boundary of a request: whoever waits for it would wait for ever
+        except Exception as error:  # the boundary of a request: its client would wait for ever
             self.count = self.next
             self.failed(error)
         self._go_on()

@@ -74,7 +74,7 @@ class Dispatcher:
     transport: Transport
     limits: Limits = field(default_factory=Limits)
     failed: Callable[[str], None] = lambda _: None
-    """Called on the dispatcher's thread when it can give works to nobody any more: with the reason."""
+    """Callback with the error after which no work is dispatched any more. Called on the dispatcher's thread."""
     _events: queue.SimpleQueue[Callable[[], None] | None] = field(
         default_factory=queue.SimpleQueue[Callable[[], None] | None]
     )
@@ -216,7 +216,7 @@ class Dispatcher:
                 goes_on = self._take_events()
                 if goes_on:
                     self._assign()
-            except Exception as error:  # the boundary of the thread: every work would wait for ever
+            except Exception as error:  # the boundary of the thread: without it every work would wait for ever
                 logger.exception("giving works to workers failed")
                 self._fail(f"the server failed while giving works to workers: {type(error).__name__}")
 
@@ -229,14 +229,14 @@ class Dispatcher:
         self.num_waiting = len(self._entries) - len(somewhere)
 
     def _fail(self, why: str) -> None:
-        """Settle all works with the reason, and take no more: what the scheduler counts may be wrong by now."""
+        """Refuse all works, now and later: the scheduler's counts may be wrong."""
         self._closed = why
         self._scheduler = Scheduler(self.limits)
         for work_id in tuple(self._entries):
             try:
                 self._settle(work_id, Refused(error=UnavailableError(why)))
             except Exception:  # the others are settled all the same
-                logger.exception("work %s was settled by nobody", work_id)
+                logger.exception("work %s could not be settled", work_id)
         self.failed(why)
 
     def _take_events(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tinsmith.types.errors import InputError, TinsmithError
 
 MOST_BYTES = 4 << 30
-"""Bytes of datums that a key may have accepted and not computed where its limits say nothing of it."""
+"""Default limit on the bytes of datums of a key that were accepted and are not computed yet."""
 
 
 class BusyError(TinsmithError):
@@ -29,9 +29,9 @@ class Limits:
     max_tokens: int | None = None
     """Most tokens that one sampling request may draw: its number of samples times their most tokens."""
     max_models: int | None = None
-    """Models in training that are held in memory."""
+    """Most models in training held in memory."""
     max_bytes: int = MOST_BYTES
-    """Bytes of the datums of training requests under way; one alone may have more."""
+    """Most bytes of the datums of training requests in progress; a single request may have more."""
 
     def check_sampling(self, num_samples: int, max_tokens: int) -> None:
         """Reject a sampling request that exceeds the key's limits by itself.
@@ -115,7 +115,7 @@ class Usage:
     def begin(
         self, request: Hashable, name: str, *, num_requests: int = 1, num_samples: int = 0, num_bytes: int = 0
     ) -> None:
-        """Count a request, or several as one, as under way."""
+        """Start counting a request, possibly as several."""
         self._held[request] = _Held(name, num_requests, num_samples, num_bytes)
         self._requests[name] += num_requests
         self._samples[name] += num_samples

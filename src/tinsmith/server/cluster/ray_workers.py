@@ -156,7 +156,7 @@ class RayWorkers:
 
     @property
     def unready(self) -> str | None:
-        """Reason that nothing can be computed just now; None: something can."""
+        """Reason that nothing can be computed now; None if a worker is ready."""
         if self.over is None and not self._any_joined():
             return "no worker is there; a new one is being started"
         return self.over
@@ -343,20 +343,20 @@ class RayWorkers:
         self._tell_if_none(cause)
 
     def _tell_if_none(self, cause: str) -> None:
-        """Give up where none is left and starting others has failed again and again."""
+        """Report the failure if no worker is left and repeated starts have failed."""
         if self._failed < STARTS or self._any_joined():
             return
         self._end(f"no worker is left, and none could be started: {cause}")
 
     def _any_joined(self) -> bool:
-        return any(each.joined for each in tuple(self._started.values()))  # other threads change it
+        return any(each.joined for each in tuple(self._started.values()))  # a copy: other threads change it
 
     def _count_failure(self) -> None:
         with self._lock:
             self._failed += 1
 
     def _settle_first(self, outcome: WorkerFacts | TinsmithError) -> None:
-        """Let `start` return or raise, unless it has."""
+        """Let `start` return or raise, unless it has already."""
         with self._lock:
             if self._first.done():
                 return

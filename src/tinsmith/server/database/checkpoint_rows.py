@@ -32,7 +32,7 @@ class CheckpointRows:
     _state: Path
     _clock: Callable[[], float]
     changing_checkpoints: Lock
-    """Held while a checkpoint's files and its record change, so that who writes one and who deletes it take turns."""
+    """Held while a checkpoint's files and its record change together: writing and deleting one exclude each other."""
 
     def record_checkpoint(
         self,
@@ -136,11 +136,13 @@ class CheckpointRows:
     def delete_checkpoint(self, path: TinkerPath, *, expired_at: float | None = None) -> bool:
         """Delete a checkpoint's files and its record together.
 
-        With `expired_at`, by the wall clock, only one that has expired by then, as is decided at this moment: it may
-        have been overwritten, or be kept by now, since it was found among the `expired`.
+        Args:
+            path: its name.
+            expired_at: seconds since 1970; delete it only if its record says now that it has expired by then. It may
+                have been overwritten, or its expiry cleared, since it was listed as `expired`.
 
         Returns:
-            False if it is not there, or has not expired.
+            False if there is none, or it has not expired.
         """
         folder = path.folder(self._state)
         with self.changing_checkpoints, self._database.transaction():

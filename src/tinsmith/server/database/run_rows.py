@@ -35,7 +35,7 @@ class RunRows:
     ) -> TrainingRun:
         """Record a new model; a repeated call with the same values returns the existing one.
 
-        It is on the disk when the result of the request that makes the model is: nothing can be lost before.
+        It reaches the disk with the result of the request that makes the model.
 
         Raises:
             InputError: there is no such session, it has ended, or `model_seq_id` was used for another model.

@@ -126,7 +126,7 @@ class Listing:
         return {}
 
     def set_ttl(self, model_id: str, kind: str, name: str, ttl_s: int | None) -> Answer:
-        """Let a checkpoint expire, or keep it."""
+        """Set or clear the expiry of a checkpoint."""
         path = self._existing(model_id, kind, name)
         if not self.store.set_ttl(path, ttl_s):
             raise _missing(path)

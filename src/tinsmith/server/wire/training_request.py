@@ -53,7 +53,7 @@ class ForwardBackwardCall:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that its datums take in memory."""
+        """Bytes of its datums in memory."""
         arrays = (array for datum in self.datums for array in (datum.tokens, *datum.inputs.values()))
         return sum(array.nbytes for array in arrays)
 
