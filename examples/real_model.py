@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
+from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
@@ -153,7 +153,7 @@ def _in_transformers(run: Path, out: Path, say: Callable[[str], None]) -> Sectio
 def _again(run: Path, say: Callable[[str], None]) -> Section:
     """Run the first run again from what its folder says, and compare the two bit for bit."""
     say("running the first run again")
-    done = replay(run, SUBJECTS, plan_of, steps=None, out=None, say=say)
+    done = replay(run, plan_of, steps=None, out=None, say=say)
     hashes = RunFolder(run).read_json("manifest.json")["hashes"]
     assert isinstance(hashes, dict)
     equal = done.comparison.equal

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from sentences import missing
 from tinsmith.cli import main
+from tinsmith.lab.results.label_page import compare_labels
+from tinsmith.lab.results.label_page import console as table_of_labels
 from tinsmith.pages.console import VisibleConsole
-from tinsmith.studies.disruption.page import compare_labels
-from tinsmith.studies.disruption.page import console as table_of_labels
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("without_pictures")]
 

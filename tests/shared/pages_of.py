@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from tinsmith.cli.registered import SUBJECTS
-from tinsmith.lab.page.comparison import Comparison, compare
-from tinsmith.lab.page.run_page import run_page, subject_of
+from tinsmith.lab.page.comparison import Comparison
+from tinsmith.lab.page.report import compare, run_page
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.pages import curves
 from tinsmith.pages.document import Document
@@ -17,7 +16,7 @@ from tinsmith.pages.page import document_html, write
 
 
 def document_of(folder: Path) -> Document:
-    return run_page(folder, subject_of(folder, SUBJECTS))
+    return run_page(folder)
 
 
 def page_of(folder: Path) -> str:
@@ -31,7 +30,7 @@ def report_of(folder: Path, out: Path | None = None) -> Path:
 
 
 def compared(folders: Sequence[Path], task: str | None = None) -> Comparison:
-    return compare(folders, SUBJECTS, task)
+    return compare(folders, task)
 
 
 @contextmanager

@@ -44,13 +44,12 @@ def quickstart(
         from tinsmith.cli.columns import open_console
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import minutes_now, other_work
-        from tinsmith.lab.page.comparison import COMPARISON
+        from tinsmith.lab.page.report import COMPARISON, compare
         from tinsmith.lab.papers.run_data import BASE_MINUTES, minutes
         from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.ops.extension import physical_cores
         from tinsmith.pages.page import document_html, ending, write
-        from tinsmith.studies.disruption.experiments import LABELS
 
     began = time.perf_counter()
 
@@ -72,7 +71,7 @@ def quickstart(
         # So that the last wave is short.
         run(sorted(cells, key=lambda one: -seconds[one.folder]), say)
     with ticking("comparing", say):
-        compared = LABELS.compare([cell.folder for cell in cells], None)
+        compared = compare([cell.folder for cell in cells])
     page = out / COMPARISON
     write(document_html(compared.page), page)
     open_console().print(compared.table)

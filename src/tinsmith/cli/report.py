@@ -66,9 +66,7 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     if len(folders) == 1 and holds_study(folders[0]):
         return _write_study(folders[0], to, out)
     require_runs(folders)  # before what is heavy is imported
-    from tinsmith.cli.registered import SUBJECTS
-    from tinsmith.lab.page.comparison import COMPARISON, compare
-    from tinsmith.lab.page.run_page import run_page, subject_of
+    from tinsmith.lab.page.report import COMPARISON, compare, run_page
     from tinsmith.lab.runs.files import MANIFEST, REPORT
     from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.errors import ConfigError
@@ -81,8 +79,8 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
             if fault.startswith(MANIFEST):  # It says what ran, and on what.
                 print(visible(f"warning: {fault}"))
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
-        return _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
-    found = compare(folders, SUBJECTS, task)
+        return _write(run_page(folders[0]), folders, to, out or usual)
+    found = compare(folders, task)
     open_console().print(found.table)
     for sentence in found.sentences[1:]:
         print(visible(sentence))
@@ -109,7 +107,7 @@ def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
 
 
 def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:
-    from tinsmith.lab.page.run_page import markdown_report
+    from tinsmith.lab.page.report import markdown_report
     from tinsmith.pages.page import document_html, ending
 
     for line in ending(page):

@@ -13,12 +13,12 @@ from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.page.comparison import RunsCompared
 from tinsmith.lab.results.arms import LabelArm, arms_of, gather, label_arms
-from tinsmith.lab.results.systems import rival, rival_named, standing_rows, unpaired
+from tinsmith.lab.results.label_page import compare_labels
+from tinsmith.lab.results.systems import rival, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.record import Draws
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import CheckName, Claim, Finding, Verdict
-from tinsmith.studies.disruption.page import compare_labels
 
 pytestmark = pytest.mark.whole
 
@@ -41,7 +41,7 @@ def claim(found: RunsCompared, first: str, second: str = "") -> Claim:
 
 def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
-    assert [(arm.name, arm.seed_words()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
+    assert [(arm.name, arm.seed_words()) for arm in found] == [("RL (macro-F1)", "0, 1, 2"), ("LoRA SFT", "0")]
     answers = found[0].answers_on()
     assert (answers.num_seeds, answers.num_items) == (3, 210)
 
@@ -68,7 +68,7 @@ def test_of_runs_with_one_seed_the_one_that_came_farthest_counts(tmp_path: Path,
 
 def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:
     found = arms(tmp_path, LADDER["exp6"], replace(LADDER["exp6"], steps=80))
-    assert [arm.name for arm in found] == ["remedy/exp6@1 (steps=60)", "remedy/exp6@1 (steps=80)"]
+    assert [arm.name for arm in found] == ["RL (macro-F1) (steps=60)", "RL (macro-F1) (steps=80)"]
 
 
 def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_each_arm_but_the_control_stands_against_three_baselines(tmp_path: Path)
     )
     assert [(one[0], one[1]) for one in found] == [
         (arm, baseline)
-        for arm in ("ladder/exp5@1", "remedy/exp6@1")
+        for arm in ("RL (weighted)", "RL (macro-F1)")
         for baseline in ("Constant", "Metadata only", "TF-IDF")
     ]
     # Exp5 answers one class nearly always, as the constant does: below whatever reads, above nothing by much.
@@ -173,7 +173,7 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     expected = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
     (arm,) = arms_of([gather(read_run(tmp_path / "run"))])
     answers, report = arm.answers_on(), arm.first.baselines
-    own = rival_named(Baseline.METADATA, arm.first, answers)
+    own = rival(Baseline.METADATA, arm.first, answers)
     assert {i: own.labels[c] for i, c in zip(own.items, own.predicted[0], strict=True)} == expected
     # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.
     scores = {score.baseline: score for score in report.scores}
@@ -181,4 +181,4 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     fewer = replace(arm.first, baseline_answers={Baseline.METADATA: expected})
     for name in (Baseline.METADATA, Baseline.TEXT):
         dealt = unpaired(scores[name], answers).predicted
-        assert (rival(scores[name], fewer, answers).predicted == dealt).all()
+        assert (rival(name, fewer, answers).predicted == dealt).all()

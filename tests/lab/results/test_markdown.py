@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pages_of import compared, document_of, page_of
 
 from command_line import command
-from tinsmith.lab.page.run_page import markdown_report
+from tinsmith.lab.page.report import markdown_report
 from tinsmith.pages.document import (
     Bullets,
     Document,

@@ -6,9 +6,10 @@ import pytest
 
 from tinsmith.lab.labels.contracts import Form, Outcome
 from tinsmith.lab.labels.rewards import REWARDS
+from tinsmith.lab.results.arms import TITLES
 from tinsmith.lab.settings import RlLoss
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.experiments import EXPERIMENTS, TITLES
+from tinsmith.studies.disruption.experiments import EXPERIMENTS
 from tinsmith.types.page_names import contract_name, metric_name, outcome_name, reward_name, setting_text
 
 LONGEST_TITLE = 15

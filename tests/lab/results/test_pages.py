@@ -13,9 +13,9 @@ from pages_of import compared, page_of, report_of, undrawn
 from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.lab.results.arms import label_arms
+from tinsmith.lab.results.findings import lost_classes
+from tinsmith.lab.results.label_page import compare_labels, page_of_labels
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.findings import lost_classes
-from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

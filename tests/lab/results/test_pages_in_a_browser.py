@@ -11,8 +11,8 @@ from fake_runs import FEW, LADDER, write_run
 from headless import Opened, needs_browser, opened
 from pages_of import report_of
 
+from tinsmith.lab.results.label_page import compare_labels, page_of_labels
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 
 pytestmark = needs_browser
 

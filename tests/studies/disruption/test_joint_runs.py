@@ -24,7 +24,8 @@ from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.task import Paper, items_of, make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, paper_conversations, world_slice
-from tinsmith.lab.results.arms import label_arms, members_of
+from tinsmith.lab.results.arms import TITLES, label_arms, members_of
+from tinsmith.lab.results.label_page import compare_labels, page_of_labels
 from tinsmith.lab.results.label_tables import last_of_both
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
@@ -32,8 +33,6 @@ from tinsmith.lab.runs.records import Split as Answers
 from tinsmith.lab.service.connect import Connection
 from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.experiments import TITLES
-from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import unsaid
 

@@ -5,8 +5,8 @@ import pytest
 from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
 from tinsmith.lab.results.arms import LabelArm, arms_of, gather
+from tinsmith.lab.results.findings import lost_classes, sft_posteriors
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.studies.disruption.findings import lost_classes, sft_posteriors
 
 pytestmark = pytest.mark.whole
 
@@ -21,7 +21,7 @@ def test_an_arm_that_keeps_all_its_classes_lost_none(tmp_path: Path) -> None:
 
 def test_a_class_that_the_exact_gradient_keeps_was_lost_by_the_estimate(tmp_path: Path) -> None:
     (lost,) = lost_classes(arms(tmp_path, LADDER["exp4"], LADDER["exact"]))
-    assert (lost.arm, lost.label) == ("ladder/exp4@1", "disruptive")
+    assert (lost.arm, lost.label) == ("RL (accuracy)", "disruptive")
     assert lost.recall.value < 0.05
     assert lost.exact.startswith("keeps it (recall 0.")
     assert lost.optimum == "missing: no SFT run on these papers"
@@ -44,10 +44,10 @@ def test_a_control_with_another_reward_is_no_witness(tmp_path: Path) -> None:
 
 def test_without_the_control_the_analyser_tells_what_the_reward_makes_optimal(tmp_path: Path) -> None:
     found = lost_classes(arms(tmp_path, LADDER["exp4"], LADDER["exp5"], LADDER["sft"]))
-    of_exp4 = [one for one in found if one.arm == "ladder/exp4@1"]
+    of_exp4 = [one for one in found if one.arm == "RL (accuracy)"]
     assert [one.label for one in of_exp4] == ["disruptive"]
     assert of_exp4[0].conclusion.startswith("probably to the estimate")
-    of_exp5 = [one for one in found if one.arm == "ladder/exp5@1"]
+    of_exp5 = [one for one in found if one.arm == "RL (weighted)"]
     assert {one.label for one in of_exp5} == {"consolidating", "neutral"}
     assert all(one.optimum.startswith("gives it ") for one in of_exp5)
 

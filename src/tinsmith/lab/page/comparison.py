@@ -1,4 +1,4 @@
-"""Comparisons of runs, whatever they are on; those on one task are a study that nobody declared.
+"""Comparisons of runs; those on one task are a study that nobody declared.
 
 Its arms are the runs that differ by their seed alone.
 """
@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.page.examples import cost_words, failed_words, with_best_text
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Gap, corrected
-from tinsmith.lab.page.run_page import Subjects
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import (
     Judging,
@@ -52,28 +51,6 @@ class Comparison:
     page: Document
     table: ConsoleTable  # For a terminal.
     sentences: tuple[str, ...]
-
-
-COMPARISON: Final = "compare.html"  # The page, where no other file is named.
-
-
-def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None) -> Comparison:
-    """Compare runs of one subject, or runs on papers.
-
-    `task` is the label that is compared; runs on two labels take part with what they say of it.
-    """
-    if len({folder.resolve() for folder in folders}) != len(folders):
-        what = "a run is compared with itself"
-        raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed="each folder once")
-    found = [subjects[read_run(folder).config.kind] for folder in folders]
-    for one in found:
-        if one.alone is not None and any(other is not one for other in found):
-            alike = [str(f) for f, other in zip(folders, found, strict=True) if other is one]
-            raise ConfigError(one.alone, field="DIR", value=alike, allowed="runs of one kind")
-    if found[0].alone is not None and task is not None:
-        what = "--task does not apply here"
-        raise ConfigError(what, field="--task", value=task, allowed="none: these runs have no labels to choose from")
-    return found[0].compare(folders, task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

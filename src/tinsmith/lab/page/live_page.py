@@ -18,9 +18,8 @@ from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
 from tinsmith.lab.live.progress import Standing
-from tinsmith.lab.page.run_page import run_page
+from tinsmith.lab.page.report import run_page
 from tinsmith.lab.runs.files import REPORT, holds_run
-from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.page import document_html, ending, script_hash, write
 from tinsmith.types.waits import Say, ticking
 
@@ -47,16 +46,14 @@ class Drawn:
     ending: Sequence[str] = ()  # The verdict, and what may be claimed.
 
 
-def draw_page(
-    folder: Path, subject: UserTaskEntry, unfinished: Standing | None = None, *, seconds: float | None = None
-) -> Drawn:
+def draw_page(folder: Path, unfinished: Standing | None = None, *, seconds: float | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing.
 
     After `seconds` it is not waited for any more: an interrupt may have left a library's lock taken.
     """
     alone = ThreadPoolExecutor(1)
     try:
-        drawing = alone.submit(_draw, folder, subject, unfinished)
+        drawing = alone.submit(_draw, folder, unfinished)
         trouble = drawing.exception(seconds)
     except TimeoutError:
         return Drawn(page=None, trouble=f"no page was drawn within {seconds:g} s; tinsmith report {folder} draws it")
@@ -89,8 +86,8 @@ def with_progress(html: str, unfinished: Standing) -> str:
     return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html.replace(*_ALLOWED, 1), count=1)
 
 
-def _draw(folder: Path, subject: UserTaskEntry, unfinished: Standing | None) -> list[str]:
-    page = run_page(folder, subject)
+def _draw(folder: Path, unfinished: Standing | None) -> list[str]:
+    page = run_page(folder)
     html = document_html(page)
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)
     return ending(page)
@@ -98,7 +95,7 @@ def _draw(folder: Path, subject: UserTaskEntry, unfinished: Standing | None) -> 
 
 def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     """Run a plan to its end, or to where it is to stop; return its page too where it came to its end."""
-    folder, subject = plan.circumstances.log_path, plan.experiment.subject
+    folder = plan.circumstances.log_path
     assert folder is not None, "a plan that is run has a folder"
     troubles: set[str] = set()
 
@@ -109,19 +106,19 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
 
     def reached(standing: Standing) -> None:
         if standing.step != standing.steps:  # else the page of the whole run comes next
-            trouble(draw_page(folder, subject, standing).trouble)
+            trouble(draw_page(folder, standing).trouble)
 
     try:
         done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
     except BaseException as error:
         settle_page(folder)
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
-            trouble(draw_page(folder, subject, seconds=_INTERRUPTED_SECONDS).trouble)
+            trouble(draw_page(folder, seconds=_INTERRUPTED_SECONDS).trouble)
         raise
     if done.finished is None:
         settle_page(folder)
         return done, Drawn(page=None)
     with ticking("drawing the page", say):
-        drawn = draw_page(done.folder, subject)
+        drawn = draw_page(done.folder)
     trouble(drawn.trouble)
     return done, drawn

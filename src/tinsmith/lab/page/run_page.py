@@ -1,64 +1,33 @@
-"""The page of one run: of a run on a task what its items gained, curves, examples; else as its subject lays it out."""
+"""The page of a run on a task: gains of its items, curves, examples."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.page import examples
 from tinsmith.lab.page.gaps import HEADS, HOW, Gap, corrected
 from tinsmith.lab.results import run_details as details
 from tinsmith.lab.results.run_details import Drawn
-from tinsmith.lab.runs.files import Kind, Status
-from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
+from tinsmith.lab.runs.files import Status
+from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
-from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Story, Tone, Words, kept, missing
+from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Tone, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.markdown import document_markdown, escaped, table_lines
 from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
 from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors import AlarmKind
 
-Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "
 FEW: Final = 12  # Items below which a page says that they are few.
-
-
-def run_page(folder: Path, subject: UserTaskEntry) -> Document:
-    """Return the page of the run in `folder`; the same folder, the same page."""
-    run = read_run(folder)
-    document = subject.page(run)
-    if run.manifest is not None and run.manifest.status == Status.INTERRUPTED:
-        first, *others = document.sections
-        story, *blocks = first.blocks
-        assert isinstance(story, Story), "a summary begins with its sentences"
-        first = replace(first, blocks=(Story([_interrupted(run), *story.sentences]), *blocks))
-        document = replace(document, sections=(first, *others))
-    return document
-
-
-def _interrupted(run: Run) -> str:
-    saved = max((one.step for one in run.checkpoints), default=None)
-    left = "it has no checkpoint" if saved is None else f"its last checkpoint is that after {counted(saved, 'step')}"
-    return f"Interrupted: this run did not come to its end ({details.steps_words(run)}); {left}."
-
-
-def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
-    """Return what the run in `folder` is on."""
-    return subjects[read_run(folder).config.kind]
 
 
 def page_of_run(run: Run) -> Document:
@@ -396,54 +365,3 @@ def _section(one: SectionRecord) -> Block:
     if not one.rows or not one.columns:
         return Words(one.text)
     return plain("", one.columns, one.rows, words=True)
-
-
-MOST_STEPS = 12
-"""Columns of the table over the steps; of more evaluations, evenly spaced ones with the first and the last."""
-_SHOWN = ("eval/", "eval_greedy/", "train/reward/", "optim/kl_sample_train")
-
-
-def markdown_report(page: Document, folders: Sequence[Path]) -> str:
-    """Return a page as Markdown.
-
-    Args:
-        page: as `tinsmith report` draws it; of its browser of rows the first.
-        folders: of the runs on it; each adds a table over the steps, the command that repeats it, and its hashes.
-    """
-    runs = [read_run(folder) for folder in folders]
-    parts = [document_markdown(page).rstrip("\n"), *(_over_the_steps(run) for run in runs)]
-    return "\n\n".join([*(part for part in parts if part), _commands(runs)]) + "\n"
-
-
-def _over_the_steps(run: Run) -> str:
-    """Return what the page's figures are drawn from: metrics at the evaluated steps, a row each."""
-    steps = [step for step, row in run.metrics.items() if any(key.startswith("eval") for key in row)]
-    if not steps:
-        return ""
-    if len(steps) > MOST_STEPS:
-        steps = [steps[i * (len(steps) - 1) // (MOST_STEPS - 1)] for i in range(MOST_STEPS)]
-    keys = sorted({key for step in steps for key in run.metrics[step] if key.startswith(_SHOWN)})
-    found = {key: [run.metrics[step].get(key) for step in steps] for key in keys}
-    rows = [[f"`{key}`", *("" if one is None else f"{one:.4g}" for one in some)] for key, some in found.items()]
-    heads = ["metric", *(f"step {step}" for step in steps)]
-    name = escaped(f"{run.config.title}, seed {run.config.seed}")
-    return "\n".join([f"## Over the steps: {name}", "", table_lines(heads, rows)])
-
-
-def _commands(runs: Sequence[Run]) -> str:
-    commands = [command_of(run) for run in runs]
-    names = ("identity", "weights", "rollouts", "metrics")
-    rows: list[list[str]] = []
-    for run in runs:
-        known = {**(run.manifest.hashes if run.manifest else {}), "identity_sha256": run.config.identity_sha256}
-        digests = [known.get(f"{name}_sha256") for name in names]
-        rows.append([f"`{run.folder.name}`", *(f"`{one[:16]}`" if one else "" for one in digests)])
-    hashes = table_lines(["run", *names], rows)
-    note = "The first 16 digits of each SHA-256."
-    return "\n".join(["## Commands and hashes", "", "```", *commands, "```", "", note, "", hashes])
-
-
-def command_of(run: Run) -> str:
-    """Return the command that a run was started with, without what only says where and how fast."""
-    changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
-    return shlex.join(["tinsmith", "run", run.config.name, *changed])

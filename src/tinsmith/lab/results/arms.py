@@ -17,7 +17,7 @@ import msgspec
 
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.labels.contracts import Outcome, Subject
-from tinsmith.lab.results.systems import System, measures_of, rival_named, systems_of
+from tinsmith.lab.results.systems import System, measures_of, rival, systems_of
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import (
     TaskRunRecords,
@@ -49,6 +49,35 @@ OFFSETS = " with offsets"  # Ends the name of an arm whose decisions have logit 
 SHOWN = 1000  # Most rollouts on one page.
 _ROUNDING = 1e-9
 _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
+
+
+TITLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ladder/baseline": "RL (baseline)",
+        "ladder/exp1": "RL (explained)",
+        "ladder/exp2": "RL (stronger)",
+        "ladder/exp3": "RL (checklist)",
+        "ladder/exp4": "RL (accuracy)",
+        "ladder/exp5": "RL (weighted)",
+        "remedy/exp6": "RL (macro-F1)",
+        "remedy/exp7": "RL (shares)",
+        "remedy/exp8": "RL (floor)",
+        "remedy/exp10": "RL (product)",
+        "remedy/sft_then_rl": "SFT then RL",
+        "control/shuffled_labels": "RL (shuffled)",
+        "control/exact_gradient": "RL (exact)",
+        "control/zero_shot": "Before training",
+        "sft/lora": "LoRA SFT",
+        "sft/dora": "DoRA SFT",
+        "sft/qlora": "QLoRA SFT",
+        "sft/qdora": "QDoRA SFT",
+        # Its decisions with offsets stand beside it, under this name and theirs.
+        "sft/lora_offset": "LoRA SFT",
+        "joint/disruption_novelty": "Both labels",
+        "joint/shuffled_labels": "Both (shuffled)",
+    }
+)
+"""Name of an arm on a page, by that of its experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +310,7 @@ class LabelArm(ArmRuns):
 
     def rival(self, name: str, score: Score) -> Runs | None:
         """Return a baseline's answers to the same papers; None where the slice has no such baseline."""
-        return rival_named(name, self.first, self.system(score))
+        return rival(name, self.first, self.system(score))
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> Learned[Any]:
         """Return the evidence that a label was learned: answers beside those by metadata and of the control."""
@@ -313,16 +342,14 @@ def label_arms(results: Results) -> Mapping[str, LabelArm]:
     return {name: arm for name, arm in every.items() if not arm.arm.is_aside}
 
 
-def arms_of(
-    reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP, titles: Mapping[str, str] = MappingProxyType({})
-) -> tuple[LabelArm, ...]:
+def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending.
 
-    Arms are called by the `titles` of their experiments, by name; one without a title by name and version.
+    Arms are called by the titles of their experiments; one without a title by name and version.
     """
     groups = by_seed(reads, identity, _progress)
     firsts = [group[0].run.config for group in groups]
-    called = [titles.get(config.name, config.title) for config in firsts]
+    called = [TITLES.get(config.name, config.title) for config in firsts]
     apart = distinct(called, [_distinguishing(config) for config in firsts])
     names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(called, apart, strict=True)])
     return tuple(

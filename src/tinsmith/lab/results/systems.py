@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.results.arms import LabelArm
 
 TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
+_ALIKE: Final = "indistinguishable"
 _UNSHOWN: Final = (Metric.G_MEAN.value, ClassMetric.PRECISION.value, ClassMetric.F1.value)
 _SHOWN: Final = frozenset(FIGURES).difference(_UNSHOWN)  # On pages.
 EVALUATIONS: Final = (Split.EVAL, Split.EVAL_GREEDY)
@@ -132,14 +133,15 @@ def baseline_systems(report: TargetReport | None) -> list[System]:
     return found
 
 
-def rival(score: BaselineScore, run: Run, other: Runs) -> Runs:
-    """Return a baseline's answers to the papers of `other`, from the folder of `run`.
+def rival(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:
+    """Return a baseline's answers to the papers of `other`, from the folder of `run`; None where it has none.
 
     They are its own where the folder keeps one for each of these papers, so that the comparison is paired; a mixture
     of its own and dealt ones would be neither.
     """
-    if not is_paired(score, run, other):
-        return unpaired(score, other)
+    score = next((one for one in (run.baselines.scores if run.baselines else ()) if one.baseline == baseline), None)
+    if score is None or not is_paired(score, run, other):
+        return score and unpaired(score, other)
     answers = run.baseline_answers[score.baseline]
     codes = encode(other.labels, [answers[item] for item in other.items])
     return Runs(BASELINE_WORDS[score.baseline][0], other.labels, other.items, other.golds, codes[None])
@@ -149,13 +151,6 @@ def is_paired(score: BaselineScore, run: Run, other: Runs) -> bool:
     """Return true if the run's folder keeps a baseline's answer to every paper."""
     answers = run.baseline_answers.get(score.baseline, {})
     return all(answers.get(item) in other.labels for item in other.items)
-
-
-def rival_named(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:
-    """Return a baseline's answers; None where the slice has none."""
-    scores = run.baselines.scores if run.baselines else []
-    found = next((score for score in scores if score.baseline == baseline), None)
-    return rival(found, run, other) if found else None
 
 
 def unpaired(score: BaselineScore, other: Runs) -> Runs:
@@ -189,22 +184,23 @@ def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
 
 def standing_rows(arms: Iterable[LabelArm], bootstrap: Bootstrap) -> list[list[Measure | str | None]]:
     """Return where arms stand against constant, metadata and TF-IDF: differences without any gate; no control does."""
-    rows: list[list[Measure | str | None]] = []
-    for arm in arms:
-        answers, report = arm.answers_on(), arm.first.baselines
-        if arm.shuffled or answers is None or report is None:
-            continue
-        for score in (one for one in report.scores if one.baseline in RIVALS[:3]):
-            gap, side = beside(arm, answers, score, bootstrap)
-            finding = ("indistinguishable", "above", "below")[side]
-            rows.append([arm.name, BASELINE_WORDS[score.baseline][0], gap, finding])
-    return rows
+    return [
+        [
+            arm.name,
+            BASELINE_WORDS[baseline][0],
+            gap,
+            "above" if gap.above(0.0) else "below" if gap.below(0.0) else _ALIKE,
+        ]
+        for arm in arms
+        for baseline in RIVALS[:3]
+        if not arm.shuffled and (gap := beside(arm, baseline, bootstrap)) is not None
+    ]
 
 
-def beside(arm: LabelArm, answers: Runs, score: BaselineScore, bootstrap: Bootstrap = BOOTSTRAP) -> tuple[Measure, int]:
-    """Return how far an arm is above a baseline in macro-F1; and 1 above, -1 below, 0 where its interval holds 0."""
-    apart = difference(answers, rival(score, arm.first, answers), Metric.MACRO_F1, bootstrap)
-    ends = apart.interval
-    if ends is None:
-        return Measure(apart.value), 0
-    return Measure(apart.value, ends.low, ends.high), (ends.low > 0.0) - (ends.high < 0.0)
+def beside(arm: LabelArm, baseline: Baseline, bootstrap: Bootstrap = BOOTSTRAP) -> Measure | None:
+    """Return how far an arm is above a baseline in macro-F1; None where one of the two has no answers."""
+    answers = arm.answers_on()
+    other = None if answers is None else rival(baseline, arm.first, answers)
+    if answers is None or other is None:
+        return None
+    return from_estimate(difference(answers, other, Metric.MACRO_F1, bootstrap))

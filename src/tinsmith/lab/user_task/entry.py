@@ -1,13 +1,12 @@
-"""Every task as experiments have it: ways to train, its page, and from its source to a plan or to its keys."""
+"""Every task as experiments have it: ways to train, and from its source to a plan or to its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import (
@@ -34,11 +33,8 @@ from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.page.comparison import Comparison
     from tinsmith.lab.papers.run_data import PaperData
-    from tinsmith.lab.runs.records import Run
     from tinsmith.lab.user_task.run_data import TaskData
-    from tinsmith.pages.document import Document
     from tinsmith.types.waits import Say
 
 
@@ -141,24 +137,14 @@ class UserTaskEntry:
     """A way to be run: one for labels, for both of them, for every task, and for those that a judge scores."""
 
     kinds: Mapping[Kind, KindEntry]  # Ways to train; they differ in their loop and not in their frame.
-    page_at: str = "lab.page.run_page:page_of_run"
-    """MODULE:FUNCTION that returns the page of a run; imported where it is needed."""
-    compare_at: str = "lab.page.comparison:compared_tasks"
-    """Likewise, of several runs; it takes a label too where there is a choice of one."""
-    alone: str | None = None
-    """Reason to compare its runs with their like alone; None: they are compared with others on papers."""
     function: Callable[..., Task] | None = None
     """Returns the task of an experiment with a name; its arguments are keys."""
-    experiments_at: str = ""  # MODULE:NAME of these experiments.
+    experiments: list[Experiment] = field(default_factory=list[Experiment], compare=False, repr=False)
+    """The experiments on it, to which each is added where it is defined; of a task without names none."""
     task: Task | None = None
     """None: as it is registered, before a source was opened or the keys of an experiment were known."""
     source: TaskSource | None = None  # The source of the task; None: it is that of an experiment with a name.
     own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])  # Values of the source's own keys.
-
-    @property
-    def experiments(self) -> Sequence[Experiment]:
-        """The experiments on it; of a task without names none."""
-        return cast("Sequence[Experiment]", _found(self.experiments_at)) if self.experiments_at else ()
 
     def check(self, plan: Plan) -> Plan:
         """Open the task of an experiment; one without a name was made by its source."""
@@ -205,26 +191,10 @@ class UserTaskEntry:
 
         return task_data(plan).forecast()
 
-    def page(self, run: Run) -> Document:
-        """Return the page of a run."""
-        return cast("Callable[[Run], Document]", _found(self.page_at))(run)
 
-    def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """Compare runs on it, for one of their labels where they have several."""
-        compared = cast("Callable[..., Comparison]", _found(self.compare_at))
-        return compared(folders, task) if self.alone is None else compared(folders)
-
-
-def _found(where: str) -> object:
-    module, _, name = where.partition(":")
-    return getattr(import_module(f"tinsmith.{module}"), name)
-
-
-USER_TASK: Final = UserTaskEntry(
-    kinds=TASK_KINDS, alone="runs of your own task are compared with other keys and seeds of the same task"
-)
+USER_TASK: Final = UserTaskEntry(kinds=TASK_KINDS)
 """Whatever a source says."""
-JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="runs with and without a judge have no score in common")
+JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS)
 """The same for a task whose reward is a judge."""
 
 

@@ -1,8 +1,7 @@
-"""The experiments on labels of papers: the source notes' ladder, what goes past it, controls, SFT; their titles."""
+"""The experiments on labels of papers: the source notes' ladder, what goes past it, controls, SFT."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -12,18 +11,9 @@ from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import JOINT_KINDS, LABEL_KINDS, NOTEBOOK, joint, labels
 from tinsmith.lab.user_task.entry import UserTaskEntry
 
-_HERE: Final = "studies.disruption"
-LABELS: Final = UserTaskEntry(
-    kinds=LABEL_KINDS,
-    page_at=f"{_HERE}.page:label_document",
-    compare_at=f"{_HERE}.page:compared_labels",
-    function=labels,
-    experiments_at=f"{_HERE}.experiments:LABEL_EXPERIMENTS",
-)
+LABELS: Final = UserTaskEntry(kinds=LABEL_KINDS, function=labels)
 """One label of a paper."""
-JOINT: Final = replace(
-    LABELS, kinds=JOINT_KINDS, function=joint, experiments_at=f"{_HERE}.experiments:JOINT_EXPERIMENTS"
-)
+JOINT: Final = UserTaskEntry(kinds=JOINT_KINDS, function=joint)
 """Both labels in one answer; its runs are compared with those on one of them."""
 
 _NONE: Final[Values] = MappingProxyType({})
@@ -32,7 +22,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {}
 
 
 def _root(name: str, question: str, subject: UserTaskEntry, delta: Values) -> None:
-    EXPERIMENTS[name] = Experiment(name=name, question=question, subject=subject, parent=None, delta=delta)
+    _add(Experiment(name=name, question=question, subject=subject, parent=None, delta=delta))
 
 
 def _of(
@@ -40,7 +30,12 @@ def _of(
 ) -> None:
     """Add an experiment that changes something in its parent."""
     one, sizes = EXPERIMENTS[parent], {At.SMALL: at_small, At.SEED: at_seed}
-    EXPERIMENTS[name] = replace(one, name=name, question=question, parent=one, delta=delta, sizes=sizes)
+    _add(replace(one, name=name, question=question, parent=one, delta=delta, sizes=sizes))
+
+
+def _add(one: Experiment) -> None:
+    EXPERIMENTS[one.name] = one
+    one.subject.experiments.append(one)
 
 
 # fmt: off
@@ -89,8 +84,6 @@ _of("joint/disruption_novelty", "joint/shuffled_labels",
     "What does the joint objective seem to learn where there is nothing to learn?", {"shuffle_labels": True})
 # fmt: on
 
-LABEL_EXPERIMENTS: Final = tuple(one for one in EXPERIMENTS.values() if one.subject is LABELS)
-JOINT_EXPERIMENTS: Final = tuple(one for one in EXPERIMENTS.values() if one.subject is JOINT)
 LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6, REMEDY_SFT_THEN_RL = (
     EXPERIMENTS[name] for name in ("ladder/exp4", "ladder/exp5", "remedy/exp6", "remedy/sft_then_rl")
 )
@@ -102,32 +95,3 @@ CONTROL: Final = EXPERIMENTS["control/shuffled_labels"]  # Without it the claim 
 
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """Experiments for newcomers: supervised training, the source notes' accuracy reward, their class weight, the remedy."""
-
-
-TITLES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ladder/baseline": "RL (baseline)",
-        "ladder/exp1": "RL (explained)",
-        "ladder/exp2": "RL (stronger)",
-        "ladder/exp3": "RL (checklist)",
-        "ladder/exp4": "RL (accuracy)",
-        "ladder/exp5": "RL (weighted)",
-        "remedy/exp6": "RL (macro-F1)",
-        "remedy/exp7": "RL (shares)",
-        "remedy/exp8": "RL (floor)",
-        "remedy/exp10": "RL (product)",
-        "remedy/sft_then_rl": "SFT then RL",
-        "control/shuffled_labels": "RL (shuffled)",
-        "control/exact_gradient": "RL (exact)",
-        "control/zero_shot": "Before training",
-        "sft/lora": "LoRA SFT",
-        "sft/dora": "DoRA SFT",
-        "sft/qlora": "QLoRA SFT",
-        "sft/qdora": "QDoRA SFT",
-        # Its decisions with offsets stand beside it, under this name and theirs.
-        "sft/lora_offset": "LoRA SFT",
-        "joint/disruption_novelty": "Both labels",
-        "joint/shuffled_labels": "Both (shuffled)",
-    }
-)
-"""By the experiment's name."""

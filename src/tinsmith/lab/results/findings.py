@@ -15,7 +15,7 @@ import numpy as np
 
 from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS
-from tinsmith.lab.results.arms import EXACT, OFFSETS, LabelArm
+from tinsmith.lab.results.arms import EXACT, OFFSETS, TITLES, LabelArm
 from tinsmith.lab.results.label_tables import listing
 from tinsmith.lab.results.run_details import Beside, side_of, verdict
 from tinsmith.lab.results.systems import (
@@ -35,7 +35,6 @@ from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
-from tinsmith.studies.disruption.experiments import TITLES
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.page_names import metric_name
 
@@ -54,13 +53,13 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
     if not found:
         return []
     arm, macro, num_items = max(found, key=lambda one: one[1].value)
-    answers, report = arm.answers_on(), arm.first.baselines
+    report = arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
-    best = max(rivals, key=lambda one: one.macro_f1.value, default=None)
     against: list[Beside] = []
-    if best is not None:
-        value = best.macro_f1.value
-        side = side_of(macro, value) if answers is None else beside(arm, answers, best)[1]
+    if rivals:
+        best = max(rivals, key=lambda one: one.macro_f1.value)
+        value, gap = best.macro_f1.value, beside(arm, best.baseline)
+        side = side_of(macro, value) if gap is None else gap.above(0.0) - gap.below(0.0)
         against.append((BASELINE_WORDS[best.baseline][0], value, side))
     more = [*_one_class(arm), *([] if num_items is None else [counted(num_items, "paper")])]
     score = f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1"

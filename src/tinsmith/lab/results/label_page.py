@@ -13,6 +13,7 @@ from rich.table import Table as ConsoleTable
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.comparison import Comparison, RunsCompared, measured_runs, page_of_runs
 from tinsmith.lab.page.examples import cut
+from tinsmith.lab.results import findings
 from tinsmith.lab.results.arms import (
     OFFSETS,
     LabelArm,
@@ -53,8 +54,6 @@ from tinsmith.pages.measures import Measure, Measures, choice_words, counted, li
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_table, table_of, text
 from tinsmith.stats.monitors import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption import findings
-from tinsmith.studies.disruption.experiments import TITLES
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.page_names import contract_name, outcome_name, reward_name
 
@@ -62,30 +61,34 @@ SCORE: Final = Metric.MACRO_F1  # The score of every claim: named before any run
 GROUPS: Final = "train/groups/informative"
 
 
-def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> RunsCompared:
+def compare_labels(folders: Sequence[Path], task: str | None = None, draws: Draws = DRAWS) -> RunsCompared:
     """Read runs, put seeds together, and judge the claims.
 
     `task` is the label that is compared; runs on two labels take part with what they say of it.
     """
+    if task is not None and task not in tuple(Subject):
+        what, allowed = "there is no such choice of a label", " or ".join(Subject)
+        raise ConfigError(what, field="--task", value=task, allowed=allowed)
     return measured([_read(folder, task) for folder in folders], draws)
 
 
-def _read(folder: Path, task: Subject | None) -> LabelRun:
+def _read(folder: Path, task: str | None) -> LabelRun:
     run = read_run(folder)
     if run.config.kind is Kind.JOINT:
         if task is not None:
-            return label_alone(run, task)
+            return label_alone(run, Subject(task))
         what, allowed = "a run on two labels is compared for one of them", f"--task {' or '.join(Subject)}"
         raise ConfigError(what, field="DIR", value=str(folder), allowed=allowed)
-    if task is not None and run.config.task.name != task.value:
-        allowed = f"runs on {task.value}, or on both labels"
-        raise ConfigError("a run on another label", field="DIR", value=str(folder), allowed=allowed)
+    if task is not None and run.config.task.name != task:
+        raise ConfigError(
+            "a run on another label", field="DIR", value=str(folder), allowed=f"runs on {task}, or on both labels"
+        )
     return gather(run)
 
 
 def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
     """Measure runs on one label as a study of as many arms."""
-    groups, notes = arms_of(reads, draws.tables, TITLES), list[str]()
+    groups, notes = arms_of(reads, draws.tables), list[str]()
     arms = [_agreeing(arm, notes) for _, arm in by_descent(groups)]
     out = left_out(reads, [arm.reads for arm in groups])
     for one in out:
@@ -149,11 +152,8 @@ def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
 
 
 def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
-    """Compare runs on labels; see SubjectEntry."""
-    if task is not None and task not in tuple(Subject):
-        what, allowed = "there is no such choice of a label", " or ".join(Subject)
-        raise ConfigError(what, field="--task", value=task, allowed=allowed)
-    found = compare_labels(folders, None if task is None else Subject(task))
+    """Compare runs on labels."""
+    found = compare_labels(folders, task)
     return Comparison(page_of_labels(found), console(found), sentences(found.record))
 
 
