@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tinsmith.cli.registered import plan_of
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Course
 from tinsmith.lab.labels.labelled_papers import best_offsets, decide
 from tinsmith.lab.policy import rate
 from tinsmith.lab.schedule import Ratio, batch, due, ratio_of, saves_after, subset
 from tinsmith.lab.settings import RlSettings, Schedule, SftSettings, told_apart
-from tinsmith.lab.subject import Split
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.runs.files import CONFIG, Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
-from tinsmith.studies.disruption.experiments import JOINT, LABELS
+from tinsmith.studies.disruption.experiments import EXPERIMENTS, JOINT, LABELS
 from tinsmith.types.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
@@ -143,15 +143,10 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
 """By name."""
 
 
-_SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, JOINT, USER_TASK, JUDGED_TASK)
-
-SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType({kind: one for one in _SUBJECTS for kind in one.kinds})
-"""Subject of a run of each kind."""
-
-EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
-    {one.name: one for subject in _SUBJECTS for one in subject.experiments}
+SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType(
+    {kind: one for one in (LABELS, JOINT, USER_TASK, JUDGED_TASK) for kind in one.kinds}
 )
-"""Every experiment by its name."""
+"""Subject of a run of each kind."""
 
 
 def find(name: str) -> Experiment:

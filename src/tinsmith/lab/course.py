@@ -10,6 +10,7 @@ from typing import Any, Generic, cast
 
 import tinker
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.confidence import watched_confidence
 from tinsmith.lab.grouping import Line
 from tinsmith.lab.live.progress import Progress, silent
@@ -19,7 +20,7 @@ from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sam
 from tinsmith.lab.runs.records import Score, SectionRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Watched
-from tinsmith.lab.subject import Split, Subject, line_of
+from tinsmith.lab.subject import Subject, line_of
 from tinsmith.types.seeds import derive
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import compress
 from typing import Protocol
 
 import tinker
 from tinker import types
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, read_rollout
 from tinsmith.lab.runs.records import SectionRecord
@@ -44,19 +44,15 @@ class Probe:
     said: int | None  # The place of the reply's own; None: it has none, or another.
 
 
-class Split(StrEnum):
-    """Which items."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"  # What a policy is evaluated on while it is trained.
-    TEST = "test"  # What the chosen policy is evaluated on, once.
-
-
 class Subject(Environments[I, A], Protocol[I, A]):
     """Items, conversations and rewards of a run, as the loop uses them."""
 
     def items(self, split: Split) -> Sequence[I]:
-        """Return a split's items; of the test's there may be none."""
+        """Return a split's items.
+
+        A policy is evaluated on those of validation while it is trained, and once on those of the test, if there are
+        any.
+        """
         ...
 
     def unit(self, item: I) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Course
 from tinsmith.lab.live import progress
 from tinsmith.lab.live.progress import Pace, Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
-from tinsmith.lab.subject import Split
 
 RL = RlSettings(steps=10, learning_rate=1e-3, eval_every=4, eval_items=20, test_items=40)
 SFT = SftSettings(steps=10, learning_rate=1e-3, eval_every=0)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import tinker
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.cookbook.types import (
     Env,
     EnvGroupBuilder,
@@ -41,7 +42,7 @@ from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Score, Selected
 from tinsmith.lab.settings import RlSettings
-from tinsmith.lab.subject import Split, Subject
+from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.fingerprints import sha256_of

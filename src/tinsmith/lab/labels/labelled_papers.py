@@ -30,6 +30,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Tested
 from tinsmith.lab.environment import OneReply
 from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, share
@@ -37,7 +38,7 @@ from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Item, Task, prompt_messages
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Trajectory
-from tinsmith.lab.subject import Split, Subject
+from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.ops.exact import exp
 from tinsmith.renderers.renderer import Message, Renderer, Role
@@ -57,10 +58,6 @@ class Papers:
     validation: Sequence[Item]
     test: Sequence[Item]
 
-    def of(self, split: Split) -> Sequence[Item]:
-        """Return a split's."""
-        return {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
-
 
 PaperRollout = Rollout[Item, Answer]
 
@@ -77,7 +74,8 @@ class LabelledPapers(Subject[Item, Answer]):
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[Item]:
-        return self.papers.of(split)
+        papers = self.papers
+        return {Split.TRAIN: papers.train, Split.VALIDATION: papers.validation, Split.TEST: papers.test}[split]
 
     def prompt(self, item: Item) -> tuple[int, ...]:
         """Return the tokens after which the model answers."""

@@ -45,12 +45,15 @@ class Judged:
 
 @dataclass(slots=True)
 class Watch(Generic[I, A]):
-    """Nothing is watched, and the last policy is the best."""
+    """Watches nothing, or free responses; the last policy is the best."""
+
+    monitor: ResponseMonitor | None = field(default=None, kw_only=True)
+    """Looks for one text that answers everything, and for answers that came to nothing; None: nothing is watched."""
 
     @property
     def alarms(self) -> Sequence[Alarm]:
         """Every alarm so far, oldest first."""
-        return ()
+        return () if self.monitor is None else self.monitor.alarms
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
         """Take a training step in; return the alarms that begin with it."""
@@ -61,49 +64,24 @@ class Watch(Generic[I, A]):
         self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
     ) -> Judged:
         """Take an evaluation in: the sampled answers to each item, and the figures of all answers."""
-        del groups, metrics
-        return Judged(score=Score(float(policy.step), 0.0))
-
-    def state(self) -> object:
-        """Return what a resumed run must know, as plain JSON values."""
-        return None
-
-    def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
-        del state
-
-
-@dataclass(slots=True)
-class ResponseWatch(Watch[I, A]):
-    """Watches free responses: one text that answers everything, and answers that came to nothing."""
-
-    monitor: ResponseMonitor = field(default_factory=ResponseMonitor)
-
-    @property
-    def alarms(self) -> Sequence[Alarm]:
-        """As of a Watch."""
-        return self.monitor.alarms
-
-    def judge(
-        self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
-    ) -> Judged:
-        """As of a Watch; the last policy is the best."""
-        read = [one for group in groups for one in group if isinstance(one, Rollout)]
-        begun = self.monitor.observe(
-            policy.step,
-            [(one.item.prompt_id, one.text) for one in read],
-            judge_failed=metrics.get("eval/judge_failed", 0.0),
-            failed=metrics.get("eval/failed", 0.0),
-        )
+        begun: Sequence[Alarm] = ()
+        if self.monitor is not None:
+            begun = self.monitor.observe(
+                policy.step,
+                [(one.item.prompt_id, one.text) for group in groups for one in group if isinstance(one, Rollout)],
+                judge_failed=metrics.get("eval/judge_failed", 0.0),
+                failed=metrics.get("eval/failed", 0.0),
+            )
         return Judged(score=Score(float(policy.step), 0.0), alarms=begun)
 
     def state(self) -> object:
-        """As of a Watch."""
-        return self.monitor.state()
+        """Return what a resumed run must know, as plain JSON values."""
+        return None if self.monitor is None else self.monitor.state()
 
     def restore(self, state: object) -> None:
-        """As of a Watch."""
-        self.monitor.restore(state)
+        """Go on from what `state` returned."""
+        if self.monitor is not None:
+            self.monitor.restore(state)
 
 
 PROMPTS: Final = 64  # Most prompts, and answers, that are scored against each other.

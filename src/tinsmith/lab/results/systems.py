@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.results.arms import LabelArm
 
 TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
-_ALIKE: Final = "indistinguishable"
+_FINDINGS: Final = ("indistinguishable", "above", "below")  # By the side on which an interval leaves out 0.
 _UNSHOWN: Final = (Metric.G_MEAN.value, ClassMetric.PRECISION.value, ClassMetric.F1.value)
 _SHOWN: Final = frozenset(FIGURES).difference(_UNSHOWN)  # On pages.
 EVALUATIONS: Final = (Split.EVAL, Split.EVAL_GREEDY)
@@ -185,12 +185,7 @@ def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
 def standing_rows(arms: Iterable[LabelArm], bootstrap: Bootstrap) -> list[list[Measure | str | None]]:
     """Return where arms stand against constant, metadata and TF-IDF: differences without any gate; no control does."""
     return [
-        [
-            arm.name,
-            BASELINE_WORDS[baseline][0],
-            gap,
-            "above" if gap.above(0.0) else "below" if gap.below(0.0) else _ALIKE,
-        ]
+        [arm.name, BASELINE_WORDS[baseline][0], gap, _FINDINGS[gap.above(0.0) - gap.below(0.0)]]
         for arm in arms
         for baseline in RIVALS[:3]
         if not arm.shuffled and (gap := beside(arm, baseline, bootstrap)) is not None

@@ -16,14 +16,14 @@ import msgspec
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, run_minutes, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prompting import cost_of, load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord, Spent
-from tinsmith.lab.live.watch import Examinee, ResponseWatch
+from tinsmith.lab.live.watch import Examinee, Watch
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.policy import ALONE
 from tinsmith.lab.rollouts import WAIT_SECONDS
@@ -48,6 +48,7 @@ from tinsmith.lab.user_task.task import ITSELF, Model, Reward, Task
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
+from tinsmith.stats.monitors import ResponseMonitor
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -189,8 +190,7 @@ class TaskData:
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
-        pace = pace_of(self.plan)
-        return None if pace is None else run_seconds(self.plan.settings, self.lengths(), pace) / 60
+        return run_minutes(self.plan, self.lengths)
 
     def lengths(self) -> Lengths:
         """Return how long what is asked and answered will be, as far as can be told before."""
@@ -250,7 +250,7 @@ class TaskData:
         return Course(
             subject=subject,
             settings=self.plan.settings,
-            watch=ResponseWatch(),
+            watch=Watch[UserItem, Earned](monitor=ResponseMonitor()),
             samples=self.frame.eval_samples,
             forks=1 if self.task.talk is None else self.task.talk.forks,
             agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,

@@ -16,11 +16,12 @@ from typing import Any, Final, cast
 import tinker
 from tinker import types
 
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
-from tinsmith.lab.subject import Probe, Split, Subject
+from tinsmith.lab.subject import Probe, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit, named_item
