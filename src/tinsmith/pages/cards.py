@@ -6,7 +6,7 @@ rows and labels, what gives the labels away, the baselines, and how it was chose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,7 +23,6 @@ from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import CARD, METRICS
 from tinsmith.data.slices.card import PAGE, SLICE
 from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.settings import Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.pages.card_figures import baselines_figure, cd_figure, novelty_figure, years_figure
@@ -240,16 +239,11 @@ def _corpus_provenance(corpus: Corpus) -> Section:
     return Section("provenance", "Provenance", tables)
 
 
-_OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
-    "publication_year": lambda row: row.publication_year,
-    "cited_by_count": lambda row: row.cited_by_count,
-    "cd_index": lambda row: row.cd_index,
-    "novelty_score": lambda row: row.novelty_score,
-    "disruption_label": lambda row: row.disruption_label,
-    "novelty_label": lambda row: row.novelty_label,
-    "primary_field": lambda row: row.primary_field,
-    "concepts": lambda row: row.concepts or None,
-}
+_OPTIONAL = (
+    *("publication_year", "cited_by_count", "cd_index", "novelty_score"),
+    *("disruption_label", "novelty_label", "primary_field", "concepts"),
+)
+"""Fields of a row that may be null or empty."""
 
 
 def _facts(source: Slice) -> pl.DataFrame:
@@ -259,7 +253,7 @@ def _facts(source: Slice) -> pl.DataFrame:
         (
             *(split.value, task.class_of(row.disruption_label, row.novelty_label)),
             *(row.publication_year, row.cited_by_count, len(row.abstract)),
-            *(read(row) is None for read in _OPTIONAL.values()),
+            *(getattr(row, name) in (None, ()) for name in _OPTIONAL),
         )
         for split in Split
         for row in source.rows(split)
