@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import tinker
 
-from tinsmith.lab.grouping import Scored, ScoredGroup, answer_datum
+from tinsmith.lab.grouping import Scored, ScoredGroup, answer_datum, shared_opening
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Probe, Subject
@@ -88,13 +89,8 @@ def shared_positions(sequences: Sequence[Sequence[int]]) -> int:
     5
     """
     ordered = sorted(map(tuple, sequences))
-    total, before = 0, ()
-    for one in ordered:
-        common = 0
-        while common < min(len(one), len(before)) and one[common] == before[common]:
-            common += 1
-        total, before = total + len(one) - common, one
-    return total
+    shared = sum(len(shared_opening([one, after])) for one, after in pairwise(ordered))
+    return sum(map(len, ordered)) - shared
 
 
 def shaped_groups(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, groupby
+from itertools import compress, groupby, takewhile
 from typing import Generic
 
 import numpy as np
@@ -100,6 +100,12 @@ def example_datum(example: Example, weight: float) -> tinker.Datum:
             "weights": _floats([weight if mine else 0.0 for mine in example.learned[1:]]),
         },
     )
+
+
+def shared_opening(sequences: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Return the tokens with which all sequences begin."""
+    columns = takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False))
+    return tuple(column[0] for column in columns)
 
 
 def _integers(values: Sequence[int]) -> types.TensorData:

@@ -22,7 +22,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product, takewhile
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,7 @@ from tinker import types
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Tested
 from tinsmith.lab.environment import OneReply
-from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, share
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, share, shared_opening
 from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Item, Task, prompt_messages
@@ -185,8 +185,7 @@ class LabelledPapers(Subject[Item, Answer]):
 def common_opening(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[int, ...]:
     """Return the tokens with which all texts begin, as the tokenizer cuts each of them whole."""
     encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    common = takewhile(lambda column: len(set(column)) == 1, zip(*encoded, strict=False))
-    return tuple(column[0] for column in common)
+    return shared_opening(encoded)
 
 
 def _answered(rollout: PaperRollout, place: int) -> Answered:
@@ -281,8 +280,7 @@ class LabelGradient:
         weights = self.group_size * label_weights(pi, paid)
         openings = [study.label_tokens(label) for label in labels]
         # The weights of a prompt sum to zero, so what all openings share would cancel; here it never enters.
-        columns = zip(*openings, strict=False)
-        shared = sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
+        shared = len(shared_opening(openings))
         return [
             answer_datum((*study.prompt(item), *opening), len(study.prompt(item)) + shared, weight)
             for item, row in zip(items, weights.tolist(), strict=True)

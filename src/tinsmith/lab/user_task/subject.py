@@ -9,7 +9,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from statistics import fmean
 from typing import Any, Final, cast
 
@@ -18,7 +17,7 @@ from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.environment import Environment, Failed, Move
-from tinsmith.lab.grouping import Example, Line, ScoredGroup
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, shared_opening
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Subject
@@ -422,10 +421,6 @@ class TemplateBorders:
                 self.renderer.extend((), reply, (Message(role=Role.USER, content=one),))[len(reply) :]
                 for one in _PROBES
             ]
-            self._known[stopped] = _same(extensions), _same([one[::-1] for one in extensions])
+            ends = [one[::-1] for one in extensions]
+            self._known[stopped] = len(shared_opening(extensions)), len(shared_opening(ends))
         return self._known[stopped]
-
-
-def _same(seen: Sequence[Sequence[int]]) -> int:
-    """Return with how many tokens all of them begin."""
-    return len(list(takewhile(lambda some: len(set(some)) == 1, zip(*seen, strict=False))))
