@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -129,12 +129,6 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         + looks * (lengths.examined * item + probes + watched)
         + policies * lengths.tested * item
     )
-
-
-def run_minutes(plan: Plan, lengths: Callable[[], Lengths]) -> float | None:
-    """Return how long a run takes on two cores; None: nothing is known of its model."""
-    pace = pace_of(plan)
-    return None if pace is None else run_seconds(plan.settings, lengths(), pace) / 60
 
 
 RUN_MEGABYTES: Final = 20  # Of a run's folder.

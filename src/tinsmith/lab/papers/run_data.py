@@ -24,7 +24,7 @@ from tinsmith.data.baselines.report import Baseline, read_report
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Course, Tested
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, run_minutes, time_and_disk
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.grouping import ScoredGroup
@@ -317,7 +317,7 @@ _BASE_MEGABYTES = 20  # Of them on disk.
 def forecast_lines(plan: Plan) -> list[str]:
     """Say how many tokens are trained on and looked at, and how long that takes."""
     settings = plan.settings
-    length = _prompt_tokens(plan.circumstances.data, plan.frame.at) + ANSWER_TOKENS[plan.frame.at]
+    length = _prompt_length(plan, None) + ANSWER_TOKENS[plan.frame.at]
     if isinstance(settings, RlSettings):
         a_step = settings.group_size * settings.groups_per_batch
     else:
@@ -327,14 +327,10 @@ def forecast_lines(plan: Plan) -> list[str]:
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     trained = settings.steps * a_step
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
-    where, built = plan.circumstances, list[str]()
-    if where.model_name is None and where.base_url is None:
-        world = "a synthetic world and " if where.data is None else ""
-        built = [f"first, unless it is cached, {world}a small base: {time_and_disk(BASE_MINUTES, _BASE_MEGABYTES)}"]
     return [
         f"{settings.steps} steps; {tokens}",
         *_tried(plan),
-        *built,
+        *_built_before(plan),
         f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}",
     ]
 
@@ -357,25 +353,43 @@ def _tried(plan: Plan) -> list[str]:
     return lines
 
 
-def minutes(plan: Plan) -> float | None:
-    """Return how long a run on papers takes on two cores; None: nothing is known of the model."""
-    return run_minutes(
-        plan,
-        lambda: Lengths(
-            prompt=_prompt_tokens(plan.circumstances.data, plan.frame.at),
-            answer=min(ANSWER_TOKENS[plan.frame.at], plan.settings.max_tokens),
-            labels=len(task_asked(plan).labels),
-            examined=plan.settings.eval_items,
-            tested=plan.settings.test_items or TEST_ITEMS,
-        ),
+def _built_before(plan: Plan) -> list[str]:
+    """Say what is built before a run that is given no model; the papers, too, where it is given none."""
+    where = plan.circumstances
+    if where.model_name is not None or where.base_url is not None:
+        return []
+    world = "a synthetic world and " if where.data is None else ""
+    return [f"first, unless it is cached, {world}a small base: {time_and_disk(BASE_MINUTES, _BASE_MEGABYTES)}"]
+
+
+def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
+    """Return how long a run on papers takes on two cores; None: nothing is known of the model.
+
+    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of a slice
+    that is named are estimated from its text.
+    """
+    pace = pace_of(plan)
+    if pace is None:
+        return None
+    lengths = Lengths(
+        prompt=_prompt_length(plan, prompt_tokens),
+        answer=min(ANSWER_TOKENS[plan.frame.at], plan.settings.max_tokens),
+        labels=len(task_asked(plan).labels),
+        examined=plan.settings.eval_items,
+        tested=plan.settings.test_items or TEST_ITEMS,
     )
+    return run_seconds(plan.settings, lengths, pace) / 60
+
+
+def _prompt_length(plan: Plan, known: int | None) -> int:
+    at, data = plan.frame.at, plan.circumstances.data
+    if known is not None:
+        return known
+    return PROMPT_TOKENS[at] if data is None else _prompt_tokens(data, at)
 
 
 @lru_cache
-def _prompt_tokens(folder: Path | None, at: At) -> int:
-    """Return the length of a prompt; of a slice that is named it is estimated from its text."""
-    if folder is None:
-        return PROMPT_TOKENS[at]
+def _prompt_tokens(folder: Path, at: At) -> int:
     lengths = [len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)]
     return ASKING_TOKENS[at] + round(sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths)))
 

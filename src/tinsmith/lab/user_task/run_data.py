@@ -16,7 +16,7 @@ import msgspec
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, run_minutes, time_and_disk
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
@@ -190,7 +190,8 @@ class TaskData:
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
-        return run_minutes(self.plan, self.lengths)
+        pace = pace_of(self.plan)
+        return None if pace is None else run_seconds(self.plan.settings, self.lengths(), pace) / 60
 
     def lengths(self) -> Lengths:
         """Return how long what is asked and answered will be, as far as can be told before."""
