@@ -14,7 +14,7 @@ from typing import cast
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.page.examples import cost_words, failed_words, with_best_text
-from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Gap, corrected
+from tinsmith.lab.page.run_page import HEADS, HOW, MORE_HEADS, Gap, corrected
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import (
     Judging,
