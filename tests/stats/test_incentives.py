@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
-from tinsmith.cli.analyse.inputs import worked_example
+from tinsmith.cli.analyse.inputs import EXAMPLE, read_posteriors
 from tinsmith.stats.incentives import (
     Optimum,
     Policy,
@@ -63,7 +63,7 @@ def rule(policy: Policy) -> str:
 
 
 def test_the_example_has_equal_priors() -> None:
-    np.testing.assert_allclose(worked_example().prior, 1 / 3, rtol=1e-12)
+    np.testing.assert_allclose(read_posteriors(EXAMPLE, None).prior, 1 / 3, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_the_example_has_equal_priors() -> None:
 )
 def test_a_class_weight_is_a_knife_edge_on_the_example(weight: float, share: float, macro_f1: float) -> None:
     weighted = ACCURACY * np.array([[weight], [1.0], [1.0]])
-    optimum = table_optimum(worked_example(), weighted)
+    optimum = table_optimum(read_posteriors(EXAMPLE, None), weighted)
     assert said(optimum)[0] == share
     assert optimum.policy.score(Metric.MACRO_F1) == pytest.approx(macro_f1, abs=6e-4)
-    turns = sensitivity(worked_example(), ACCURACY, "disruptive")
+    turns = sensitivity(read_posteriors(EXAMPLE, None), ACCURACY, "disruptive")
     assert turns.share_at(weight) == share
 
 
@@ -93,7 +93,7 @@ def prior_matching(shares: np.ndarray) -> np.ndarray:
 
 
 def test_the_influence_of_macro_f1_leads_to_the_stochastic_optimum_of_the_example() -> None:
-    optimum = reacting_optimum(worked_example(), lambda: macro_f1_influence)
+    optimum = reacting_optimum(read_posteriors(EXAMPLE, None), lambda: macro_f1_influence)
     expected = [[0.66, 0.34, 0], [0.67, 0, 0.33], [0, 1, 0], [0, 0, 1]]
     np.testing.assert_allclose(optimum.policy.probabilities, expected, atol=0.006)
     assert optimum.policy.score(Metric.LABEL_MATCH) == pytest.approx(0.384, abs=5e-4)
@@ -108,7 +108,7 @@ def test_the_influence_of_macro_f1_leads_to_the_stochastic_optimum_of_the_exampl
 
 
 def test_the_best_policies_pass_the_best_plain_rules() -> None:
-    example = worked_example()
+    example = read_posteriors(EXAMPLE, None)
     for metric in (Metric.MACRO_F1, Metric.G_MEAN):
         plain = best_deterministic(example, metric)
         assert best_policy(example, metric).score(metric) > plain.score(metric) + 0.005
@@ -184,7 +184,7 @@ def test_a_reward_that_feeds_a_collapse_is_told() -> None:
     def herd(shares: np.ndarray) -> np.ndarray:
         return EYE * (0.1 + shares.sum(axis=0) ** 2)
 
-    optimum = reacting_optimum(worked_example(), lambda: herd)
+    optimum = reacting_optimum(read_posteriors(EXAMPLE, None), lambda: herd)
     assert optimum.resting_collapses == ("disruptive", "consolidating", "neutral")
     labels = ("disruptive", "consolidating", "neutral")
     assert any(missing(warning, "collapse", *labels) == [] for warning in optimum.warnings())
@@ -203,7 +203,7 @@ def test_a_reward_with_a_memory_of_its_own_reaches_its_constraint() -> None:
 
         return functional
 
-    optimum = reacting_optimum(worked_example(), dual)
+    optimum = reacting_optimum(read_posteriors(EXAMPLE, None), dual)
     assert optimum.policy.score(Metric.MIN_CLASS_RECALL) == pytest.approx(0.30, abs=0.01)
     assert optimum.policy.score(Metric.LABEL_MATCH) < 0.391
 
@@ -217,7 +217,7 @@ def test_greedy_decoding_that_loses_a_label_is_told() -> None:
 
 
 def test_the_ascents_gap_closes_and_a_rerun_is_the_same() -> None:
-    example = worked_example()
+    example = read_posteriors(EXAMPLE, None)
     start = np.full((4, 3), 1 / 3)
     (_, _, near), (policy, _, gap) = (ascend(example, macro_f1_influence, start, steps) for steps in (50, 1500))
     assert 0 <= gap < near
@@ -241,7 +241,7 @@ def test_the_turning_weights_are_those_of_the_optimum(known: Posteriors, weight:
 
 
 def test_the_window_of_a_knife_edge() -> None:
-    turns = sensitivity(worked_example(), ACCURACY, "disruptive")
+    turns = sensitivity(read_posteriors(EXAMPLE, None), ACCURACY, "disruptive")
     np.testing.assert_allclose(turns.turns, [38 / 36, 38 / 36, 40 / 31, 0.40333333 / 0.30333333])
     assert turns.window == pytest.approx((38 / 36, 0.40333333 / 0.30333333))
     assert turns.width == pytest.approx(1.26, abs=0.005)
@@ -251,7 +251,7 @@ def test_the_window_of_a_knife_edge() -> None:
 def test_no_weight_brings_out_a_label_that_pays_nothing() -> None:
     matrix = ACCURACY.copy()
     matrix[0, 0] = matrix[0, 1]
-    assert sensitivity(worked_example(), matrix, "disruptive") is None
+    assert sensitivity(read_posteriors(EXAMPLE, None), matrix, "disruptive") is None
 
 
 def test_a_label_that_is_impossible_for_a_paper_is_not_turned_on_there() -> None:
@@ -279,9 +279,9 @@ def test_four_printed_decimals_are_a_distribution_and_percentages_are_none() -> 
 
 def test_a_reward_of_another_shape_is_named() -> None:
     with pytest.raises(ConfigError, match="matrix"):
-        table_optimum(worked_example(), np.eye(2))
+        table_optimum(read_posteriors(EXAMPLE, None), np.eye(2))
     with pytest.raises(ConfigError, match="matrix"):
-        reacting_optimum(worked_example(), lambda: lambda _: np.full((3, 3), np.nan))
+        reacting_optimum(read_posteriors(EXAMPLE, None), lambda: lambda _: np.full((3, 3), np.nan))
 
 
 def test_too_many_rules_are_not_tried() -> None:

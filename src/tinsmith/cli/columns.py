@@ -12,12 +12,13 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Option
 
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _GAP: Final = "  "
 _LEAST: Final = 30  # Characters that the last column needs beside the others; with less room it stands below them.
@@ -51,6 +52,16 @@ def open_console() -> Console:
 
     width = None if sys.stdout.isatty() else _UNLIMITED
     return VisibleConsole(highlight=False, markup=False, width=width)
+
+
+def figures_table(names: str, *figures: str) -> Table:
+    """Return a table without rows: the head of its names, and those of columns of figures."""
+    from rich.table import Table
+
+    table = Table(names, box=None, pad_edge=False, header_style="bold")
+    for head in figures:
+        table.add_column(head, justify="right")
+    return table
 
 
 def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
@@ -93,7 +104,7 @@ def _beside(front: str, words: str, indent: int, width: int | None) -> list[str]
     return [f"{front:{indent}}{first}".rstrip(), *(" " * indent + line for line in rest)]
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print all results as JSON.")]
 
 
 def print_json(value: object) -> None:
@@ -101,7 +112,7 @@ def print_json(value: object) -> None:
     print(visible(json.dumps(value, indent=1, ensure_ascii=False)))
 
 
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+Open = Annotated[bool, Option("--open", help="Open the page in a browser.")]
 
 
 def tell_page(file: Path, opened: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.types.visible import visible
@@ -15,18 +16,15 @@ if TYPE_CHECKING:
 
 
 def conform(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server, http://HOST:PORT.")],
-    key: Annotated[str | None, typer.Option(envvar="TINKER_API_KEY", show_envvar=True, help="Its key, tml-...")] = None,
+    url: Annotated[str, Argument(metavar="URL", help="The server, http://HOST:PORT.")],
+    key: Annotated[str | None, Option(envvar="TINKER_API_KEY", show_envvar=True, help="Its key, tml-...")] = None,
     model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Base model. Default: the first trainable one that the server lists."),
+        str | None, Option(metavar="NAME", help="Base model. Default: the first trainable one that the server lists.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the table as an HTML page too.")] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="Time limit of one check, in seconds.")
-    ] = 120.0,
+    out: Annotated[Path | None, Option(metavar="FILE.html", help="Write the table as an HTML page too.")] = None,
+    timeout: Annotated[float, Option(min=1.0, metavar="SECONDS", help="Time limit of one check, in seconds.")] = 120.0,
     only: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only checks whose name contains this, such as losses/.")
+        str | None, Option(metavar="TEXT", help="Only checks whose name contains this, such as losses/.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from tinsmith.cli.columns import with_options
+from tinsmith.cli.columns import figures_table, open_console, with_options
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ app = typer.Typer(
 
 @app.command(short_help="Fetch a published corpus.")
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")],
+    name: Annotated[str, Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")],
     out: Annotated[Path | None, Option(metavar="DIR", help="Its folder. Default: ./NAME.")] = None,
 ) -> None:
     """Fetch a published corpus: papers.jsonl.gz and edges.tsv.gz for `build --source files`."""
@@ -73,7 +73,7 @@ class BuildOptions:
     out: Annotated[Path, Option(metavar="CORPUS", help="The corpus's folder.")]
     snapshot: Annotated[Folder, Option(metavar="DIR", help="openalex: a copy of the snapshot, any layout.")] = None
     pages: Annotated[Files, Option(metavar="FILE ...", help="openalex: saved pages of the API, or works.")] = None
-    more_pages: Annotated[Files, typer.Argument(metavar="[FILE ...]", hidden=True)] = None
+    more_pages: Annotated[Files, Argument(metavar="[FILE ...]", hidden=True)] = None
     api: Annotated[Flag, Option("--api", help="openalex: the live API; a stop is resumed.")] = None
     works: Annotated[Str, Option(metavar="WHOSE", help="openalex: an ORCID, ROR, DOI or id, or a file of them.")] = None
     most_usd: Annotated[float | None, Option(metavar="USD", help="--works: what requests may cost. Default: 1.")] = None
@@ -229,7 +229,7 @@ def _flag(name: str) -> str:
 
 @app.command(short_help="Compute CD indices and atypicality of all papers.")
 def metrics(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus's folder.")],
+    corpus: Annotated[Path, Argument(metavar="CORPUS", help="A corpus's folder.")],
     window: Annotated[int, Option(metavar="YEARS", help="Years in which citers count.")] = 5,
     granularity: Annotated[
         Literal["year", "day"], Option(help="Citers of later years count; or of later days: papers need dates.")
@@ -301,7 +301,7 @@ def _metrics_summary(corpus: Corpus, card: MetricsCard, seconds: float) -> Mappi
 class SliceOptions:
     """Options of `tinsmith data slice`."""
 
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus with metrics.")]
+    corpus: Annotated[Path, Argument(metavar="CORPUS", help="A corpus with metrics.")]
     out: Annotated[Path, Option(metavar="DIR", help="The slice's folder.")]
     task: Annotated[
         Literal["disruption", "novelty", "joint"],
@@ -350,7 +350,6 @@ class SliceOptions:
 def cut_slice(options: SliceOptions) -> None:
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
     from tinsmith.cli.bar import progress_bar
-    from tinsmith.cli.columns import open_console
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.indices.cd_status import CdStatus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
@@ -417,17 +416,12 @@ def _slice_lines(card: SliceCard) -> list[str]:
 
 def _slice_table(card: SliceCard) -> Table:
     """Return the rows of each split by label; by both labels of a joint slice."""
-    from rich.table import Table
-
     from tinsmith.data.slices.settings import Task
 
-    table = Table("split", box=None, pad_edge=False, header_style="bold")
-    table.add_column("rows", justify="right")
     task = card.settings.task
     tasks = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
     names = [name for one in tasks for name in one.classes]
-    for name in names:
-        table.add_column(name, justify="right")
+    table = figures_table("split", "rows", *names)
     for split, one in card.splits.items():
         counts = {**one.disruption, **one.novelty}  # the labels of the two have no name in common
         table.add_row(split.value, f"{one.rows:,}", *(f"{counts[name]:,}" for name in names))
@@ -436,7 +430,7 @@ def _slice_table(card: SliceCard) -> Table:
 
 @app.command(short_help="Score the baselines that any model must beat.")
 def baselines(
-    folder: Annotated[Path, typer.Argument(metavar="SLICE", help="A slice's folder.")],
+    folder: Annotated[Path, Argument(metavar="SLICE", help="A slice's folder.")],
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     train_rows: Annotated[Number, Option(metavar="N", help="Train on the first N rows. Default: 50,000.")] = None,
 ) -> None:
@@ -445,7 +439,6 @@ def baselines(
 
     require_slice(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
-    from tinsmith.cli.columns import open_console
     from tinsmith.data.baselines.fitting import TRAIN_ROWS, run_baselines
     from tinsmith.data.slices.reader import Slice
 
@@ -474,12 +467,10 @@ def _baseline_lines(report: BaselineReport, target: TargetReport) -> list[str]:
 
 def _baseline_table(target: TargetReport) -> Table:
     """Return one row a baseline: accuracy, macro-F1 and least recall with intervals, recalls."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("baseline", no_wrap=True)
-    for name in ("accuracy", "macro-F1", "min recall", *(f"{name[:4]}." for name in target.classes)):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("accuracy", "macro-F1", "min recall", *(f"{name[:4]}." for name in target.classes))
+    table = figures_table("baseline", *heads)
+    for column in table.columns:
+        column.no_wrap = True
     for score in target.scores:
         figures = map(_figure, (score.accuracy, score.macro_f1, score.min_class_recall))
         recalls = (f"{score.recall[name].value:.2f}" if name in score.recall else "-" for name in target.classes)
@@ -493,7 +484,7 @@ def _figure(figure: Figure) -> str:
 
 
 @app.command(short_help="Write the page of a corpus or a slice.")
-def card(folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
+def card(folder: Annotated[Path, Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
     from tinsmith.pages.cards import write_page
 

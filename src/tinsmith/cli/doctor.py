@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.types.visible import visible
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def doctor(
     base_url: Annotated[
-        str | None, typer.Option(envvar="TINKER_BASE_URL", help="Server to check, with the key in TINKER_API_KEY.")
+        str | None, Option(envvar="TINKER_BASE_URL", help="Server to check, with the key in TINKER_API_KEY.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,17 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from tinsmith.cli.completion import complete_here
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder of a run, or the file that `tinsmith pack` made of it.")
-]
+Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or the file that `tinsmith pack` made of it.")]
 HereKeys = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[key=value ...]",
         help="Where and how fast to compute: model_name=PATH, data=DIR, task=FILE.py, device=cuda, threads=2.",
         autocompletion=complete_here,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from tinsmith.types.waits import loading, ticking
 
@@ -13,22 +13,19 @@ _LISTED = 5  # Files that are named when a bundle was written, the largest.
 
 
 def pack(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run or a study.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.zip", help="The file to write.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of a run or a study.")],
+    out: Annotated[Path, Option(metavar="FILE.zip", help="The file to write.")],
     checkpoints: Annotated[
         Literal["all", "last"],
-        typer.Option(
-            help="all: every checkpoint, so that any step can be checked quickly. last: the final adapter only."
-        ),
+        Option(help="all: every checkpoint, so that any step can be checked quickly. last: the final adapter only."),
     ] = "last",
-    data: Annotated[str | None, typer.Option(metavar="LICENCE", help="Pack the data too, under this licence.")] = None,
+    data: Annotated[str | None, Option(metavar="LICENCE", help="Pack the data too, under this licence.")] = None,
     license: Annotated[
-        str,
-        typer.Option(metavar="LICENCE", help="Licence of the adapter and the record, as on the hub; taken as written."),
+        str, Option(metavar="LICENCE", help="Licence of the adapter and the record, as on the hub; taken as written.")
     ] = "other",
-    author: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Author. Repeatable.")] = None,
+    author: Annotated[list[str] | None, Option(metavar="NAME", help="Author. Repeatable.")] = None,
     date: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DD", help="Date of publication. Default: that of its manifest.")
+        str | None, Option(metavar="YYYY-MM-DD", help="Date of publication. Default: that of its manifest.")
     ] = None,
 ) -> None:
     """Write a run or a study with all that it takes to check it into one file, and nothing of this machine."""
@@ -65,8 +62,8 @@ def pack(
 
 
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE.zip", help="A file that `tinsmith pack` wrote.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.")],
+    file: Annotated[Path, Argument(metavar="FILE.zip", help="A file that `tinsmith pack` wrote.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new or an empty folder.")],
 ) -> None:
     """Unpack a run or a study; DIR is its folder then, and every command takes it."""
     from tinsmith.lab.bundle.archive import unpack as run

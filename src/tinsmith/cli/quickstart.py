@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+from typer import Argument, Option
 
 from tinsmith.cli.columns import Open, tell_page
 from tinsmith.cli.completion import complete_keys
@@ -25,13 +25,9 @@ AUDITED: Final = {"save_every": "1"}
 def quickstart(
     changes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="key=value ...", help="Keys for every run, such as data=SLICE.", autocompletion=complete_keys
-        ),
+        Argument(metavar="key=value ...", help="Keys for every run, such as data=SLICE.", autocompletion=complete_keys),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path(
-        "out/quickstart"
-    ),
+    out: Annotated[Path, Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path("out/quickstart"),
     opened: Open = False,
 ) -> None:
     """Run the study in small: a base model, SFT, three rewards and a control, and one page that compares them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import typer
+from typer import Argument, Option
 
 from tinsmith.cli.columns import Open, tell_page
 from tinsmith.types.visible import visible
@@ -20,14 +20,14 @@ PageFormat = Literal["html", "md"]  # Format of a report, and the ending of its 
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="RUN...",
             help="Folder of a run or a study, or FILE.zip of `tinsmith pack`; several runs are compared.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Default: report.html (or .md) in the run's folder, the page that a study has, NAME.html here for "
             "a packed run NAME.zip; compare.html (or .md) here for several runs.",
@@ -35,13 +35,13 @@ def report(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="disruption|novelty", help="Label to compare, if the runs answer for both; only with several runs."
         ),
     ] = None,
     to: Annotated[
         PageFormat,
-        typer.Option(
+        Option(
             help="html: one page with figures and filters. md: the same sentences and tables as Markdown, "
             "with the figures over the steps, the commands and the hashes of every run."
         ),
@@ -128,9 +128,7 @@ _USUAL: Final = (Path("runs"), Path("out"))  # Folders that `tinsmith run` and `
 
 
 def ls(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A folder with runs. Default: runs and out.")
-    ] = None,
+    folder: Annotated[Path | None, Argument(metavar="[DIR]", help="A folder with runs. Default: runs and out.")] = None,
 ) -> None:
     """List runs and studies: name, state, steps, last score or reward."""
     from tinsmith.cli.columns import rows, terminal_width
@@ -174,9 +172,9 @@ def ls(
 
 
 def export_results(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, a study, or a corpus with metrics.")],
-    to: Annotated[Literal["csv", "parquet"], typer.Option(help="Format of the files.")] = "csv",
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of a run, a study, or a corpus with metrics.")],
+    to: Annotated[Literal["csv", "parquet"], Option(help="Format of the files.")] = "csv",
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
 ) -> None:
     """Write tables for other programs: metrics, rollouts, answers by item; a corpus's labels."""
     from tinsmith.data.replacing import replacing

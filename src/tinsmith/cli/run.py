@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from tinsmith.cli.columns import Open, tell_page
@@ -37,7 +38,7 @@ def run(
     context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="NAME",
             help="Name of a task, study or experiment, or your own FILE.py; without it, the list of names.",
             autocompletion=complete_names,
@@ -45,21 +46,19 @@ def run(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="key=value ...", help="Keys to change, such as steps=20.", autocompletion=complete_keys),
+        Argument(metavar="key=value ...", help="Keys to change, such as steps=20.", autocompletion=complete_keys),
     ] = None,
-    wants_help: Annotated[
-        bool, typer.Option("--help", help="With NAME: its keys, with their values and meanings.")
-    ] = False,
+    wants_help: Annotated[bool, Option("--help", help="With NAME: its keys, with their values and meanings.")] = False,
     opened: Open = False,
     config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE.toml",
             help='File with lines key = value; run = "NAME" says what to run. Keys on the command line win.',
         ),
     ] = None,
     exit_with_stdin: Annotated[
-        bool, typer.Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
+        bool, Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
     ] = False,
 ) -> None:
     """Run a task, a study or an experiment; `tinsmith run` lists them; dry_run=true prints what a run would take."""
@@ -286,9 +285,9 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
 
 
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")],
+    file: Annotated[Path, Argument(metavar="FILE.py", help="The file to write.")],
     study: Annotated[
-        bool, typer.Option("--study", help="Write a study instead: a task, arms, sizes and expectations.")
+        bool, Option("--study", help="Write a study instead: a task, arms, sizes and expectations.")
     ] = False,
 ) -> None:
     """Write a starting point for a task of your own, or with --study for a study, in one file that runs as it is."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from tinsmith.cli.columns import AsJson, print_json
 from tinsmith.types.visible import visible
@@ -16,24 +17,22 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for sweep.json and sweep.html.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder for sweep.json and sweep.html.")],
     factors: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[factor=v1,v2 ...]", help="Factors to vary, with their values. Default: all factors."),
+        Argument(metavar="[factor=v1,v2 ...]", help="Factors to vary, with their values. Default: all factors."),
     ] = None,
     pair: Annotated[
-        list[str] | None, typer.Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable.")
+        list[str] | None, Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable.")
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACTOR=VALUE", help="Value of the reference cell, such as threads=1. Repeatable."),
+        Option(metavar="FACTOR=VALUE", help="Value of the reference cell, such as threads=1. Repeatable."),
     ] = None,
     model: Annotated[
-        str, typer.Option(metavar="NAME=PATH", help="Base model: a folder, or a built-in name.")
+        str, Option(metavar="NAME=PATH", help="Base model: a folder, or a built-in name.")
     ] = "tinsmith/nano",
-    completions: Annotated[
-        int, typer.Option(min=2, help="Number of completions of the prompt at each temperature.")
-    ] = 32,
+    completions: Annotated[int, Option(min=2, help="Number of completions of the prompt at each temperature.")] = 32,
     as_json: AsJson = False,
 ) -> None:
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""

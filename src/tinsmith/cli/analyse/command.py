@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from tinsmith.cli.columns import AsJson, print_json
 
@@ -23,31 +24,29 @@ app = typer.Typer(
 @app.command(short_help="Say which policy a reward makes optimal.")
 def incentives(
     reward: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them.")
+        list[str] | None, Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them.")
     ] = None,
     matrix: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.json", help="A reward as a table: a row for every true label, a column for every answer."
-        ),
+        Option(metavar="FILE.json", help="A reward as a table: a row for every true label, a column for every answer."),
     ] = None,
     posteriors: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="P(label | paper), a line a paper: .jsonl with a number for every label, or .npy (N, K). "
             "`example`: four kinds of papers worked out by hand.",
         ),
     ] = "example",
     labels: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="The columns' labels, where the file does not name them.")
+        str | None, Option(metavar="A,B,C", help="The columns' labels, where the file does not name them.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=NUMBER", help="A setting of the reward; repeatable.")
+        list[str] | None, Option("--set", metavar="KEY=NUMBER", help="A setting of the reward; repeatable.")
     ] = None,
     class_weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FACTOR", help="On the correct task term of soft, strong, exp5; repeatable."),
+        Option(metavar="LABEL=FACTOR", help="On the correct task term of soft, strong, exp5; repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,29 +72,29 @@ def incentives(
 def consistency(
     file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="TABLE.json",
             help='{"labels": [...], "n": 500, "runs": {"NAME": {"label_match": 0.396, "recall/LABEL": ...}}}',
         ),
     ] = None,
     recall: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL=RATE", help="As printed, all decimals; repeatable.")
+        list[str] | None, Option(metavar="LABEL=RATE", help="As printed, all decimals; repeatable.")
     ] = None,
-    share: Annotated[list[str] | None, typer.Option(metavar="LABEL=RATE", help="Predicted share; repeatable.")] = None,
-    label_match: Annotated[str | None, typer.Option(metavar="RATE", help="Accuracy.")] = None,
-    macro_f1: Annotated[str | None, typer.Option(metavar="RATE")] = None,
-    min_class_recall: Annotated[str | None, typer.Option(metavar="RATE")] = None,
-    balanced_accuracy: Annotated[str | None, typer.Option(metavar="RATE")] = None,
-    invalid_rate: Annotated[str | None, typer.Option(metavar="RATE")] = None,
+    share: Annotated[list[str] | None, Option(metavar="LABEL=RATE", help="Predicted share; repeatable.")] = None,
+    label_match: Annotated[str | None, Option(metavar="RATE", help="Accuracy.")] = None,
+    macro_f1: Annotated[str | None, Option(metavar="RATE")] = None,
+    min_class_recall: Annotated[str | None, Option(metavar="RATE")] = None,
+    balanced_accuracy: Annotated[str | None, Option(metavar="RATE")] = None,
+    invalid_rate: Annotated[str | None, Option(metavar="RATE")] = None,
     labels: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="All labels. Default: those of the task that the given ones belong to."),
+        Option(metavar="A,B,C", help="All labels. Default: those of the task that the given ones belong to."),
     ] = None,
-    n: Annotated[int | None, typer.Option("--n", help="Number of items, if it is known.")] = None,
+    n: Annotated[int | None, Option("--n", help="Number of items, if it is known.")] = None,
     max_n: Annotated[
-        int | None, typer.Option("--max-n", help="Largest n to try where it is not known. Default: 3000.")
+        int | None, Option("--max-n", help="Largest n to try where it is not known. Default: 3000.")
     ] = None,
-    seeds: Annotated[bool, typer.Option("--seeds", help="Check the tables published in the source notes.")] = False,
+    seeds: Annotated[bool, Option("--seeds", help="Check the tables published in the source notes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""

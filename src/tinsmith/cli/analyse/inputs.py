@@ -16,11 +16,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tinsmith.data.labels import Disruption
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.stats.consistency import ReportedTable
 from tinsmith.stats.incentives import Posteriors
-from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
+from tinsmith.stats.rates import FloatArray
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.json_text import parse_json
 
@@ -77,10 +76,11 @@ def is_number(value: object) -> bool:
 
 EXAMPLE = "example"
 _BESIDE = ("weight", "id")
+_BESIDE_THIS = Path(__file__).parent  # Holds the examples, in files as a user's.
 
 
 def read_posteriors(source: str, labels: str | None) -> Posteriors:
-    """Read posteriors from a .jsonl or .npy file, or take the worked example.
+    """Read posteriors from a .jsonl or .npy file, or take the example: four kinds of papers, equally frequent.
 
     A line of .jsonl is an object with a number for every label, and `weight` and `id` if one likes, or
     a list of numbers. Labels that are a task's stand in the task's order afterwards.
@@ -88,7 +88,7 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
     if source == EXAMPLE:
         if labels is not None:
             raise ConfigError("the built-in example has its own labels", field="--labels", value=labels)
-        return worked_example()
+        return _in_task_order(_from_jsonl(_BESIDE_THIS / "example.jsonl", None))
     path = Path(source)
     if not path.is_file():
         allowed = f"a .jsonl or .npy file, or the word {EXAMPLE}"
@@ -260,60 +260,15 @@ def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
     raise ConfigError("no task has these labels", field="label", value=tuple(given), fix=fix)
 
 
-LABELS = tuple(label.value for label in Disruption)
+LABELS = Subject.DISRUPTION.labels
 STATED_N = 500
-_LADDER = {
-    "Baseline": "0.326 0.966 0.918 0.0897 0.2108 0.6085 0.082 0.288",
-    "Exp1": "0.316 0.974 0.960 0.2414 0.4096 0.2910 0.040 0.317",
-    "Exp2": "0.362 0.978 0.976 0.0621 0.7048 0.2910 0.024 0.309",
-    "Exp3": "0.356 0.944 0.906 0.1034 0.4458 0.4709 0.094 0.337",
-    "Exp4": "0.396 0.998 0.998 0.0069 0.2831 0.7937 0.002 0.292",
-}
-_LADDER_KEYS = (
-    Metric.LABEL_MATCH.value,
-    "parse_ok",
-    "format_strict_ok",
-    *(f"{ClassMetric.RECALL.value}/{label}" for label in LABELS),
-    Metric.INVALID_RATE.value,
-    Metric.MACRO_F1.value,
-)
-_EXP5 = {
-    "Exp5 step 0": "0.3360 0.3003 0.0955 0.0823 0.0823",
-    "Exp5 step 250": "0.3445 0.2489 0.8295 0.8009 0.0132",
-    "Exp5 step 500": "0.3495 0.1819 0.9885 0.9928 0.0000",
-    "Exp5 step 2000": "0.3465 0.1716 1.0000 1.0000 0.0000",
-}
-_EXP5_KEYS = (
-    Metric.LABEL_MATCH.value,
-    Metric.MACRO_F1.value,
-    f"{ClassMetric.PREDICTED_SHARE.value}/{LABELS[0]}",
-    f"{ClassMetric.RECALL.value}/{LABELS[0]}",
-    Metric.MIN_CLASS_RECALL.value,
-)
 
 
 def seed_ladder() -> ReportedTable:
     """Return Baseline to Exp4 at step 250, n = 500 as stated."""
-    return _printed_table(_LADDER, _LADDER_KEYS, STATED_N)
+    return read_table(_BESIDE_THIS / "published_ladder.json", STATED_N)
 
 
 def seed_exp5(n: int | None = None) -> ReportedTable:
     """Return Exp5's held-out trajectory; `n` is what one wants to try, None: any."""
-    return _printed_table(_EXP5, _EXP5_KEYS, n)
-
-
-def _printed_table(printed: Mapping[str, str], keys: tuple[str, ...], n: int | None) -> ReportedTable:
-    lines = {name: dict(zip(keys, rates.split(), strict=True)) for name, rates in printed.items()}
-    return ReportedTable.of(LABELS, lines, n)
-
-
-_KINDS = ((0.36, 0.38, 0.26), (0.36, 0.26, 0.38), (0.31, 0.40, 0.29))
-"""Probabilities of disruptive, consolidating, neutral; the fourth kind makes all priors 1/3."""
-
-
-def worked_example() -> Posteriors:
-    """Return the four kinds, equally frequent."""
-    kinds = np.array(_KINDS)
-    last = 4.0 / 3.0 - kinds.sum(axis=0)
-    labels = (Disruption.DISRUPTIVE, Disruption.CONSOLIDATING, Disruption.NEUTRAL)
-    return Posteriors.of([label.value for label in labels], np.vstack([kinds, last]))
+    return read_table(_BESIDE_THIS / "published_exp5.json", n)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from tinsmith.cli.analyse.inputs import LABELS, STATED_N, seed_exp5, seed_ladder
-from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
+from tinsmith.cli.columns import figures_table, open_console
+from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
-from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.consistency import CountRange, Recovery, ReportedTable, Solution, recover
 from tinsmith.stats.incentives import (
     Optimum,
@@ -55,9 +54,7 @@ def survey(
         if settings and len(names) != 1:
             allowed = "exactly one --reward with --set or --class-weight"
             raise ConfigError("settings belong to one reward", field="--reward", value=names, allowed=allowed)
-        rewards = tuple(
-            (name, reward_optimum(posteriors, _maker(name, task, posteriors, settings))) for name in names or REWARDS
-        )
+        rewards = tuple((name, _optimum(name, task, posteriors, settings)) for name in names or REWARDS)
     tables = {name: optimum for name, optimum in rewards if not optimum.reacts}
     plain = _PLAIN if _PLAIN in tables else next(iter(tables), "")
     turning = _turning(posteriors, tables[plain].matrix) if plain else ()
@@ -106,13 +103,12 @@ def _task(posteriors: Posteriors) -> Task:
     raise ConfigError(what, field="labels", value=posteriors.labels, allowed=allowed, fix=fix)
 
 
-def _maker(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Callable[[], Reward]:
-    """Return how to make a reward; one that needs the labels' frequencies gets the posteriors'."""
+def _optimum(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Optimum:
+    """Return the optimum of a reward; one that needs the labels' frequencies gets the posteriors'."""
     given = dict(settings)
     if name in REWARDS and "prior" in REWARDS[name].settings:
-        prior = posteriors.prior.tolist()
-        given["prior"] = dict(zip(posteriors.labels, prior, strict=True))
-    return lambda: make_reward(name, task, **given)
+        given["prior"] = dict(zip(posteriors.labels, posteriors.prior.tolist(), strict=True))
+    return reward_optimum(posteriors, lambda: make_reward(name, task, **given))
 
 
 def _best(posteriors: Posteriors) -> tuple[tuple[str, Policy], ...]:
@@ -165,12 +161,6 @@ _KNIFE_EDGE = 1.5
 _WIDE = 110  # Columns of text from which on the tables show everything.
 
 
-def open_console() -> Console:
-    """Return a console; wide enough for the tables where the output is no terminal."""
-    console = VisibleConsole(highlight=False, markup=False)
-    return console if console.is_terminal else VisibleConsole(highlight=False, markup=False, width=120)
-
-
 def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
     """Print what each reward makes optimal, and the warnings."""
     console, short = open_console(), _short(posteriors.labels)
@@ -181,11 +171,10 @@ def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
     )
     rules = posteriors.num_kinds <= _SHOWN_KINDS and console.width >= _WIDE
     slashes = "/".join(short.values())
-    table = _table("reward makes optimal")
+    heads = ("acc", "macro-F1", f"recall {slashes}", f"share {slashes}", "greedy F1")
+    table = figures_table("reward makes optimal", *(["answers to each kind"] if rules else []), *heads)
     if rules:
-        table.add_column("answers to each kind")
-    for name in ("acc", "macro-F1", f"recall {slashes}", f"share {slashes}", "greedy F1"):
-        table.add_column(name, justify="right")
+        table.columns[1].justify = "left"
     for name, one in found.rewards:
         greedy = one.greedy.score(Metric.MACRO_F1)
         table.add_row(name, *_cells(one.policy, short, rules), f"{greedy:.3f}")
@@ -207,7 +196,7 @@ def _print_turning(console: Console, found: Survey) -> None:
         f"optimum's answers{' and the macro-F1' if wide else ''}",
         soft_wrap=True,
     )
-    table = _table("label", *(f"x{weight:g}" for weight in WEIGHTS))
+    table = figures_table("label", *(f"x{weight:g}" for weight in WEIGHTS))
     for turns, macro_f1 in found.turning:
         cells = [
             f"{turns.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
@@ -237,10 +226,10 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
     more = " or more" if found.truncated else ""
     if len(found.solutions) == 1:
         console.print(f"one solution with {sample_size}")
-        print_solution(console, found.columns, found.solutions[0])
+        _print_solution(console, found.columns, found.solutions[0])
         return
     console.print(f"{len(found.solutions)}{more} solutions with {sample_size}")
-    listed = _table("n", *found.columns)
+    listed = figures_table("n", *found.columns)
     for solution in found.solutions[:_SHOWN_SOLUTIONS]:
         listed.add_row(str(solution.n), *map(str, solution.sizes))
     console.print(listed)
@@ -249,15 +238,15 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
         console.print(f"and {left}{more} others; --json lists them")
 
 
-def print_solution(console: Console, columns: Sequence[str], solution: Solution) -> None:
-    """Print class sizes and, for every line, right answers, answers by label, and accuracy with interval."""
+def _print_solution(console: Console, columns: Sequence[str], solution: Solution) -> None:
     sizes = ", ".join(f"{size} {column}" for size, column in zip(solution.sizes, columns, strict=True))
     console.print(f"n = {solution.n}: {sizes}", soft_wrap=True)
     slashes = "/".join(_short(columns).values())
-    table = _table("line", f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid")
+    table = figures_table("line", f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid")
     for line in solution.lines:
         right, answers = (" ".join(map(str, counts)) for counts in (line.correct, line.said))
-        accuracy = _accuracy(line.total, solution.n)
+        low, high, n = line.total.low, line.total.high, solution.n
+        accuracy = f"{low / n:.3f} {wilson(low, n)}" if low == high else f"{low / n:.3f}-{high / n:.3f}"
         table.add_row(line.name, right, str(line.total), accuracy, answers, str(line.invalid))
     console.print(table)
 
@@ -295,12 +284,6 @@ def _ends(count: CountRange) -> int | list[int]:
     return count.low if count.certain else [count.low, count.high]
 
 
-def _accuracy(total: CountRange, n: int) -> str:
-    if not total.certain:
-        return f"{total.low / n:.3f}-{total.high / n:.3f}"
-    return f"{total.low / n:.3f} {wilson(total.low, n)}"
-
-
 def _cells(policy: Policy, short: dict[str, str], shown: bool) -> list[str]:
     cells = [
         f"{policy.score(Metric.LABEL_MATCH):.3f}",
@@ -333,13 +316,6 @@ def _short(labels: Sequence[str]) -> dict[str, str]:
 
 def _slashed(values: FloatArray) -> str:
     return "/".join("-" if math.isnan(value) else f"{value:.2f}" for value in values.tolist())
-
-
-def _table(first: str, *numbers: str) -> Table:
-    table = Table(first, box=None, pad_edge=False, header_style="bold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table
 
 
 def print_seeds() -> None:
