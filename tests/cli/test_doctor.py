@@ -15,7 +15,7 @@ from answering import Quiet, answering
 from command_line import command
 from sentences import missing
 from tinsmith.cli import findings as doctor
-from tinsmith.cli.doctor import _print
+from tinsmith.cli.checks import _print
 from tinsmith.cli.findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError

@@ -8,8 +8,8 @@ import pytest
 from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
-from tinsmith.cli.quickstart import quickstart_cells
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES
+from tinsmith.cli.run import quickstart_cells
 from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
 

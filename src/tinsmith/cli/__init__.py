@@ -13,24 +13,20 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer import Argument, Option
+from typer import Option
 from typer.core import TyperGroup
 
 from tinsmith.cli.analyse.command import app as analyse_app
-from tinsmith.cli.audit import audit, diff, replay
-from tinsmith.cli.base import app as base_app
-from tinsmith.cli.conform import conform
+from tinsmith.cli.audit import audit, diff, pack, replay, unpack
+from tinsmith.cli.checks import conform, doctor, sweep
 from tinsmith.cli.data import app as data_app
-from tinsmith.cli.doctor import doctor
-from tinsmith.cli.pack import pack, unpack
-from tinsmith.cli.quickstart import quickstart
+from tinsmith.cli.models import app as base_app
+from tinsmith.cli.models import export, serve
 from tinsmith.cli.report import export_results, ls, report
-from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
-from tinsmith.cli.serve import serve
-from tinsmith.cli.sweep import sweep
+from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, quickstart, run
 from tinsmith.types.disk import disk_full, is_full
 from tinsmith.types.errors import LostError, TinsmithError, perhaps
 from tinsmith.types.version import VERSION
@@ -98,6 +94,7 @@ _SHORT: Final = (
     (unpack, "Unpack a packed run or study into a folder."),
     (sweep, "Measure what changes the bits, and by how much."),
     (conform, "Test which parts of the Tinker API a server supports."),
+    (export, "Write a model for transformers, PEFT or llama.cpp."),
 )
 """Commands with their line in the list, which a terminal of 80 columns does not cut."""
 for _command, _line in _SHORT:
@@ -165,59 +162,3 @@ def tinsmith(
     ] = False,
 ) -> None:
     """Post-training that repeats bit for bit, on your own machine."""
-
-
-@app.command(short_help="Write a model for transformers, PEFT or llama.cpp.")
-def export(
-    checkpoint: Annotated[
-        str, Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")
-    ],
-    to: Annotated[
-        Literal["peft", "merged", "gguf"],
-        Option(help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."),
-    ],
-    out: Annotated[Path, Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")],
-    state: Annotated[
-        Path | None, Option(metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME.")
-    ] = None,
-    base: Annotated[
-        str | None, Option(metavar="MODEL", help="The base model's folder, file or name, if it has moved.")
-    ] = None,
-    stored_as: Annotated[
-        Literal["f32", "f16"] | None,
-        Option(help="How a GGUF file holds its matrices. Default: f32, which changes nothing."),
-    ] = None,
-) -> None:
-    """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
-    from tinsmith.cli.named_folders import require_checkpoint
-
-    require_checkpoint(checkpoint)  # before what is heavy is imported
-    from tinsmith.types.waits import ticking
-
-    with ticking("exporting, and reading it back to compare"):
-        from tinsmith.engine.export import export as run
-        from tinsmith.models.gguf.writing import StoredAs
-        from tinsmith.types.home import state_folder
-
-        written = run(
-            checkpoint,
-            to=to,
-            out=out,
-            state=state or state_folder(),
-            base=base,
-            stored_as=None if stored_as is None else StoredAs(stored_as),
-        )
-    spec, source = written.checkpoint.spec, written.checkpoint
-    print(f"wrote {written.out}: {', '.join(written.files)}")
-    print(f"from {source.folder}: {spec.kind} on {source.base.name}, step {source.step_count}")
-    print(
-        f"max log-probability difference: {written.difference:.2e} nats (limit {written.limit:.2e}), over "
-        f"{written.num_positions} positions x {written.vocab_size} tokens, read back from disk"
-    )
-    if written.moved is not None:
-        print(f"rounding to {stored_as} moves them by up to {written.moved:.2e} nats")
-    if written.note is not None:
-        print(written.note)
-    if not written.within_limit:
-        print("tinsmith: above the limit: this is not the model that was trained", file=sys.stderr)
-        raise typer.Exit(code=1)

