@@ -8,7 +8,7 @@ import pytest
 from fake_policies import END, TablePolicy
 
 from tinsmith.lab.service.asked_policy import AskedPolicy
-from tinsmith.studies.microscope.looking import Correction, Decoding, Fate, Line, LookSettings, Pair, Place, Rule
+from tinsmith.studies.microscope.looking import Decoding, Fate, Line, LookSettings, Pair, Place, Rule, write_corrected
 
 PROMPT = (6, 6)
 ENDS_AFTER = len(PROMPT) + 4
@@ -43,9 +43,7 @@ def one(
 ) -> Written:
     line = Line(prompt=PROMPT, seed=3, places=frozenset(places))
     settings = msgspec.structs.replace(SETTINGS, max_tokens=max_tokens)
-    Correction(pair=pair(first, second), rule=rule, decoding=Decoding.GREEDY, settings=settings, stop=(END,)).write(
-        [line]
-    )
+    write_corrected(pair(first, second), rule, Decoding.GREEDY, settings, (END,), [line])
     return line.answer, line.taken
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from tinsmith.lab.study.study import OnRuns
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import Verdict
-from tinsmith.studies.microscope.looking import Agreement, Decoding, Intervention, ItemLook, Look, Looked, Rule, Writer
+from tinsmith.studies.microscope.looking import Agreement, Decoding, Intervention, ItemLook, Looked, Rule, Writer
 from tinsmith.studies.microscope.study import agreed, corrected, look_seconds, lowest_of_control, with_looks
 from tinsmith.studies.microscope.study import study as microscope
 
@@ -122,7 +122,7 @@ def results(looks: int, tables: Bootstrap, claims: Bootstrap, *, unequal: int | 
         SimpleNamespace(run=run, sampled=(), greedy=(), task=SimpleNamespace(items=items, baselines=())) for run in made
     )
     on = OnRuns(folder="looks", name="grpo", make=lambda *_: None, arm="grpo")
-    study = with_looks(microscope, Look(1, 0.7, cast(Any, None)), on, (), "made", "GRPO")
+    study = with_looks(microscope, 1, 0.7, on, (), "made", "GRPO")
     seen = tuple(looked() for _ in range(looks))
     arms = {arm.name: ArmRuns(arm, reads, str, made=seen) for arm in study.arms}
     return measure_study(study, arms, Draws(claims=claims, tables=tables))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import count
 from math import fsum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -37,6 +36,7 @@ from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say
 
 N = TypeVar("N", int, float)
+PlanOf = Callable[[str, Mapping[str, str]], Plan]  # Returns the plan of a run by its name and keys.
 
 CANDIDATES: Final = 5  # Ranks that count as the first few.
 
@@ -241,69 +241,52 @@ class Line:
         return frozenset(drawn[: self.taken])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
-    """The first policy writing, corrected by the second where the rule says so."""
+def write_corrected(
+    pair: Pair, rule: Rule, decoding: Decoding, settings: LookSettings, stop: tuple[int, ...], lines: Sequence[Line]
+) -> None:
+    """Let the first policy write every answer, corrected by the second where the rule says so.
 
-    pair: Pair
-    rule: Rule
-    decoding: Decoding
-    settings: LookSettings
-    stop: tuple[int, ...]
+    Each round lets the first go on to the end, and cuts at the first place that is to be corrected; so an answer takes
+    one round more than it has corrections.
+    """
 
-    def write(self, lines: Sequence[Line]) -> None:
-        """Write every answer.
+    def drawn(policy: AskedPolicy, some: Sequence[Line], what: str, most: Sequence[int]) -> list[tuple[int, ...]]:
+        draws = [
+            Draw(prompt=(*one.prompt, *one.answer), seed=derive(one.seed, what, turn), max_tokens=tokens)
+            for one, tokens in zip(some, most, strict=True)
+        ]
+        return policy.drawn(draws, temperature=settings.heat(decoding), stop=stop)
 
-        Each round lets the first go on to the end, and cuts at the first place that is to be corrected; so an answer
-        takes one round more than it has corrections.
-        """
-        for turn in count():
-            if not (going := [one for one in lines if not one.over]):
-                return
-            self._round(going, turn)
-
-    def _round(self, going: Sequence[Line], turn: int) -> None:
-        first, second, most = self.pair.first, self.pair.second, self.settings.max_tokens
-        more = self._drawn(first, going, "go on", turn, [most - len(one.answer) for one in going])
-        texts = [(*one.prompt, *one.answer, *added) for one, added in zip(going, more, strict=True)]
-        begins = [len(one.prompt) + len(one.answer) for one in going]
-        spreads = (policy.spreads(texts, begins=begins) for policy in (first, second))
-        cut: list[tuple[Line, int]] = []  # Answers that are corrected, and the second's most probable token there.
-        for one, begin, text, mine, theirs in zip(going, begins, texts, *spreads, strict=True):
-            places = range(begin, len(text))
-            end = next(
-                (at for at in places if self._applies(at, at - len(one.prompt) in one.places, mine, theirs)), None
-            )
-            one.answer, one.over = list(text[len(one.prompt) : end]), end is None
-            if end is not None:
-                cut.append((one, known(theirs.argmax[end])))
-        lines, tokens = [one for one, _ in cut], [token for _, token in cut]
-        if self.decoding is Decoding.SAMPLED and cut:
-            tokens = [drawn[0] for drawn in self._drawn(second, lines, "instead", turn, [1] * len(cut))]
-        for one, token in zip(lines, tokens, strict=True):
-            one.answer.append(token)
-            one.taken += 1
-            one.over = token in self.stop or len(one.answer) >= most
-
-    def _applies(self, at: int, is_drawn: bool, mine: Spread, theirs: Spread) -> bool:
-        """True if the token at a place of a text is corrected."""
-        match self.rule:
+    def applies(one: Line, at: int, mine: Spread, theirs: Spread) -> bool:
+        match rule:
             case Rule.ORACLE:
                 return mine.argmax[at] != theirs.argmax[at]
             case Rule.RANDOM:
-                return is_drawn
+                return at - len(one.prompt) in one.places
             case Rule.UNCERTAIN:
-                return known(mine.entropy[at]) > self.settings.threshold
+                return known(mine.entropy[at]) > settings.threshold
 
-    def _drawn(
-        self, policy: AskedPolicy, lines: Sequence[Line], what: str, turn: int, most: Sequence[int]
-    ) -> list[tuple[int, ...]]:
-        """Let a policy go on with answers."""
-        draws = [
-            Draw(prompt=(*one.prompt, *one.answer), seed=derive(one.seed, what, turn), max_tokens=tokens)
-            for one, tokens in zip(lines, most, strict=True)
-        ]
-        return policy.drawn(draws, temperature=self.settings.heat(self.decoding), stop=self.stop)
+    turn = -1
+    while going := [one for one in lines if not one.over]:
+        turn += 1
+        more = drawn(pair.first, going, "go on", [settings.max_tokens - len(one.answer) for one in going])
+        texts = [(*one.prompt, *one.answer, *added) for one, added in zip(going, more, strict=True)]
+        begins = [len(one.prompt) + len(one.answer) for one in going]
+        spreads = [policy.spreads(texts, begins=begins) for policy in (pair.first, pair.second)]
+        cut: list[tuple[Line, int]] = []  # Answers that are corrected, and the second's most probable token there.
+        for one, begin, text, mine, theirs in zip(going, begins, texts, *spreads, strict=True):
+            end = next((at for at in range(begin, len(text)) if applies(one, at, mine, theirs)), None)
+            one.answer, one.over = list(text[len(one.prompt) : end]), end is None
+            if end is not None:
+                cut.append((one, known(theirs.argmax[end])))
+        if decoding is Decoding.SAMPLED and cut:
+            some = [one for one, _ in cut]
+            instead = drawn(pair.second, some, "instead", [1] * len(cut))
+            cut = [(one, new[0]) for one, new in zip(some, instead, strict=True)]
+        for one, token in cut:
+            one.answer.append(token)
+            one.taken += 1
+            one.over = token in stop or len(one.answer) >= settings.max_tokens
 
 
 SHOWN: Final = 6  # Conversations whose tokens are kept for the page.
@@ -360,23 +343,16 @@ class Side:
         return f"{self.folder}@{self.when}"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Amounts of a look, and what returns plans of runs."""
-
-    samples: int
-    threshold: float
-    plan_of: Callable[[str, Mapping[str, str]], Plan]
-
-
-def looked_at(asked: Look, sides: tuple[Side, Side], file: Path, say: Say) -> Looked:
+def looked_at(
+    sides: tuple[Side, Side], samples: int, threshold: float, plan_of: PlanOf, file: Path, say: Say
+) -> Looked:
     """Look for the second policy in the first, or read an earlier look at the very same ones."""
     with ExitStack() as servers:
         opened: dict[Path, Reopened] = {}
         for side in sides:
             folder = side.folder.resolve()
             if folder not in opened:
-                plan = plan_again(side.folder, (Kind.TASK, Kind.TASK_SFT), asked.plan_of)
+                plan = plan_again(side.folder, (Kind.TASK, Kind.TASK_SFT), plan_of)
                 opened[folder] = servers.enter_context(reopened(plan, side.folder, say))
         first, second = (opened[side.folder.resolve()] for side in sides)
         plan = second.materials.plan
@@ -386,10 +362,10 @@ def looked_at(asked: Look, sides: tuple[Side, Side], file: Path, say: Say) -> Lo
             raise ConfigError(what, field="task", value=plan.experiment.name)
         names = (_name(first, sides[0].when), _name(second, sides[1].when))
         settings = LookSettings(
-            samples=asked.samples,
+            samples=samples,
             max_tokens=plan.settings.max_tokens,
             temperature=plan.settings.temperature,
-            threshold=asked.threshold,
+            threshold=threshold,
             seed=plan.settings.seed,
             data=data.split.sha256,
         )
@@ -453,7 +429,7 @@ def interventions(
             )
             for (item, sample), some in zip(requests, places, strict=True)
         ]
-        Correction(pair=pair, rule=rule, decoding=decoding, settings=settings, stop=stop).write(lines)
+        write_corrected(pair, rule, decoding, settings, stop, lines)
         if rule is Rule.ORACLE:
             places = [line.control_places() for line in lines]
         earned: dict[str, list[float]] = {}

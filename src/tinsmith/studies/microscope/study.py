@@ -35,21 +35,11 @@ from tinsmith.pages.measures import from_estimate, told, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
-from tinsmith.studies.microscope.looking import (
-    Decoding,
-    Fate,
-    ItemLook,
-    Look,
-    Looked,
-    Place,
-    Rule,
-    Side,
-    Writer,
-    looked_at,
-)
+from tinsmith.studies.microscope.looking import Decoding, Fate, ItemLook, Looked, Place, Rule, Side, Writer, looked_at
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
+Read = Callable[[Sequence[Looked], Bootstrap], Figure | None]
 GRPO, FIRST, SECOND = "grpo", "first", "second"
 RULES: Final[Mapping[Rule, str]] = {
     Rule.ORACLE: "the first, corrected where the two part",
@@ -72,20 +62,21 @@ def with_arms(study: Study, asked: Asked) -> Study:
     found = numbers("threshold", text, float)
     if len(found) != 1 or not 0.0 <= found[0] < 100.0:
         raise unreadable("threshold", text, "nats, 0 or more")
-    look = Look(count("samples", asked.own["samples"], 1), found[0], asked.plan_of)
+    samples, threshold = count("samples", asked.own["samples"], 1), found[0]
     if FIRST in asked.given or SECOND in asked.given:
-        return _of_sides(study, asked.given, look)
+        return _of_sides(study, asked, samples, threshold)
     plan = asked.plan({} if asked.rate is None else {"learning_rate": float(str(asked.rate))})
     grpo = Arm(GRPO, "GRPO", is_aside=True, kind=Kind.TASK.value, learning_rate=plan.settings.learning_rate)
 
     def make(folder: Path, file: Path, say: Say) -> Looked:
-        return looked_at(look, (Side(folder, BASE), Side(folder, FINAL)), file, say)
+        return looked_at((Side(folder, BASE), Side(folder, FINAL)), samples, threshold, asked.plan_of, file, say)
 
     on_runs = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
-    return with_looks(study, look, on_runs, [grpo], plan.experiment.name, "GRPO")
+    return with_looks(study, samples, threshold, on_runs, [grpo], plan.experiment.name, "GRPO")
 
 
-def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
+def _of_sides(study: Study, asked: Asked, samples: int, threshold: float) -> Study:
+    given = asked.given
     for key, value in given.items():
         if key not in _OF_SIDES:
             what, allowed = "nothing is trained where two policies are named", sorted(_OF_SIDES)
@@ -98,31 +89,28 @@ def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
     on_runs = OnRuns(
         folder="looks",
         name="two",
-        make=lambda _, file, say: looked_at(look, (first, second), file, say),
+        make=lambda _, file, say: looked_at((first, second), samples, threshold, asked.plan_of, file, say),
         there=second.folder,
     )
-    found = with_looks(study, look, on_runs, [], run.task.name, str(second))
+    found = with_looks(study, samples, threshold, on_runs, [], run.task.name, str(second))
     sizes = {name: Size(seeds=[run.seed or 0]) for name in study.sizes}
     return replace(found, sizes=sizes, warnings=[f"{second} is looked for in {first}: two servers, some minutes"])
 
 
-def with_looks(study: Study, look: Look, on: OnRuns, runs: Sequence[Arm], task: str, second: str) -> Study:
+def with_looks(
+    study: Study, samples: int, threshold: float, on: OnRuns, runs: Sequence[Arm], task: str, second: str
+) -> Study:
     """Return the study with its arms: the first as it writes, under each correction, and the second."""
-    keys = {"samples": look.samples, "threshold": look.threshold}
-    by_rule = [Arm(rule.value, label, on=on, values=partial(_values, rule)) for rule, label in RULES.items()]
+    keys = {"samples": samples, "threshold": threshold}
     arms = [
         *runs,
         Arm(FIRST, "the first", keys, on=on, values=partial(_values, Writer.FIRST), is_aside=True),
-        *by_rule,
+        *(Arm(rule.value, label, on=on, values=partial(_values, rule)) for rule, label in RULES.items()),
         Arm(SECOND, "the second", on=on, values=partial(_values, Writer.SECOND)),
     ]
-    return replace(
-        study,
-        title=f"The microscope on {task}",
-        arms=arms,
-        notes=(f"The second policy is {second}.", *study.notes),
-        pace=partial(_minutes, samples=look.samples),
-    )
+    notes = (f"The second policy is {second}.", *study.notes)
+    pace = partial(_minutes, samples=samples)
+    return replace(study, title=f"The microscope on {task}", arms=arms, notes=notes, pace=pace)
 
 
 def _values(of: Rule | Writer, look: Looked, at: int, greedy: bool) -> ByItem:
@@ -148,17 +136,19 @@ def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: B
     every = [one for each in agreements for one in each.items]
     changed = sum(one.changed for one in every)
 
-    def mean(of: Callable[[ItemLook], Fraction]) -> MeanRuns:
-        return MeanRuns.of("mean", [{one.item: of(one) for one in each.items} for each in agreements])
+    def mean(of: Callable[[ItemLook], float], per: Callable[[ItemLook], int] = lambda _: 1) -> MeanRuns:
+        return MeanRuns.of(
+            "mean", [{one.item: Fraction(of(one)) / per(one) for one in each.items} for each in agreements]
+        )
 
     def share(of: Callable[[ItemLook], int]) -> Figure:
-        return from_estimate(mean(lambda one: Fraction(of(one), one.tokens)).estimate(draws))
+        return from_estimate(mean(of, lambda one: one.tokens).estimate(draws))
 
     parts = (
-        mean(lambda one: Fraction(one.entropy_changed)),
-        mean(lambda one: Fraction(one.tokens - one.changed)),
-        mean(lambda one: Fraction(one.changed)),
-        mean(lambda one: Fraction(one.entropy_same)),
+        mean(lambda one: one.entropy_changed),
+        mean(lambda one: one.tokens - one.changed),
+        mean(lambda one: one.changed),
+        mean(lambda one: one.entropy_same),
     )
     a, b, c, d = (one.mean() for one in parts)
     ratio = None
@@ -217,13 +207,7 @@ def _seen(results: Results) -> tuple[Looked, ...]:
     return results.arms[SECOND].made
 
 
-def _expected(
-    text: str,
-    read: Callable[[Sequence[Looked], Bootstrap], Figure | None],
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
-) -> Expectation:
+def _expected(text: str, read: Read, *, least: float = -math.inf, most: float = math.inf) -> Expectation:
     """Expect a figure at or above a bound, or at or below one, whatever its interval."""
     bound = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
 
@@ -235,26 +219,13 @@ def _expected(
     return Expectation(text, check)
 
 
-def _of_second(name: str) -> Callable[[Sequence[Looked], Bootstrap], Figure | None]:
+def _of_second(name: str) -> Read:
     return lambda looks, draws: agreed(looks, Writer.SECOND, Decoding.GREEDY, draws)[name]
 
 
-def _recovery(rule: Rule, decoding: Decoding) -> Callable[[Sequence[Looked], Bootstrap], Figure | None]:
-    return lambda looks, draws: corrected(looks, rule, decoding, draws)["recovered"]
-
-
-FINDINGS: Final = (
-    _expected("unshifted tokens", _of_second("unshifted"), least=0.95),
-    _expected("shifted tokens", _of_second("shifted"), least=0.0, most=0.005),
-    _expected("entropy ratio", _of_second("entropy ratio"), least=3.0),
-    *(_expected(f"the oracle's share of the gain, {one}", _recovery(Rule.ORACLE, one), least=0.8) for one in Decoding),
-    *(
-        _expected(f"the drawn places' share of the gain, {one}", _recovery(Rule.RANDOM, one), most=0.25)
-        for one in Decoding
-    ),
-    _expected("unshifted against itself", lambda looks, _: Figure(lowest_of_control(looks)), least=1.0),
-)
-"""Of the literature."""
+def _recovery(whose: str, rule: Rule, decoding: Decoding, **bound: float) -> Expectation:
+    text = f"{whose} share of the gain, {decoding}"
+    return _expected(text, lambda looks, draws: corrected(looks, rule, decoding, draws)["recovered"], **bound)
 
 
 def _rewards(results: Results) -> tuple[list[str], list[Panel]]:
@@ -350,7 +321,14 @@ study = Study(
         for pair in ((SECOND, FIRST), (Rule.ORACLE.value, FIRST), (Rule.ORACLE.value, Rule.RANDOM.value))
     ),
     source="arXiv:2605.06241",
-    expectations=FINDINGS,
+    expectations=(
+        _expected("unshifted tokens", _of_second("unshifted"), least=0.95),
+        _expected("shifted tokens", _of_second("shifted"), least=0.0, most=0.005),
+        _expected("entropy ratio", _of_second("entropy ratio"), least=3.0),
+        *(_recovery("the oracle's", Rule.ORACLE, one, least=0.8) for one in Decoding),
+        *(_recovery("the drawn places'", Rule.RANDOM, one, most=0.25) for one in Decoding),
+        _expected("unshifted against itself", lambda looks, _: Figure(lowest_of_control(looks)), least=1.0),
+    ),
     tables=(
         Listing(
             "Agreement",
