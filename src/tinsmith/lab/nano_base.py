@@ -114,21 +114,26 @@ def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) 
 def _pretrain(
     session: TrainingSession, recipe: BaseRecipe, examples: Sequence[NDArray[np.int32]], say: Progress | None
 ) -> None:
-    """Cross-entropy on every token, mean over a batch's tokens; the learning rate rises, then falls to a tenth."""
+    """Train on batches of examples; the learning rate rises, then falls to a tenth."""
     for step in range(recipe.steps):
-        read = batch(examples, recipe.batch_size, step, recipe.seed)
-        total = sum(len(tokens) - 1 for tokens in read)
-        datums = [
-            Datum(
-                tokens=tokens[:-1],
-                inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
-            )
-            for tokens in read
-        ]
-        loss = session.forward_backward(datums, LossName.CROSS_ENTROPY).metrics["loss:sum"]
-        session.optim_step(AdamParams(learning_rate=_rate(recipe, step), eps=1e-8, grad_clip_norm=1.0))
+        loss = pretrain_step(session, batch(examples, recipe.batch_size, step, recipe.seed), _rate(recipe, step))
         if say is not None:
             say(step + 1, recipe.steps, loss)
+
+
+def pretrain_step(session: TrainingSession, read: Sequence[NDArray[np.int32]], learning_rate: float) -> float:
+    """Take a step on the cross-entropy of every token of some texts, and return its mean, in nats a token."""
+    total = sum(len(tokens) - 1 for tokens in read)
+    datums = [
+        Datum(
+            tokens=tokens[:-1],
+            inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
+        )
+        for tokens in read
+    ]
+    loss = session.forward_backward(datums, LossName.CROSS_ENTROPY).metrics["loss:sum"]
+    session.optim_step(AdamParams(learning_rate=learning_rate, eps=1e-8, grad_clip_norm=1.0))
+    return loss
 
 
 def _rate(recipe: BaseRecipe, step: int) -> float:

@@ -14,12 +14,12 @@ import torch
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.lab.study.keys import measure_of
-from tinsmith.models.base import open_base
+from tinsmith.models.base import OpenedBase
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.pages.tables import Table
-from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base, wander_page, wander_story
+from tinsmith.studies.moe.bench import drawn_texts, is_moved, measured_base, wander_page, wander_story
 from tinsmith.studies.moe.sides import (
     Ours,
     Theirs,
@@ -43,17 +43,17 @@ CANONICAL = Side(Engine.CANONICAL, Dtype.FP32)
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> MeasuredBase:
+def base(tmp_path_factory: pytest.TempPathFactory) -> OpenedBase:
     return measured_base(MOE_NANO, tmp_path_factory.mktemp("wander"), SMALL, unsaid)
 
 
 @pytest.fixture(scope="module")
-def texts(base: MeasuredBase) -> list[Text]:
-    return drawn_texts(SMALL, base)
+def texts(base: OpenedBase) -> list[Text]:
+    return drawn_texts(MOE_NANO, SMALL, base)
 
 
 @pytest.fixture(scope="module")
-def ours(base: MeasuredBase) -> Ours:
+def ours(base: OpenedBase) -> Ours:
     return Ours(our_decoder(CANONICAL, base.config, base.weights))
 
 
@@ -89,7 +89,7 @@ def test_canonical_stands_still(ours: Ours, texts: list[Text]) -> None:
 
 
 @pytest.mark.parametrize("dtype", Dtype)
-def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: MeasuredBase, texts: list[Text]) -> None:
+def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: OpenedBase, texts: list[Text]) -> None:
     theirs = Theirs(base.folder, dtype)
     canonical = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
     limit, most = (5e-5, 0) if dtype is Dtype.FP32 else (0.2, 12)
@@ -106,7 +106,7 @@ def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: Measure
             assert one.tolist() == other.tolist()
 
 
-def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Text], ours: Ours) -> None:
+def test_the_gradient_of_transformers_is_ours(base: OpenedBase, texts: list[Text], ours: Ours) -> None:
     advantages = [0.5, -0.5, 1.0, -1.0]
     sampled = [seen.logprobs + np.float32(0.01) for seen in batched(ours.forward, texts, 4)]
     own, _ = ours.gradient(texts, advantages, sampled)
@@ -207,10 +207,9 @@ def test_a_text_longer_than_the_context_is_refused(tmp_path: Path) -> None:
         measured_base(MOE_NANO, tmp_path, replace(SMALL, tokens=2000), unsaid)
 
 
-def test_the_base_is_the_same_again(base: MeasuredBase, tmp_path: Path) -> None:
+def test_the_base_is_the_same_again(base: OpenedBase, tmp_path: Path) -> None:
     again = measured_base(MOE_NANO, tmp_path, SMALL, unsaid)
-    assert again.fingerprint == base.fingerprint
-    assert open_base(str(again.folder)).identity.fingerprint == base.fingerprint
+    assert again.identity.fingerprint == base.identity.fingerprint
 
 
 def _wander(canonical: int, other: int) -> dict[str, Any]:

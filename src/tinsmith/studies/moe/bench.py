@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +18,11 @@ from torch import Tensor
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
+from tinsmith.lab.nano_base import pretrain_step
 from tinsmith.models.adapter import create_adapter
-from tinsmith.models.base import open_base, tokenizer_of
+from tinsmith.models.base import OpenedBase, open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.folder import weights_fingerprint, write_folder
 from tinsmith.models.slots import values
 from tinsmith.models.staging import present
@@ -46,7 +46,7 @@ from tinsmith.studies.moe.sides import (
 )
 from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
+from tinsmith.types.datum import IntArray
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive
@@ -60,18 +60,7 @@ _RATE: Final = 3e-3
 _LEAST_PROMPT: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeasuredBase:
-    """A mixture, and where it lies for those who read it from a folder."""
-
-    model: str
-    config: DecoderConfig
-    weights: Mapping[str, Tensor]
-    fingerprint: str
-    folder: Path
-
-
-def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> MeasuredBase:
+def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> OpenedBase:
     """Open the mixture, train it if that is asked for, and write it below `out`, where all sides read it."""
     opened = open_base(model, seed=amounts.seed)
     config, weights = opened.config, dict(opened.weights)
@@ -80,47 +69,37 @@ def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> Measured
         raise ConfigError(what, field="model", value=model, allowed="a mixture, such as tinsmith/moe-nano")
     if amounts.prompt_tokens + amounts.tokens > config.max_positions:
         what, allowed = "prompt and text do not fit into the model's context", f"{config.max_positions} tokens together"
-        raise ConfigError(
-            what, field="prompt_tokens, tokens", value=(amounts.prompt_tokens, amounts.tokens), allowed=allowed
-        )
+        given = amounts.prompt_tokens, amounts.tokens
+        raise ConfigError(what, field="prompt_tokens, tokens", value=given, allowed=allowed)
     if amounts.base_steps:
         weights = _trained(model, amounts, config, weights, say)
-    fingerprint = weights_fingerprint(weights)
-    folder = out / FOLDER / fingerprint[:16]
+    folder = out / FOLDER / weights_fingerprint(weights)[:16]
     if not present(folder).is_dir():
         write_folder(folder, config, weights)
         tokenizer_of(model).save_pretrained(str(folder))
-    return MeasuredBase(model=model, config=config, weights=weights, fingerprint=fingerprint, folder=folder)
+    return open_base(str(folder))
 
 
-def drawn_texts(amounts: Amounts, base: MeasuredBase) -> list[Text]:
-    """Draw the texts: `samples` of each prompt, one after the other, at temperature 1 by canonical arithmetic."""
+def drawn_texts(model: str, amounts: Amounts, base: OpenedBase) -> list[Text]:
+    """Draw the texts: `samples` of each prompt, one after the other, at temperature 1 by canonical arithmetic.
+
+    Prompts are beginnings of sentences that the base was not trained on, of lengths that are drawn.
+    """
     decoder = build_decoder(base.config, base.weights, NativeKernels())
-    requests = [
-        SampleRequest(
-            prompt=prompt,
-            params=SamplingParams(seed=derive(amounts.seed, "wander", "text", i), max_tokens=amounts.tokens, stop=()),
-            num_samples=amounts.samples,
-        )
-        for i, prompt in enumerate(_prompts(base.model, amounts))
-    ]
+    rng = np.random.default_rng(derive(amounts.seed, "wander", "prompts"))
+    sentences = _sentences(model, amounts.seed, "prompts", 4 * amounts.prompts)
+    requests: list[SampleRequest] = []
+    for i in range(amounts.prompts):
+        length = int(rng.integers(_LEAST_PROMPT, amounts.prompt_tokens + 1))
+        prompt = np.concatenate(sentences[4 * i : 4 * i + 4])[:length].astype(np.int32)
+        params = SamplingParams(seed=derive(amounts.seed, "wander", "text", i), max_tokens=amounts.tokens, stop=())
+        requests.append(SampleRequest(prompt=prompt, params=params, num_samples=amounts.samples))
     results = Sampler(base.config, decoder.kernels).sample(requests, [Policy(decoder, {})] * len(requests))
     return [
         Text(prompt=request.prompt, completion=sequence.tokens)
         for request, result in zip(requests, results, strict=True)
         for sequence in result.sequences
     ]
-
-
-def _prompts(model: str, amounts: Amounts) -> list[IntArray]:
-    """Beginnings of sentences that the base was not trained on, of lengths that are drawn."""
-    rng = np.random.default_rng(derive(amounts.seed, "wander", "prompts"))
-    sentences = _sentences(model, amounts.seed, "prompts", 4 * amounts.prompts)
-    prompts: list[IntArray] = []
-    for i in range(amounts.prompts):
-        length = int(rng.integers(_LEAST_PROMPT, amounts.prompt_tokens + 1))
-        prompts.append(np.concatenate(sentences[4 * i : 4 * i + 4])[:length].astype(np.int32))
-    return prompts
 
 
 def _sentences(model: str, seed: int, what: str, count: int) -> list[IntArray]:
@@ -133,38 +112,73 @@ def _trained(
     model: str, amounts: Amounts, config: DecoderConfig, weights: Mapping[str, Tensor], say: Say
 ) -> dict[str, Tensor]:
     """All weights, trained to continue sentences."""
-    decoder: Decoder = build_decoder(config, weights, NativeKernels())
+    decoder = build_decoder(config, weights, NativeKernels())
     session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
     sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
     for step in range(amounts.base_steps):
-        some = sentences[_BATCH * step : _BATCH * (step + 1)]
-        weight = 1.0 / sum(len(tokens) - 1 for tokens in some)
-        data = [
-            Datum(
-                tokens=tokens[:-1],
-                inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, weight, np.float32)},
-            )
-            for tokens in some
-        ]
-        loss = session.forward_backward(data, LossName.CROSS_ENTROPY).metrics["loss:sum"]
         left = (amounts.base_steps - step) / amounts.base_steps
-        session.optim_step(AdamParams(learning_rate=_RATE * left, eps=1e-8, grad_clip_norm=1.0))
+        loss = pretrain_step(session, sentences[_BATCH * step : _BATCH * (step + 1)], _RATE * left)
         if step == 0 or (step + 1) % 40 == 0 or step + 1 == amounts.base_steps:
             say(f"  base: step {step + 1}/{amounts.base_steps}, {loss:.3f} nats a token")
     return values(session.adapter.decoder.slots)
 
 
 def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> dict[str, Any]:
-    """Return the values of `wander.json`: a row for each arithmetic, way and batch; the mixture lies below `out`."""
+    """Return the values of `wander.json`: a row for each arithmetic, way and batch; the mixture lies below `out`.
+
+    One arithmetic is measured after the other; canonical of the same weights is what they are compared with.
+    """
     base = measured_base(model, out, amounts, say)
-    texts = drawn_texts(amounts, base)
-    bench = _Bench(amounts, base, texts, coin_advantages(len(texts), amounts.samples, amounts.seed), say)
+    texts = drawn_texts(model, amounts, base)
+    advantages = coin_advantages(len(texts), amounts.samples, amounts.seed)
+    one_each = slice(None, None, amounts.samples)  # of each prompt: one by one is slow
+    prompts = [text.prompt for text in texts[one_each]]
+    rows, from_canonical, greedy, rl_step = list[Figures](), list[Figures](), list[Figures](), list[Figures]()
+
+    @cache
+    def canonical(dtype: Dtype) -> tuple[Ours, list[Seen]]:
+        """Return canonical, and what it shows of the texts."""
+        ours = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
+        return ours, ours.forward(texts)
+
+    def row(side: Side, way: str, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
+        found = compared(seen, alone)
+        rows.append({"arithmetic": side.engine.value, "dtype": side.dtype.value, "way": way, "batch": batch, **found})
+        counted = f"{found['changed_routes']} of {found['tokens']:,} routes"
+        say(f"{side} {way} {batch}: {counted}, {found['max_logprob_difference']:.2g} nats")
+
     for side in sides:
-        bench.measure(side)
+        assert base.folder is not None, "it was written"
+        is_theirs = side.engine is Engine.TRANSFORMERS
+        computes = Theirs(base.folder, side.dtype) if is_theirs else Ours(our_decoder(side, base.config, base.weights))
+        alone = batched(computes.forward, texts, 1)
+        named = {"arithmetic": side.engine.value, "dtype": side.dtype.value}
+        if side != Side(Engine.CANONICAL, Dtype.FP32):
+            # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
+            beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
+            from_canonical.append({**named, **compared(alone, canonical(beside)[1])})
+        row(side, "decode", 1, batched(computes.decode, texts[one_each], 1), alone[one_each])
+        most_probable = partial(computes.greedy, tokens=amounts.tokens)
+        one_by_one = batched(most_probable, prompts, 1)
+        for batch in amounts.batches:
+            trainer, sampler = (batched(way, texts, batch) for way in (computes.forward, computes.decode))
+            row(side, "forward", batch, trainer, alone)
+            row(side, "decode", batch, sampler, alone)
+            together = batched(most_probable, prompts, batch)
+            greedy.append({**named, "batch": batch, **greedy_parted(together, one_by_one)})
+            if batch < max(amounts.batches):
+                continue
+            given = texts, advantages, [each.logprobs for each in sampler]
+            whole = computes.gradient(*given, batch) if isinstance(computes, Theirs) else computes.gradient(*given)[0]
+            ours, scored = canonical(side.dtype)
+            exact = partial(ours.gradient, texts, advantages)
+            own = [each.logprobs for each in scored]
+            step = step_ratios(exact, own, sampler=sampler, trainer=trainer, whole=whole)
+            rl_step.append({**named, "batch": batch, **step})
     return {
-        "ok": not any(is_moved(row) for row in bench.rows["rows"] if row["arithmetic"] == Engine.CANONICAL),
+        "ok": not any(is_moved(one) for one in rows if one["arithmetic"] == Engine.CANONICAL),
         "model": model,
-        "fingerprint": base.fingerprint,
+        "fingerprint": base.identity.fingerprint,
         "settings": asdict(amounts),
         "machine": {
             "cpu": cpu_model(),
@@ -174,76 +188,11 @@ def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say
             "transformers": str(transformers.__version__),
             "tinsmith": VERSION,
         },
-        **bench.rows,
+        "rows": rows,
+        "from_canonical": from_canonical,
+        "greedy": greedy,
+        "rl_step": rl_step,
     }
-
-
-@dataclass(slots=True)
-class _Bench:
-    """Measures one arithmetic after the other; canonical of the same weights is what they are compared with."""
-
-    amounts: Amounts
-    base: MeasuredBase
-    texts: Sequence[Text]
-    advantages: Sequence[float]
-    say: Say
-    rows: dict[str, list[Figures]] = field(
-        default_factory=lambda: {name: [] for name in ("rows", "from_canonical", "greedy", "rl_step")}
-    )
-    _exact: dict[Dtype, tuple[Ours, list[Seen]]] = field(default_factory=dict[Dtype, tuple[Ours, list[Seen]]])
-
-    def measure(self, side: Side) -> None:
-        """Compute the texts in every way, and say what each showed."""
-        computes = self._computes(side)
-        alone = batched(computes.forward, self.texts, 1)
-        named = {"arithmetic": side.engine.value, "dtype": side.dtype.value}
-        if side != Side(Engine.CANONICAL, Dtype.FP32):
-            # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
-            beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
-            self.rows["from_canonical"].append({**named, **compared(alone, self._canonical(beside)[1])})
-        one_each = slice(None, None, self.amounts.samples)  # of each prompt: one by one is slow
-        self._row(side, "decode", 1, batched(computes.decode, self.texts[one_each], 1), alone[one_each])
-        prompts = [text.prompt for text in self.texts[one_each]]
-        greedy = partial(computes.greedy, tokens=self.amounts.tokens)
-        one_by_one = batched(greedy, prompts, 1)
-        for batch in self.amounts.batches:
-            trainer = batched(computes.forward, self.texts, batch)
-            self._row(side, "forward", batch, trainer, alone)
-            sampler = batched(computes.decode, self.texts, batch)
-            self._row(side, "decode", batch, sampler, alone)
-            together = batched(greedy, prompts, batch)
-            self.rows["greedy"].append({**named, "batch": batch, **greedy_parted(together, one_by_one)})
-            if batch == max(self.amounts.batches):
-                given = self.texts, self.advantages, [each.logprobs for each in sampler]
-                is_theirs = isinstance(computes, Theirs)
-                whole = computes.gradient(*given, batch) if is_theirs else computes.gradient(*given)[0]
-                canonical, scored = self._canonical(side.dtype)
-                exact = partial(canonical.gradient, self.texts, self.advantages)
-                own = [each.logprobs for each in scored]
-                step = step_ratios(exact, own, sampler=sampler, trainer=trainer, whole=whole)
-                self.rows["rl_step"].append({**named, "batch": batch, **step})
-
-    def _row(self, side: Side, way: str, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
-        """Beside the same arithmetic's forward pass of each text by itself."""
-        found = compared(seen, alone)
-        row = {"arithmetic": side.engine.value, "dtype": side.dtype.value, "way": way, "batch": batch, **found}
-        self.rows["rows"].append(row)
-        self.say(
-            f"{side} {way} {batch}: {found['changed_routes']} of {found['tokens']:,} routes, "
-            f"{found['max_logprob_difference']:.2g} nats"
-        )
-
-    def _canonical(self, dtype: Dtype) -> tuple[Ours, list[Seen]]:
-        """Return canonical, and what it shows of the texts."""
-        if dtype not in self._exact:
-            ours = Ours(our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights))
-            self._exact[dtype] = ours, ours.forward(self.texts)
-        return self._exact[dtype]
-
-    def _computes(self, side: Side) -> Theirs | Ours:
-        if side.engine is Engine.TRANSFORMERS:
-            return Theirs(self.base.folder, side.dtype)
-        return Ours(our_decoder(side, self.base.config, self.base.weights))
 
 
 def is_moved(row: Mapping[str, Any]) -> bool:
