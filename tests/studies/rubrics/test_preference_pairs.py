@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tinsmith.lab.judge.rules import RuleJudge
-from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
+from tinsmith.studies.rubrics.quality.answers import Ground, preferred
 from tinsmith.studies.rubrics.quality.statistics import (
     BUILTIN,
     PreferencePair,
@@ -55,9 +55,9 @@ def test_a_built_in_answer_passes_all_or_fails_one_or_two() -> None:
 def test_by_the_surface_every_kind_is_half_right() -> None:
     right = Counter[str]()
     for pair in PAIRS:
-        choice = surface_choice(pair.prompt, pair.chosen, pair.rejected)
-        assert choice.ground is Ground.SURFACE
-        right[pair.pair_id.split("-")[0]] += choice.first
+        first, ground, _ = preferred(pair.prompt, pair.chosen, pair.rejected)
+        assert ground is Ground.SURFACE
+        right[pair.pair_id.split("-")[0]] += first
     assert set(right.values()) == {6}
 
 
@@ -157,18 +157,15 @@ def test_the_controls_rubric_is_of_another_prompt_and_says_something_else() -> N
 def test_the_surface_is_shared_words_then_words_then_characters(
     first: str, second: str, prefers_first: bool, ground: Ground
 ) -> None:
-    choice = surface_choice("Name a bird.", first, second)
-    assert (choice.first, choice.ground, choice.scores) == (prefers_first, ground, None)
+    assert preferred("Name a bird.", first, second) == (prefers_first, ground, None)
     if ground is Ground.SURFACE:
-        assert surface_choice("Name a bird.", second, first).first is not prefers_first
+        assert preferred("Name a bird.", second, first)[0] is not prefers_first
 
 
 def test_with_a_rubric_the_pass_rate_decides_and_the_surface_where_it_is_equal() -> None:
     task = made(rubrics=["rule: contains 'a'", "rule: contains 'z'"]).task
-    choice = rubric_choice("Say a.", task, "b b b b", "a")
-    assert (choice.first, choice.ground, choice.scores) == (False, Ground.RUBRIC, (0.0, 0.5))
-    choice = rubric_choice("Say a.", task, "b", "e e")
-    assert (choice.first, choice.ground, choice.scores) == (False, Ground.SURFACE, (0.0, 0.0))
+    assert preferred("Say a.", "b b b b", "a", task) == (False, Ground.RUBRIC, (0.0, 0.5))
+    assert preferred("Say a.", "b", "e e", task) == (False, Ground.SURFACE, (0.0, 0.0))
 
 
 def test_a_tree_gates() -> None:
@@ -179,5 +176,5 @@ def test_a_tree_gates() -> None:
     ]
     tree = made(rubrics=None, rubric_tree={"children": leaves}).task
     flat = made(rubrics=[leaf["criterion"] for leaf in leaves]).task
-    assert rubric_choice("Say.", tree, "b c", "a").scores == (0.0, 0.0)
-    assert rubric_choice("Say.", flat, "b c", "a").scores == (2 / 3, 1 / 3)
+    assert preferred("Say.", "b c", "a", tree)[2] == (0.0, 0.0)
+    assert preferred("Say.", "b c", "a", flat)[2] == (2 / 3, 1 / 3)

@@ -11,12 +11,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeVar, cast, get_origin
 
 from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of, evaluate, weighted_rate
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
+T = TypeVar("T")
 _WIDE: Final = re.compile(r"rubric - ([0-9]{1,9})\. ?(.+)", re.DOTALL)
 _CRITERION: Final = "criterion"
 _WEIGHT: Final = "weight"
@@ -137,17 +138,12 @@ def _wide(record: Mapping[str, object]) -> tuple[Rubric, ...]:
 
 
 def _listed(value: object) -> tuple[Rubric, ...]:
-    if not isinstance(value, list):
-        raise DataError("rubrics must be a list", field="rubrics", value=value)
     made: list[Rubric] = []
-    for number, one in enumerate(cast("list[object]", value), 1):
-        if isinstance(one, Mapping):
-            parts = cast("Mapping[str, object]", one)
-            if _CRITERION not in parts:
-                allowed = f"a text, or an object with {_CRITERION!r}"
-                raise DataError("no rubric", field=f"rubrics[{number - 1}]", allowed=allowed)
-        else:
-            parts = {_CRITERION: one}
+    for number, one in enumerate(_typed(value, list[object], "rubrics must be a list", "rubrics"), 1):
+        parts = cast("Mapping[str, object]", one) if isinstance(one, Mapping) else {_CRITERION: one}
+        if _CRITERION not in parts:
+            allowed = f"a text, or an object with {_CRITERION!r}"
+            raise DataError("no rubric", field=f"rubrics[{number - 1}]", allowed=allowed)
         rubric = _rubric(parts, number, f"rubrics[{number - 1}]")
         if rubric is not None:
             made.append(rubric)
@@ -184,12 +180,18 @@ def _weight(value: object, where: str) -> float | None:
     return weight
 
 
+def _typed(value: object, kind: type[T], what: str, field: str) -> T:
+    """Return a value that is of a type; `what` is the error where it is of another."""
+    if not isinstance(value, get_origin(kind) or kind):
+        raise DataError(what, field=field, value=value)
+    return cast("T", value)
+
+
 def _text(value: object, field: str) -> str:
-    if not isinstance(value, str):
-        raise DataError("a text is needed", field=field, value=value)
-    if not is_text(value):
+    text = _typed(value, str, "a text is needed", field)
+    if not is_text(text):
         raise DataError("a lone surrogate is not a character", field=field)
-    return value
+    return text
 
 
 def _parsed(value: object, field: str) -> object:
@@ -224,37 +226,23 @@ def tree_of(value: object) -> Node:
 def _node(value: object, where: str, depth: int) -> Node:
     if depth > MAX_DEPTH:
         raise DataError(f"a tree has at most {MAX_DEPTH} levels", field=where)
-    if not isinstance(value, dict):
-        raise DataError("a node is an object", field=where, value=value)
-    parts = cast("Mapping[str, object]", value)
+    parts = _typed(value, dict[str, object], "a node is an object", where)
     known = ("criterion", "critical") if "criterion" in parts else _BRANCH_KEYS
     for key in parts:
         if key not in known:
             raise DataError(f"unknown key {key!r}", field=where, allowed=known)
-    critical = parts.get("critical", False)
-    if not isinstance(critical, bool):
-        raise DataError("true or false", field=f"{where}.critical", value=critical)
+    critical = _typed(parts.get("critical", False), bool, "true or false", f"{where}.critical")
     if "criterion" in parts:
         criterion = parts["criterion"]
         if not isinstance(criterion, str) or not criterion.strip() or not is_text(criterion):
             raise DataError("a leaf needs a text", field=f"{where}.criterion", value=criterion)
         return Leaf(criterion=criterion.strip(), critical=critical)
-    return _branch(parts, critical, where, depth)
-
-
-def _branch(parts: Mapping[str, object], critical: bool, where: str, depth: int) -> Branch:
-    name, strategy = parts.get("name", ""), parts.get("strategy", Strategy.PARALLEL)
-    if not isinstance(name, str):
-        raise DataError("a name is a text", field=f"{where}.name", value=name)
+    name = _typed(parts.get("name", ""), str, "a name is a text", f"{where}.name")
+    strategy = parts.get("strategy", Strategy.PARALLEL)
     if not isinstance(strategy, str) or strategy not in set(Strategy):
-        allowed = Strategy
-        raise DataError("unknown strategy", field=f"{where}.strategy", value=strategy, allowed=allowed)
-    listed = parts.get("children")
-    if not isinstance(listed, list) or not listed:
-        raise DataError("a branch needs children", field=f"{where}.children", value=listed)
-    children = tuple(
-        _node(child, f"{where}.children[{i}]", depth + 1) for i, child in enumerate(cast("list[object]", listed))
-    )
+        raise DataError("unknown strategy", field=f"{where}.strategy", value=strategy, allowed=Strategy)
+    listed = _typed(parts.get("children") or None, list[object], "a branch needs children", f"{where}.children")
+    children = tuple(_node(child, f"{where}.children[{i}]", depth + 1) for i, child in enumerate(listed))
     for i, child in enumerate(children):
         if critical and not child.critical:
             raise DataError("the children of a critical node are critical", field=f"{where}.children[{i}]")

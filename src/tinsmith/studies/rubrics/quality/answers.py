@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tinsmith.lab.judge.prompting import (
     Comparison,
@@ -43,12 +43,7 @@ if TYPE_CHECKING:
 Reply = Answered[Preference] | JudgeFailure
 
 
-class RuleChoice(NamedTuple):
-    """A choice between two responses: whether the first was preferred, why, and the rubric's score of each."""
-
-    first: bool
-    ground: Ground
-    scores: tuple[float, float] | None = None
+Scores = tuple[float, float]  # Of the first response and of the second, by a rubric.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +61,25 @@ class Answers:
     left_out_fields: tuple[str, ...] = ()
 
 
-def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
-    """Choose between two responses by their surface.
+def preferred(
+    prompt: str, first: str, second: str, rubric: RubricTask | None = None
+) -> tuple[bool, Ground, Scores | None]:
+    """Say if the first of two responses is preferred, why, and the scores of a rubric of rules, whoever's it is.
 
-    >>> surface_choice("Name a bird.", "A robin.", "The name of a bird is: robin.").first
-    False
+    >>> preferred("Name a bird.", "A robin.", "The name of a bird is: robin.")
+    (False, <Ground.SURFACE: 'surface'>, None)
     """
+    scores = None
+    if rubric is not None:
+        judge = RuleJudge(rubric.criteria)
+        scores = rubric.score(judge.held(first)), rubric.score(judge.held(second))
+        if scores[0] != scores[1]:
+            return scores[0] > scores[1], Ground.RUBRIC, scores
     prompt_words = set(words_of(prompt))
     one, other = (
         (len(prompt_words & {*words}), len(words), len(text)) for text in (first, second) for words in [words_of(text)]
     )
-    return RuleChoice(one >= other, Ground.PLACE if one == other else Ground.SURFACE)
-
-
-def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
-    """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
-    judge = RuleJudge(rubric.criteria)
-    one, other = (rubric.score(judge.held(response)) for response in (first, second))
-    if one == other:
-        return surface_choice(prompt, first, second)._replace(scores=(one, other))
-    return RuleChoice(one > other, Ground.RUBRIC, (one, other))
+    return one >= other, Ground.PLACE if one == other else Ground.SURFACE, scores
 
 
 def require_rules(pairs: Sequence[PreferencePair]) -> None:
@@ -103,11 +97,10 @@ def answered_by_rules(shown: Sequence[PairAnswer]) -> Answers:
     """Put every showing to the judge that knows surfaces and rules."""
     answers: list[PairAnswer] = []
     for one in shown:
-        prompt, (first, second) = one.pair.prompt, one.responses()
         rubric = None if one.rubric is None else one.rubric.task
-        choice = rubric_choice(prompt, rubric, first, second) if rubric else surface_choice(prompt, first, second)
-        scores = choice.scores if one.chosen_first or not choice.scores else (choice.scores[1], choice.scores[0])
-        answers.append(replace(one, right=choice.first == one.chosen_first, ground=choice.ground, scores=scores))
+        first, ground, scores = preferred(one.pair.prompt, *one.responses(), rubric)
+        scores = scores if one.chosen_first or not scores else (scores[1], scores[0])
+        answers.append(replace(one, right=first == one.chosen_first, ground=ground, scores=scores))
     verdicts = tuple(each for pair in _pairs_of(shown) for each in _rule_verdicts(pair))
     return Answers(answers=tuple(answers), verdicts=verdicts)
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
-from tinsmith.lab.judge.prompting import Price, VerdictCache, cost_of, estimate_questions, estimate_spent, load_prices
+from tinsmith.lab.judge.prompting import VerdictCache, cost_of, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings, Spent
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
@@ -44,7 +44,6 @@ from tinsmith.studies.rubrics.quality.answers import (
     require_rules,
 )
 from tinsmith.studies.rubrics.quality.statistics import (
-    Figures,
     Finding,
     PairAnswer,
     builtin_pairs,
@@ -238,70 +237,49 @@ CACHE: Final = "verdicts"  # Under TINSMITH_HOME: answers that were paid for, by
 ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """Pairs that are judged, and by whom; settings are all that decides the answers but for the judge's own mind."""
-
-    data: Mapping[str, Any]
-    shown: tuple[PairAnswer, ...]
-    settings: Mapping[str, Any]
-    chat: ChatSettings | None
-    prices: Mapping[str, Price]
-
-    def dollars(self, spent: Spent) -> float | None:
-        """Return what calls cost."""
-        return cost_of(self.prices, self.settings["judge_model"], spent)
-
-    def forecast(self) -> tuple[str, ...]:
-        """Return what it takes: nothing retried, nothing found in the cache."""
-        pairs = self.data["pairs"]
-        first = f"{pairs} pairs under {len(self.shown) // pairs} conditions, judge {self.settings['judge_model']}"
-        if self.chat is None:
-            return (f"{first}: no call, no key, no network",)
-        spent = estimate_questions(questions_of(self.shown))
-        spent += estimate_spent(ratings_of(self.shown), response_tokens=0)
-        return (
-            f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
-            f"{spent.completion_tokens:,} written, {dollars(self.dollars(spent))}",
-            "what is in the cache is not asked again",
-        )
-
-    def answers(self) -> Answers:
-        """Ask the judge."""
-        if self.chat is None:
-            return answered_by_rules(self.shown)
-        from tinsmith.lab.judge.chat_judge import (  # its HTTP client takes a tenth of a second to load
-            BlockingJudge,
-            ChatJudge,
-        )
-
-        with BlockingJudge(ChatJudge(self.chat, cache=VerdictCache(home() / CACHE))) as judge:
-            return answered_by_chat(self.shown, judge)
+def forecast(shown: Sequence[PairAnswer], judge: str, cost: Callable[[Spent], str], *, by_rules: bool) -> str:
+    """Return what it takes to ask a judge: nothing retried, nothing found in the cache."""
+    pairs = len({one.pair.pair_id for one in shown})
+    first = f"{pairs} pairs under {len(shown) // pairs} conditions, judge {judge}"
+    if by_rules:
+        return f"{first}: no call, no key, no network"
+    spent = estimate_questions(questions_of(shown)) + estimate_spent(ratings_of(shown), response_tokens=0)
+    return (
+        f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
+        f"{spent.completion_tokens:,} written, {cost(spent)}; what is in the cache is not asked again"
+    )
 
 
-def measured(pairs: Drawn, folder: Path) -> tuple[str, ...]:
-    """Ask the judge, write the folder, and return what may be said."""
-    answers = pairs.answers()
-    quality = figures_of(complete_pairs(answers.answers), answers.verdicts, seed=pairs.settings["seed"])
+def answered_by(chat: ChatSettings | None, shown: Sequence[PairAnswer]) -> Answers:
+    """Ask the judge; None: rules."""
+    if chat is None:
+        return answered_by_rules(shown)
+    from tinsmith.lab.judge.chat_judge import (  # its HTTP client takes a tenth of a second to load
+        BlockingJudge,
+        ChatJudge,
+    )
+
+    with BlockingJudge(ChatJudge(chat, cache=VerdictCache(home() / CACHE))) as judge:
+        return answered_by_chat(shown, judge)
+
+
+def write_quality(
+    folder: Path, answers: Answers, data: Found, settings: Found, dollars_of: Callable[[Spent], float | None]
+) -> tuple[str, ...]:
+    """Write the folder, the manifest last, with the hashes of the others; return what may be said."""
+    quality = figures_of(complete_pairs(answers.answers), answers.verdicts, seed=settings["seed"])
     found = {
         "schema": 1,
-        "judge": pairs.settings["judge_model"],
+        "judge": settings["judge_model"],
         **quality,
-        "drawn": pairs.data["pairs"],
-        "left_out": pairs.data["pairs"] - quality["pairs"],
+        "drawn": data["pairs"],
+        "left_out": data["pairs"] - quality["pairs"],
         "unrated": answers.unrated,
         "failures": answers.failures,
         "asking_once": asdict(answers.once),
     }
-    texts = {"story": quality_story(found), "cannot_be_claimed": limits(found, pairs.data["source"])}
-    _write(folder, pairs, answers, {**found, **texts})
-    return texts["story"]
-
-
-def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None:
-    """Write the folder; the manifest last, with the hashes of the others."""
+    found |= {"story": quality_story(found), "cannot_be_claimed": limits(found, data["source"])}
     (folder / MANIFEST).unlink(missing_ok=True)
-    data, settings = pairs.data, pairs.settings
     identity = {"tinsmith": VERSION, "experiment": NAME, "settings": settings, "pairs_sha256": data["fingerprint"]}
     head: Mapping[str, object] = {
         "schema": 1,
@@ -313,7 +291,7 @@ def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None
     spent = {
         "note": "what this run really sent; another run of the same may find answers in the cache",
         **asdict(answers.spent),
-        "dollars": pairs.dollars(answers.spent),
+        "dollars": dollars_of(answers.spent),
         "from_cache": answers.from_cache,
         "fields_left_out": answers.left_out_fields,
     }
@@ -332,7 +310,7 @@ def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None
         }
         for one in answers.answers
     ]
-    page = quality_page(found, data, settings["seed"], dollars(pairs.dollars(answers.once)))
+    page = quality_page(found, data, settings["seed"], dollars(dollars_of(answers.once)))
     write_json({**head, "settings": settings, "data": data}, folder / CONFIG)
     write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), folder / ANSWERS)
     write_json(found, folder / QUALITY)
@@ -345,6 +323,7 @@ def _write(folder: Path, pairs: Drawn, answers: Answers, found: Figures) -> None
         "hashes": {name: file_sha256(folder / name) for name in (ANSWERS, QUALITY, REPORT)},
     }
     write_json(manifest, folder / MANIFEST)
+    return found["story"]
 
 
 NAME: Final = "rubric_quality"
@@ -418,14 +397,15 @@ def rubric_quality(
             "pairs": len(pairs),
             "without_rubrics": without_rubrics,
         }
-        drawn = Drawn(
-            data=data, shown=showings(pairs, seed=seed), settings=settings, chat=chat, prices=load_prices(prices)
-        )
-        for line in drawn.forecast():
-            say(line)
+        shown, table = showings(pairs, seed=seed), load_prices(prices)
+
+        def dollars_of(spent: Spent) -> float | None:
+            return cost_of(table, judge_model, spent)
+
+        say(forecast(shown, judge_model, lambda spent: dollars(dollars_of(spent)), by_rules=chat is None))
         if not dry_run:
             _require_free(folder, delete=behavior_if_log_dir_exists is IfExists.DELETE)
-            for line in measured(drawn, folder):
+            for line in write_quality(folder, answered_by(chat, shown), data, settings, dollars_of):
                 say(line)
         return folder
 
