@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,16 +257,8 @@ class Pair:
         return abs(self.a.citations - self.b.citations)
 
 
-@dataclass(frozen=True, slots=True)
-class Years:
-    """Ends of the sides: training before the first, the test from the second and before the third."""
-
-    train_before: int
-    test_from: int
-    test_before: int
-
-
 Sides = Mapping[Side, tuple[Pair, ...]]
+P = TypeVar("P", RatedPaper, Pair)
 _Time = tuple[int, int]
 """A year, and a month or 0."""
 
@@ -273,48 +266,51 @@ _Time = tuple[int, int]
 def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
     """Return the pairs of a corpus, by side."""
     rated, last_year = rated_papers(corpus, settings.match, settings.text, settings.window)
-    years = split_years(last_year, settings)
-    train = _by_time(rated, settings, 0, years.train_before)
-    test = _by_time(rated, settings, years.test_from, years.test_before)
+    train_before, test_from, test_before = split_years(last_year, settings)
+    train = _by_time(rated, settings, 0, train_before)
+    test = _by_time(rated, settings, test_from, test_before)
     validation: list[Pair] = []
     while len(validation) < settings.validation_pairs and len(train) > 1:
         validation += train.pop(max(train))
-    sides = {
-        Side.TRAIN: _most(train.values(), settings.pairs, settings.draw_seed),
-        Side.VALIDATION: _most([validation], settings.validation_pairs, settings.draw_seed),
-        Side.TEST: _most(test.values(), settings.test_pairs, settings.draw_seed),
+    taken = {
+        Side.TRAIN: (chain(*train.values()), settings.pairs),
+        Side.VALIDATION: (validation, settings.validation_pairs),
+        Side.TEST: (chain(*test.values()), settings.test_pairs),
     }
-    for side, key in ((Side.TRAIN, "train_before"), (Side.TEST, "test_from")):
+    sides = {side: tuple(_drawn(some, "takes", settings.draw_seed)[:most]) for side, (some, most) in taken.items()}
+    for side, key, year in ((Side.TRAIN, "train_before", train_before), (Side.TEST, "test_from", test_from)):
         if not sides[side]:
             what = f"no two papers of these years can be paired: {side.value}"
             allowed = f"years up to {last_year}, whose windows are closed"
             fix = "a smaller gap, thirds=false, or other years"
-            raise DataError(what, field=key, value=getattr(years, key), allowed=allowed, fix=fix)
+            raise DataError(what, field=key, value=year, allowed=allowed, fix=fix)
     return MappingProxyType(sides)
 
 
-def split_years(last_year: int, settings: PairSettings) -> Years:
-    """Return the years of the split; what is not told hangs on the last year whose windows are closed."""
+def split_years(last_year: int, settings: PairSettings) -> tuple[int, int, int]:
+    """Return the years before which training ends, and from which and before which the test is.
+
+    Those that no setting names hang on the last year whose windows are closed.
+    """
     before = min(settings.test_before or last_year + 1, last_year + 1)
     begin = settings.test_from or before - _TEST_YEARS
-    years = Years(settings.train_before or begin, begin, before)
-    if not years.train_before <= years.test_from < years.test_before:
+    train_before = settings.train_before or begin
+    if not train_before <= begin < before:
         what = "the years are not in order: training, then the test, as far as windows are closed"
-        allowed = f"{years.train_before} to {last_year}"
-        raise ConfigError(what, field="test_from", value=years.test_from, allowed=allowed)
-    return years
+        raise ConfigError(what, field="test_from", value=begin, allowed=f"{train_before} to {last_year}")
+    return train_before, begin, before
 
 
 def pairs_of(group: Sequence[RatedPaper], settings: PairSettings) -> list[Pair]:
     """Pair the papers of one matched group: the much cited with the little cited."""
     seed = settings.draw_seed
-    ranked = sorted(group, key=lambda one: (one.citations, derive(seed, "rank", one.id), one.id))
+    ranked = sorted(_drawn(group, "rank", seed), key=lambda one: one.citations)
     share = len(ranked) // (3 if settings.thirds else 2)
     lower, upper = ranked[:share], ranked[len(ranked) - share :]
     meeting = (
         _of_one_length(upper, lower, settings.text)
         if settings.length is Length.MATCHED
-        else zip(_drawn(upper, seed), _drawn(lower, seed), strict=True)
+        else zip(_drawn(upper, "meets", seed), _drawn(lower, "meets", seed), strict=True)
     )
     return [
         _pair(much, little, settings) for much, little in meeting if much.citations - little.citations >= settings.gap
@@ -348,14 +344,9 @@ def _by_time(rated: Sequence[RatedPaper], settings: PairSettings, first: int, be
     return found
 
 
-def _most(parts: Iterable[Sequence[Pair]], count: int, seed: int) -> tuple[Pair, ...]:
-    """Return at most so many pairs, in the order that is drawn by their names."""
-    pairs = [pair for part in parts for pair in part]
-    return tuple(sorted(pairs, key=lambda one: (derive(seed, "takes", one.id), one.id))[:count])
-
-
-def _drawn(papers: Sequence[RatedPaper], seed: int) -> list[RatedPaper]:
-    return sorted(papers, key=lambda one: (derive(seed, "meets", one.id), one.id))
+def _drawn(some: Iterable[P], what: str, seed: int) -> list[P]:
+    """Return papers or pairs in an order that is drawn by their names."""
+    return sorted(some, key=lambda one: (derive(seed, what, one.id), one.id))
 
 
 def _of_one_length(
