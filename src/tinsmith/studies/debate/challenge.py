@@ -1,16 +1,8 @@
 """B, who challenges a prediction: what it argues for, which words it quotes, in a prompt file's words; and its limits.
 
-Arm and wrong label come from the seed and the paper's id; neither looks at whether the first answer is right. That
-alone does not keep the arm hidden, because the model sees its own answer beside the label it hears. With a truthful
-share t, a misleading share m and K labels, the rule "change to whatever B says" has, where B names a label,
-P(changed | wrong) - P(changed | right) equal to
-
-    (t - m / (K - 1)) / (t + m)   where the wrong label is any wrong one, drawn evenly (WrongLabel.ANY),
-    t / (t + m)                   where it is never the label that was answered (WrongLabel.OTHER).
-
-With OTHER a B that agrees can only be the truthful one, so a model that reads nothing discriminates by that: no control
-without evidence could fail. With ANY and m = (K - 1) t the label B names is independent of the gold label, and what is
-left has to come from the words that are quoted. That is the default.
+Arm and wrong label come from the seed and the paper's id; neither looks at whether the first answer is right. What they
+give away all the same is `Arms.discrimination_for_nothing`; nothing with the defaults, so that what is left has to come
+from the words that are quoted (docs/adversarial.md).
 
 A text is cut into sentences and these into pieces of at most PIECE words, the first from the sentence's first word on.
 A piece's support for a label is the weight of the label's cues in it, minus the largest of the other labels'. Whoever
@@ -101,7 +93,11 @@ class Arms:
             raise ConfigError("the shares of the arms must sum to 1", field="truthful, misleading, null", value=shares)
 
     def discrimination_for_nothing(self, num_labels: int) -> float:
-        """Return the J, where a label is named, of changing to it; see the module. 0 with the defaults and 3 labels."""
+        """Return the J, where a label is named, of changing to it: P(changed | wrong) - P(changed | right).
+
+        With truthful and misleading shares t and m and K labels (t - m / (K - 1)) / (t + m); t / (t + m) where B never
+        names the answered label, as a B that agrees is then the truthful one.
+        """
         named = self.truthful + self.misleading
         if named == 0.0:
             return 0.0

@@ -1,19 +1,11 @@
 """A planted world to argue about, whose best answer is known; and conversations for a model built from scratch.
 
 Every text has a sentence that speaks for its gold label and one of noise. With probability `DOUBT` a third speaks for
-another label, drawn evenly; else it is noise too. So the best first answer is right with probability 1 - DOUBT / 2 =
-0.65, and a truthful challenger always has words to quote. Who changes exactly where quoted words speak for the named
-label, and answers best at first, is right in the end with 0.25 + 0.75 * 0.65 = 0.74 of the default arms, never gives
-up a right answer, and mends every wrong one that a truthful challenger names the right label of; J is 1/4, and 1/3
-where a label is named. Who also knows that a label named with other words is a wrong one does best: right with 0.825,
-J is 1/2 and 2/3, and nothing is given up.
+another label, drawn evenly; else it is noise too. So the best first answer is right with probability 1 - DOUBT / 2.
 
-Conversations show the form of two answers and a challenge, and nothing of the labels. Whatever is said there is drawn
-without a look at the gold label or at what the abstract says: both labels, the challenge's label, the words it
-quotes, reasons and signals. (A challenge by ScriptedOpponent would not do: its quotations tie words to labels, and a
-base that is trained on whole conversations would learn them.) What can be learnt: the JSON, that signals are words of
-the abstract, that a second answer often has the first one's label or the challenge's, equally often for right and
-wrong.
+Conversations show the form of two answers and a challenge, and nothing of the labels: whatever is said there is drawn
+without a look at the gold label or at what the abstract says. (Scripted challenges would not do: their quotations tie
+words to labels, and a base that is trained on whole conversations would learn them.)
 """
 
 from __future__ import annotations

@@ -1,23 +1,16 @@
 """Rewards of a conversation: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
 
-The source notes give these three ranges and what they are for; their author's public code says how they
-are counted (akhilpandey95/tinker at d95db84, tinker_disruption_env.py, described here in other words):
+The source notes give these three ranges and what they are for; their author's public code says how they are counted
+(akhilpandey95/tinker at d95db84, tinker_disruption_env.py, described here in other words):
 
 adversarial/seed    the code's: adaptation 0.2 for a right last answer, whatever the first one was; reasoning by
-    what strikes the eye (at_first_sight), in a wrong answer too. Every way to the truth is paid alike, so
-    who cannot know the label may as well answer anew when asked; and -0.7 with an argument is more than -1 without.
-adversarial/gated   reasoning counts only where the last answer is right: the pass rate of verifiable leaves
-    (leaves). Adaptation asks whether the challenge was answered as its words deserve: where they speak
-    for B's label, 0.2 for a right answer; where they do not, 0.2 for standing firm, and for nothing else. A first
-    answer that chance made wrong is correctness's business: were only right ones paid for standing firm, half of
-    that pay would be luck in the very papers whose text leaves a choice, and tossing the coin again costs half as much.
+    what strikes the eye (at_first_sight), in a wrong answer too.
+adversarial/gated   reasoning counts only where the last answer is right: the pass rate of verifiable leaves.
+    Adaptation: where B's words speak for its label, 0.2 for a right answer; where they do not, for standing firm.
 adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
 
-A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
-the last one held to it, the first could be dropped at no cost, and was: a model of four keys stopped giving any.)
-
-Reasons are scored by leaves that a program can verify, in a flat tree of criteria whose pass rate is the score, or by
-what strikes the eye. Words are in small letters, without marks. Neither score asks whether the label is right.
+A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else: were only the last
+one held to it, the first could be dropped at no cost. Words are in small letters, without marks.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -111,29 +112,23 @@ def stratified_difference(strata: Sequence[Stratum]) -> Figure | None:
     >>> str(stratified_difference([(9, 10, 1, 10), (5, 50, 5, 50)]))
     '0.133 [0.002, 0.265]'
     """
-    weights, gaps, sato_p, sato_q, differences = (
-        list[float](),
-        list[float](),
-        list[float](),
-        list[float](),
-        list[Figure](),
-    )
     for a, n1, c, n2 in strata:
         if not 0 <= a <= n1 or not 0 <= c <= n2:
             raise DataError("there are more successes than items", value=(a, n1, c, n2))
-        if n1 and n2:
-            weights.append(n1 * n2 / (n1 + n2))
-            gaps.append(a / n1 - c / n2)
-            sato_p.append((n1 * n1 * c - n2 * n2 * a + n1 * n2 * (n2 - n1) / 2.0) / (n1 + n2) ** 2)
-            sato_q.append((a * (n2 - c) + c * (n1 - a)) / (2.0 * (n1 + n2)))
-            differences.append(share_difference(a, n1, c, n2))
-    if not weights:
+    both = [one for one in strata if one[1] and one[3]]
+    if not both:
         return None
+    weights = [n1 * n2 / (n1 + n2) for _, n1, _, n2 in both]
     weight = math.fsum(weights)
-    value = math.fsum(mine * gap for mine, gap in zip(weights, gaps, strict=True)) / weight
-    spread = math.fsum(value * p + q for p, q in zip(sato_p, sato_q, strict=True)) / weight**2
+    value = math.fsum(mine * (a / n1 - c / n2) for mine, (a, n1, c, n2) in zip(weights, both, strict=True)) / weight
+    sato = [
+        value * ((n1 * n1 * c - n2 * n2 * a + n1 * n2 * (n2 - n1) / 2.0) / (n1 + n2) ** 2)
+        + (a * (n2 - c) + c * (n1 - a)) / (2.0 * (n1 + n2))
+        for a, n1, c, n2 in both
+    ]
+    spread = math.fsum(sato) / weight**2
     if spread <= 0.0:
-        terms = [(mine / weight, one) for mine, one in zip(weights, differences, strict=True)]
+        terms = [(mine / weight, share_difference(*one)) for mine, one in zip(weights, both, strict=True)]
         return Figure(value, combined(*terms).interval)
     reach = _Z * math.sqrt(spread)
     return _figure(value, reach, reach, -1.0, 1.0)
@@ -222,8 +217,7 @@ def _wrong(one: Debated) -> bool:
     return one.whole and not one.first_right
 
 
-def _revised(one: Debated) -> bool:
-    return one.revised
+_revised: Final[Holds] = attrgetter("revised")
 
 
 def _rooms(debated: Sequence[Debated]) -> dict[int, list[Debated]]:
