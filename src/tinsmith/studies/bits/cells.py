@@ -155,10 +155,13 @@ def plan(
         together: factors that are also varied together, every value with every other.
         reference: what the reference cell has instead of the default.
     """
-    first = changed(Cell(), reference)
     is_default = not factors and not together
     chosen = default_values() if is_default else factors or {}
     rows: list[Changes] = [((factor, value),) for factor, values in chosen.items() for value in values]
+    for factor in (*chosen, *itertools.chain(*together), *dict(reference)):
+        if factor not in FACTORS:
+            raise ConfigError("there is no such factor", field="factor", value=factor, allowed=FACTORS)
+    first = changed(Cell(), reference)
     for some in together:
         if len(set(some)) < 2:
             what = "two or more factors are needed to vary them together"
