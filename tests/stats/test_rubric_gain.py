@@ -20,7 +20,7 @@ from tinsmith.stats.significance import (
     paired_interval,
     sign_flip_p,
 )
-from tinsmith.studies.rubrics.quality.statistics import (
+from tinsmith.studies.rubrics.quality.judged_pairs import (
     Condition,
     Finding,
     Judged,

@@ -6,6 +6,8 @@ import dataclasses
 import re
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -13,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from tinsmith.cli.columns import AsJson, print_json
-from tinsmith.cli.named_folders import HereKeys, Run, require_runs, run_folders
+from tinsmith.cli.named_folders import HereKeys, Run, require_replaceable, require_runs, run_folders
 from tinsmith.cli.run import changed_keys
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
@@ -223,7 +225,6 @@ def pack(
     ] = None,
 ) -> None:
     """Write a run or a study with all that it takes to check it into one file, and nothing of this machine."""
-    from tinsmith.cli.named_folders import require_replaceable, require_runs
     from tinsmith.lab.bundle.archive import CRATE
     from tinsmith.lab.study.files import holds_study
 
@@ -269,8 +270,6 @@ def unpack(
 
 def _date(folder: Path) -> str:
     """Return when a run's manifest, or a study's record, was written."""
-    from datetime import UTC, datetime
-
     from tinsmith.lab.runs.files import MANIFEST
     from tinsmith.lab.study.files import STUDY_JSON
 
@@ -280,8 +279,6 @@ def _date(folder: Path) -> str:
 
 def _origin(folder: Path, with_data: bool) -> dict[str, Path]:
     """Return the files that a run was made of: its task's source, and its data where they are to go along."""
-    from importlib.util import find_spec
-
     from tinsmith.cli.registered import EXPERIMENTS, TASKS, plan_of
     from tinsmith.lab.bundle.pack import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from tinsmith.cli.columns import AsJson, print_json
+from tinsmith.cli.columns import AsJson, open_console, print_json
+from tinsmith.types.errors import ConfigError, LostError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell, ticking
 
@@ -65,12 +69,7 @@ def conform(
     as_json: AsJson = False,
 ) -> None:
     """Ask a Tinker server what it honours: honoured, differs, refused, silent difference (then exit 1), and how."""
-    import logging
-    import os
-    import sys
-
     from tinsmith.lab.experiment.materials import KEY, require_server
-    from tinsmith.types.errors import ConfigError, LostError
 
     if not key:
         raise ConfigError("no key is set", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-...")
@@ -147,7 +146,6 @@ def sweep(
         tuple(_setting(text) for text in reference or ()),
     )  # a mistake is refused before what is heavy is imported
     with loading():
-        from tinsmith.cli.columns import open_console
         from tinsmith.studies.bits import study
         from tinsmith.studies.bits.study import LEGEND, story, sweep_table
 
@@ -177,8 +175,6 @@ def sweep(
 
 
 def _setting(text: str) -> tuple[str, str]:
-    from tinsmith.types.errors import ConfigError
-
     name, equals, value = text.partition("=")
     if not equals or not value:
         raise ConfigError("a factor needs values, as in threads=1,2", field=name, value=text, allowed="factor=v1,v2")

@@ -5,6 +5,7 @@ Each command imports what it runs when it is run.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from typer import Argument, Option
 
 from tinsmith.cli.columns import figures_table, open_console, with_options
+from tinsmith.cli.named_folders import require_slice
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -246,8 +248,6 @@ def metrics(
     threads: Annotated[Number, Option(metavar="N", help="Threads. Default: one per core. Changes no bit.")] = None,
 ) -> None:
     """Compute CD indices and atypicality of every paper, on the full graph."""
-    import time
-
     from tinsmith.cli.bar import progress_bar
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.indices.atypicality import Null, NullModel
@@ -435,8 +435,6 @@ def baselines(
     train_rows: Annotated[Number, Option(metavar="N", help="Train on the first N rows. Default: 50,000.")] = None,
 ) -> None:
     """Score what any model must beat: majority, prior, metadata, TF-IDF, both, and a world's oracle."""
-    from tinsmith.cli.named_folders import require_slice
-
     require_slice(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
     from tinsmith.data.baselines.fitting import TRAIN_ROWS, run_baselines

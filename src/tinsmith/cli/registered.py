@@ -166,10 +166,8 @@ def _require_no_path(name: str) -> None:
     if Path(f"{name}.py").is_file():
         what, fix = "a task or a study is run by its file's whole name", f"tinsmith run {name}.py"
     elif (path / CONFIG).is_file():
-        what, fix = (
-            "this folder holds a run already",
-            f"tinsmith replay {name} runs it again, tinsmith report {name} shows it",
-        )
+        what = "this folder holds a run already"
+        fix = f"tinsmith replay {name} runs it again, tinsmith report {name} shows it"
     elif path.is_dir():
         what, fix = "this is a folder", "tinsmith run FILE.py, or the name of a task, a study or an experiment"
     elif path.is_file():

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from typer import Argument, Option
 
-from tinsmith.cli.columns import Open, tell_page
+from tinsmith.cli.columns import Open, open_console, rows, tell_page, terminal_width
+from tinsmith.cli.named_folders import require_replaceable, require_runs
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
@@ -50,7 +52,6 @@ def report(
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.lab.bundle.archive import folders_of
-    from tinsmith.types.waits import ticking
 
     packed = len(folders) == 1 and folders[0].is_file()
     with folders_of(folders) as places, ticking("reading the runs"):
@@ -59,8 +60,6 @@ def report(
 
 
 def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> Path:
-    from tinsmith.cli.columns import open_console
-    from tinsmith.cli.named_folders import require_runs
     from tinsmith.lab.study.files import holds_study
 
     if len(folders) == 1 and holds_study(folders[0]):
@@ -69,7 +68,6 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     from tinsmith.lab.page.report import COMPARISON, compare, run_page
     from tinsmith.lab.runs.files import MANIFEST, REPORT
     from tinsmith.lab.runs.reader import read_run
-    from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
         allowed = "only with several runs on papers; the page of one run shows both labels"
@@ -116,7 +114,6 @@ def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> P
 
 
 def _write_text(text: str, to: PageFormat, file: Path) -> Path:
-    from tinsmith.cli.named_folders import require_replaceable
     from tinsmith.pages.page import write
 
     require_replaceable(file, _MARKS[to])
@@ -131,11 +128,9 @@ def ls(
     folder: Annotated[Path | None, Argument(metavar="[DIR]", help="A folder with runs. Default: runs and out.")] = None,
 ) -> None:
     """List runs and studies: name, state, steps, last score or reward."""
-    from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status
     from tinsmith.lab.study.files import holds_study
     from tinsmith.lab.study.sizes import CELLS
-    from tinsmith.types.errors import DataError
     from tinsmith.types.json_text import parse_json
 
     def read(file: Path) -> dict[str, object]:

@@ -14,8 +14,9 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from tinsmith.cli.columns import Open, tell_page
+from tinsmith.cli.columns import Open, open_console, rows, tell_page, terminal_width, wrapped
 from tinsmith.cli.completion import complete_keys, complete_names
+from tinsmith.types.errors import ConfigError, near
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell, ticking, unsaid
 
@@ -92,10 +93,10 @@ def run(
         else:
             plan = with_default_log_path(plan_of(name, overrides))
             require_possible(plan)
-    if plan is None:
-        assert study is not None, "a name is that of a study, or has a plan"
+    if study is not None:
         _study(study, overrides, opened)
         return
+    assert plan is not None, "a name is that of a study, or has a plan"
     try:
         _conduct(plan, opened)
     except KeyboardInterrupt as interrupt:
@@ -142,7 +143,6 @@ def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> Non
 
 
 def _keys(name: str, given: Mapping[str, str]) -> None:
-    from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.cli.registered import find, source_of, study_named
 
     study = study_named(name)
@@ -167,8 +167,6 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
 
 
 def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
-    from tinsmith.cli.columns import rows, terminal_width
-
     _print_wrapped(f"{title}\n")
     table: list[tuple[str, ...]] = [("key", *(f"at={at}" for at in keys[0].values), "meaning")]
     table += [(each.name, *each.values.values(), each.words) for each in keys]
@@ -178,7 +176,6 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 
 def _list() -> None:
-    from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
 
     table: list[tuple[str, ...]] = [("start here",), *_FIRST, ("",), ("tasks",)]
@@ -201,15 +198,11 @@ def _list() -> None:
 
 
 def _print_wrapped(text: str) -> None:
-    from tinsmith.cli.columns import terminal_width, wrapped
-
     print(wrapped(text, terminal_width()))
 
 
 def changed_keys(changes: Sequence[str], name: str = "", listed_by: str = "") -> dict[str, str]:
     """Return key=value texts by key; `name` is what they change, `listed_by` says which keys there are."""
-    from tinsmith.types.errors import ConfigError
-
     overrides: dict[str, str] = {}
     for place, change in enumerate(changes):
         key, equals, value = change.partition("=")
@@ -244,23 +237,14 @@ def _meant(parts: Sequence[str], run: str) -> str | None:
 
 def _require_no_command(name: str, context: typer.Context) -> None:
     """Refuse the name of a command, which needs no `run` before it."""
-    if name in _commands(context):
-        from tinsmith.types.errors import ConfigError
-
-        raise ConfigError("this is a command of its own", field="NAME", value=name, fix=f"tinsmith {name}")
-
-
-def _commands(context: typer.Context) -> Sequence[str]:
-    """Return the names of all commands."""
     above = context.find_root().command
-    return above.list_commands(context) if isinstance(above, TyperGroup) else ()
+    if isinstance(above, TyperGroup) and name in above.list_commands(context):
+        raise ConfigError("this is a command of its own", field="NAME", value=name, fix=f"tinsmith {name}")
 
 
 def _require_nothing(overrides: Mapping[str, str], of_file: bool) -> None:
     """Refuse keys where nothing says what is to be run; a file may only have misspelled the key that does."""
     if overrides:
-        from tinsmith.types.errors import ConfigError, near
-
         shown = " ".join(f"{key}={value}" for key, value in overrides.items())
         meant = next((key for key in overrides if near(key, [_NAMED_BY])), None) if of_file else None
         fix = f"perhaps {_NAMED_BY} in place of {meant}" if meant else f"tinsmith run NAME {shown}"
@@ -274,7 +258,6 @@ _NAMED_BY: Final = "run"  # The key of a settings file that says what is to be r
 def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
     """Return the name that a file of settings has under `run`, and its keys."""
     from tinsmith.lab.experiment.key_text import shown_value
-    from tinsmith.types.errors import ConfigError
     from tinsmith.types.toml_files import read_toml
 
     keys = read_toml(file, field="--config")
@@ -293,8 +276,6 @@ def new(
     ] = False,
 ) -> None:
     """Write a starting point for a task of your own, or with --study for a study, in one file that runs as it is."""
-    from tinsmith.types.errors import ConfigError
-
     if file.suffix != ".py":
         fix = f"tinsmith new {file}.py"
         raise ConfigError("a task or a study is a Python file", field="FILE.py", value=str(file), fix=fix)
@@ -330,7 +311,6 @@ def quickstart(
     """
     given = changed_keys(changes or [], listed_by="tinsmith run remedy/exp6 --help lists the keys")
     with loading():
-        from tinsmith.cli.columns import open_console
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import minutes_now, other_work
         from tinsmith.lab.page.report import COMPARISON, compare

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.studies.instructions.answers import NOT_BUILT, can_be_followed, right_answer, topic_of
+from tinsmith.studies.instructions.answers import NOT_BUILT, can_be_followed, right_answer, topics
 from tinsmith.studies.instructions.draws import Pools, Suite, draw, followed, kinds_of, pools
 from tinsmith.studies.instructions.task import instructions
 from tinsmith.types.errors import DataError
@@ -35,7 +35,7 @@ def item_of(request: str, **given: dict[str, Any]) -> Item:
 
 def mentions(text: str, request: str) -> bool:
     """Say whether a text names a request's topic, in any of the languages; however its words are joined or marked."""
-    topic, text = topic_of(request), " ".join(text.replace("*", "").replace("-", " ").split())
+    topic, text = topics()[request], " ".join(text.replace("*", "").replace("-", " ").split())
     return any(name.lower() in text.lower() for name in (*topic.names, *topic.languages.values()))
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from tinsmith.lab.judge.rules import RuleJudge
-from tinsmith.studies.rubrics.quality.answers import Ground, preferred
-from tinsmith.studies.rubrics.quality.statistics import (
+from tinsmith.studies.rubrics.quality.judged_pairs import (
     BUILTIN,
+    Ground,
     PreferencePair,
     builtin_pairs,
     drawn_pairs,
     foreign_rubrics,
     pair_of,
+    preferred,
     read_pairs,
     read_pairs_text,
 )

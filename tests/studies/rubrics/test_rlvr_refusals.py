@@ -18,7 +18,7 @@ from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.files import Kind
 from tinsmith.studies.rubrics.dataset import read_dataset, split_tasks
-from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
+from tinsmith.studies.rubrics.quality.judged_pairs import builtin_pairs
 
 DOCS = Path(__file__).parents[3] / "docs" / "rlvr.md"
 

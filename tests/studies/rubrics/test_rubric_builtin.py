@@ -8,7 +8,7 @@ import pytest
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
-from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
+from tinsmith.studies.rubrics.quality.judged_pairs import builtin_pairs
 from tinsmith.studies.rubrics.rlvr import FAMILIES, demonstrations
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import ConfigError

@@ -12,6 +12,7 @@ import typer
 from typer import Option
 
 from tinsmith.cli.columns import AsJson, print_json
+from tinsmith.types.errors import ConfigError
 
 app = typer.Typer(
     name="analyse",
@@ -53,7 +54,6 @@ def incentives(
     """Say which policy a reward makes optimal, what it scores, and which labels die in it."""
     from tinsmith.cli.analyse.inputs import read_matrix, read_posteriors, reward_settings
     from tinsmith.cli.analyse.results import print_survey, survey, survey_value
-    from tinsmith.types.errors import ConfigError
 
     if matrix is not None and (reward or setting or class_weight):
         what = "--matrix is a reward of its own and takes no other"

@@ -89,9 +89,8 @@ class _Bench:
     def served(self, adapter: Adapter, requests: Sequence[SampleRequest], *seed: str | int) -> list[SampleResult]:
         word = self.cell.cache
         pages = {"default": None, "least": pages_for(self.base.config.max_positions) + 1}
-        limits = SamplerLimits(
-            cache_pages=pages[word] if word in pages else int(word), prefill_tokens=self.cell.prefill
-        )
+        cache_pages = pages[word] if word in pages else int(word)
+        limits = SamplerLimits(cache_pages=cache_pages, prefill_tokens=self.cell.prefill)
         sampler = Sampler(self.base.config, self.parts.sampling(self.kernels), limits=limits)
         policy = merged(adapter) if self.cell.adapter == "merged" else self.parts.policy_of(adapter)
         return serve(sampler, policy, requests, self.cell, seed=derive(0, "sweep", "load", *seed))

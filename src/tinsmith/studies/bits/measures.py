@@ -227,10 +227,7 @@ def trained(outcome: Outcome, reference: Outcome) -> Trained:
 
 def _both(own: Completions) -> tuple[Floats, Floats]:
     """Return all log-probabilities of the sampler, and those of the trainer."""
-    q, p = (
-        [value for part in parts for value in part]
-        for parts in zip(*((one.logprobs, one.scored) for one in own), strict=True)
-    )
+    q, p = zip(*((q, p) for one in own for q, p in zip(one.logprobs, one.scored, strict=True)), strict=True)
     return np.array(q, np.float32), np.array(p, np.float32)
 
 

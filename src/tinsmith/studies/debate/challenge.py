@@ -178,9 +178,8 @@ class Cues:
         for label, cues in self.by_label.items():
             for cue in cues:
                 if not 1 <= len(cue.words) <= PIECE:
-                    raise ConfigError(
-                        "a cue has words", field=f"cues.{label}", value=" ".join(cue.words), allowed=f"1 to {PIECE}"
-                    )
+                    words, allowed = " ".join(cue.words), f"1 to {PIECE}"
+                    raise ConfigError("a cue has words", field=f"cues.{label}", value=words, allowed=allowed)
                 found.setdefault(cue.words[0], []).append((label, cue))
         index = {word: tuple(cues) for word, cues in found.items()}
         object.__setattr__(self, "_by_first_word", index)
@@ -338,9 +337,8 @@ class Script:
         """
         section = "doubt" if stance.label is None else "argue" if stance.with_evidence else "assert"
         if section not in self.sections:
-            raise ConfigError(
-                "this script has no words to ask a model with", field="script", value=self.name, allowed="plain"
-            )
+            what = "this script has no words to ask a model with"
+            raise ConfigError(what, field="script", value=self.name, allowed="plain")
         said = {"title": paper.title, "abstract": paper.abstract, "answer": answer, "label": stance.label or ""}
         return Message(role=Role.USER, content=self.sections[section].format_map(said))
 

@@ -81,7 +81,9 @@ class Seat:
         watch = more.pop("on_trace", None)
         if needed := sorted(name for name, value in more.items() if value):
             raise TaskError(f"it gives its agent {', '.join(needed)}, {_NOT_SERVED}")
-        require_plain(task.data)
+        for name in ("image", "skills", "artifacts"):
+            if value := getattr(task.data, name):
+                raise TaskError(f"it needs a container ({name} {value}), {_NOT_SERVED}")
         self.talk = Talk(self, task)
         if callable(watch):
             watch(self.talk.trace)
@@ -154,13 +156,6 @@ def trace_task(task: AnyTask) -> vf.TraceTask[Any]:
     return vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
 
 
-def require_plain(data: vf.TaskData) -> None:
-    """Check that a task needs neither a container nor skills."""
-    for name in ("image", "skills", "artifacts"):
-        if value := getattr(data, name):
-            raise TaskError(f"it needs a container ({name} {value}), {_NOT_SERVED}")
-
-
 async def _called(hook: Callable[..., Any], trace: AnyTrace) -> None:
     """Call `setup` or `finalize` with those arguments that it takes."""
     available: dict[str, Any] = {"trace": trace, "runtime": NoRuntime()}
@@ -215,17 +210,20 @@ class Player:
 
     def opening(self, name: str) -> list[dict[str, str]]:
         """Return the messages that a conversation begins with."""
-        heard = _run(name, _heard(self.rows[name], ()))
+        heard = self._heard(name, ())
         if heard is None:
             raise TaskError("it ends before the model is asked")
-        return [_plain(one) for one in heard]
+        return heard
+
+    def _heard(self, name: str, replies: Sequence[str]) -> list[dict[str, str]] | None:
+        heard = _run(name, _heard(self.rows[name], replies))
+        return None if heard is None else [_plain(one) for one in heard]
 
     def reply(self, name: str, replies: Sequence[str]) -> str | None:
         """Return the text that follows the replies so far; None: the conversation is over."""
-        heard = _run(name, _heard(self.rows[name], replies))
-        if heard is None:
+        messages = self._heard(name, replies)
+        if messages is None:
             return None
-        messages = [_plain(one) for one in heard]
         if not messages or any(one["role"] != "user" for one in messages):
             raise TaskError(f"it answered as {[one['role'] for one in messages]}, and not as the user")
         return "\n\n".join(one["content"] for one in messages)

@@ -28,13 +28,9 @@ class Topic:
     languages: Mapping[str, str]  # Its name in other languages.
 
 
-def topic_of(request: str) -> Topic:
-    """Return what can be said about a request that was drawn."""
-    return _topics()[request]
-
-
 @cache
-def _topics() -> dict[str, Topic]:
+def topics() -> dict[str, Topic]:
+    """Return what can be said about each request that is drawn."""
     forms = data("prompts.json")["requests"]
     openings = data("sentences.json")["openings"]
     return {
@@ -116,8 +112,9 @@ _MULTIPLE: Final = (1, 2, 3, 5, 7)  # How often each of five keywords is asked f
 
 def demanded(kind: str, kwargs: Kwargs, telling: Telling) -> list[str]:
     """Return the sentences that an instruction demands; none: it demands no sentence."""
-    at_most = "less than" in (kwargs.get("relation"), kwargs.get("let_relation"))
-    return [] if at_most or kind not in _SENTENCES else _SENTENCES[kind](kwargs, telling)
+    if kind in data("sentences.json")["fixed"]:
+        return [data("sentences.json")["fixed"][kind]]
+    return [] if _at_most(kwargs) or kind not in _SENTENCES else _SENTENCES[kind](kwargs, telling)
 
 
 def _placeholders(kwargs: Kwargs, telling: Telling) -> list[str]:
@@ -136,16 +133,9 @@ _SENTENCES: Final[Mapping[str, Callable[[Kwargs, Telling], list[str]]]] = {
     "keywords:existence": lambda given, telling: telling.with_words(given["keywords"]),
     "keywords:frequency": lambda given, telling: telling.with_words([given["keyword"]] * given["frequency"]),
     "detectable_content:number_placeholders": _placeholders,
-    "count:conjunctions": lambda _, __: ["It is slow and quiet but never dull or cold for those who care."],
     "count:person_names": lambda given, _: [f"I learned it from {' and '.join(_NAMES[: given['N']])}."],
     "count:numbers": lambda given, _: [f"Do it {' or '.join(str(2 + number) for number in range(given['N']))} times."],
-    "count:pronouns": lambda _, __: ["You and I know that we love it as they do."],
-    "count:punctuation": lambda _, __: ["Why not?! Look; one thing is sure: it is good, is it not? Yes!"],
     "count:keywords_multiple": _five,
-    "format:parentheses": lambda _, __: ["There is a lot to say (and [more {and yet (more [and so on])}])."],
-    "format:quotes": lambda _, __: [
-        'One old man told us "my father always said \'hear the word "patience" and keep it\'".'
-    ],
 }
 
 
@@ -212,7 +202,7 @@ def can_be_followed(item: Mapping[str, Any]) -> bool:
     first = given.get("length_constraints:nth_paragraph_first_word", {}).get("nth_paragraph")
     if first == 1 and "combination:repeat_prompt" in given:
         return False  # both want to come first
-    names = topic_of(item["request"]).names
+    names = topics()[item["request"]].names
     return any(within_limits(rules, " ".join([*demanded, name])) for name in names)
 
 
@@ -414,7 +404,7 @@ def _attempted(item: Mapping[str, Any], length: Length, random: Random) -> str |
 
     It grows sentence by sentence, past those that a limit forbids, until it is long enough and right.
     """
-    topic, rules = topic_of(item["request"]), rules_of(item)
+    topic, rules = topics()[item["request"]], rules_of(item)
     given = dict(rules)
     names = topic.names[:1] if length is Length.FULL and random.random() < 0.8 else topic.names
     telling = Telling(topic=topic, name=random.choice(names), length=length, random=random)

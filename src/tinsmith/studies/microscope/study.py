@@ -171,9 +171,8 @@ def corrected(looks: Sequence[Looked], rule: Rule, decoding: Decoding, draws: Bo
     """Return what the first earns under correction, and how much of the second's gain that is."""
     interventions = [one.intervention(rule, decoding) for one in looks]
     ends = [[_means(one.agreement(writer, decoding).earned) for one in looks] for writer in Writer]
-    start, mine, goal = (
-        MeanRuns.of("earned", some) for some in (ends[0], [_means(one.earned) for one in interventions], ends[1])
-    )
+    under_rule = [_means(one.earned) for one in interventions]
+    start, mine, goal = (MeanRuns.of("earned", some) for some in (ends[0], under_rule, ends[1]))
     return {
         "earned": from_estimate(mine.estimate(draws)),
         "recovered": recovered(start, mine, goal, draws),
@@ -231,10 +230,8 @@ def _recovery(whose: str, rule: Rule, decoding: Decoding, **bound: float) -> Exp
 def _rewards(results: Results) -> tuple[list[str], list[Panel]]:
     """Return what the first earns, under each correction, and what the second earns, as a picture has them."""
     arms = [arm.arm for arm in results.arms.values() if arm.arm.on is not None]
-    panels = [
-        Panel(title=one.label, before=(), after=tuple(results.after(arm.name, one) for arm in arms)) for one in SCORES
-    ]
-    return [arm.label for arm in arms], panels
+    values = {one.label: tuple(results.after(arm.name, one) for arm in arms) for one in SCORES}
+    return [arm.label for arm in arms], [Panel(title=label, before=(), after=after) for label, after in values.items()]
 
 
 _MARKS: Final = {Fate.UNSHIFTED: TokenMark.NONE, Fate.RERANKED: TokenMark.FIRST, Fate.SHIFTED: TokenMark.SECOND}

@@ -113,9 +113,8 @@ def step_ratios(
     gradient of importance sampling as this arithmetic computes all of it.
     """
     still, _ = exact(own, LossName.IMPORTANCE_SAMPLING)
-    moved = [
-        (p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64)) for p, q in zip(trainer, sampler, strict=True)
-    ]
+    both = zip(trainer, sampler, strict=True)
+    moved = [(p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64)) for p, q in both]
     ratios = np.exp(np.concatenate(moved))
     # The same ratios, met by canonical's trainer: what it says, less the difference of the two.
     given = [(p.astype(np.float64) - d).astype(np.float32) for p, d in zip(own, moved, strict=True)]
@@ -291,9 +290,8 @@ class Theirs:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=_DTYPES[dtype], local_files_only=True
-        ).eval()
+        made = AutoModelForCausalLM.from_pretrained(folder, dtype=_DTYPES[dtype], local_files_only=True)
+        self.model: Any = made.eval()
         self.model.generation_config.eos_token_id = None
         self.model.generation_config.pad_token_id = _PAD
         modules = [(name, one) for name, one in self.model.named_modules() if type(one).__name__.endswith("TopKRouter")]

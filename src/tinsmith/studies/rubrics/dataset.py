@@ -61,9 +61,7 @@ def checked_file(path: Path, endings: Sequence[str]) -> str:
     if not path.is_file():
         raise ConfigError("no such file", field="data_path", value=str(path))
     if ending not in endings:
-        raise ConfigError(
-            "files of this kind cannot be read", field="data_path", value=str(path), allowed=" ".join(endings)
-        )
+        raise ConfigError("files of this kind cannot be read", field="data_path", value=str(path), allowed=endings)
     return ending
 
 
@@ -285,6 +283,5 @@ def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_s
     count = int(Fraction(repr(float(train_ratio))) * len(tasks))
     if sides == 2:
         count = min(max(count, 1), len(tasks) - 1)
-    return RubricSplit(
-        train=tuple(order[:count]), test=tuple(order[count:]), train_ratio=float(train_ratio), data_seed=data_seed
-    )
+    train, test = tuple(order[:count]), tuple(order[count:])
+    return RubricSplit(train=train, test=test, train_ratio=float(train_ratio), data_seed=data_seed)

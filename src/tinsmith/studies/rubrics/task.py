@@ -89,9 +89,8 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
         rubrics = rubrics or tuple(Rubric(criterion=leaf, number=number) for number, leaf in enumerate(leaves, 1))
     if not rubrics:
         return None
-    task = RubricTask(
-        task_id=_task_id(record.get("task_id"), prompt, rubrics), prompt=prompt, rubrics=rubrics, tree=tree
-    )
+    task_id = _task_id(record.get("task_id"), prompt, rubrics)
+    task = RubricTask(task_id=task_id, prompt=prompt, rubrics=rubrics, tree=tree)
     _require_weights(task)
     return task
 

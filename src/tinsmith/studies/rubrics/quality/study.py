@@ -22,6 +22,7 @@ from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prompting import VerdictCache, cost_of, estimate_questions, estimate_spent, load_prices
 from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings, Spent
+from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
 from tinsmith.lab.study.files import write_json, write_text
 from tinsmith.lab.study.keys import Measure, at_least
@@ -35,25 +36,23 @@ from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, plain, text
 from tinsmith.pages.tables import measured as measured_cell
 from tinsmith.stats.significance import ALPHA
-from tinsmith.studies.rubrics.quality.answers import (
+from tinsmith.studies.rubrics.quality.judged_pairs import (
     Answers,
-    answered_by_chat,
-    answered_by_rules,
-    questions_of,
-    ratings_of,
-    require_rules,
-)
-from tinsmith.studies.rubrics.quality.statistics import (
     Finding,
     PairAnswer,
+    PreferencePair,
+    answered_by_chat,
+    answered_by_rules,
     builtin_pairs,
     complete_pairs,
     drawn_pairs,
+    questions_of,
+    ratings_of,
     read_pairs,
     showings,
 )
-from tinsmith.studies.rubrics.quality.statistics import rubric_quality as figures_of
-from tinsmith.types.errors import ConfigError
+from tinsmith.studies.rubrics.quality.judged_pairs import rubric_quality as figures_of
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.json_text import parse_json
@@ -237,6 +236,15 @@ CACHE: Final = "verdicts"  # Under TINSMITH_HOME: answers that were paid for, by
 ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 
 
+def _require_rules(pairs: Sequence[PreferencePair]) -> None:
+    for pair in pairs:
+        try:
+            RuleJudge(pair.task.criteria)
+        except DataError as error:
+            what = f"pair {pair.pair_id}: {error.what}"
+            raise DataError(what, field=error.field, value=error.value, fix=error.fix) from None
+
+
 def forecast(shown: Sequence[PairAnswer], judge: str, cost: Callable[[Spent], str], *, by_rules: bool) -> str:
     """Return what it takes to ask a judge: nothing retried, nothing found in the cache."""
     pairs = len({one.pair.pair_id for one in shown})
@@ -390,7 +398,7 @@ def rubric_quality(
         every, without_rubrics = builtin_pairs() if data_path is None else read_pairs(data_path)
         pairs = drawn_pairs(every, limit, seed=seed)
         if chat is None:
-            require_rules(pairs)
+            _require_rules(pairs)
         data = {
             "source": BUILTIN_PAIRS if data_path is None else data_path.name,
             "fingerprint": sha256_of(pairs),
