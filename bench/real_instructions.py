@@ -22,8 +22,7 @@ from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset, split_tasks
-from tinsmith.studies.rubrics.task import RubricTask
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, RubricTask, builtin_dataset, split_tasks
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive
 

@@ -20,6 +20,7 @@ from tinsmith.stats.significance import (
     paired_interval,
     sign_flip_p,
 )
+from tinsmith.studies.rubrics.dataset import RubricTask
 from tinsmith.studies.rubrics.quality.judged_pairs import (
     Condition,
     Finding,
@@ -31,7 +32,6 @@ from tinsmith.studies.rubrics.quality.judged_pairs import (
     discrimination,
     rubric_quality,
 )
-from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError
 
 WITHOUT, OWN, OTHER = Condition.WITHOUT, Condition.OWN, Condition.OTHER

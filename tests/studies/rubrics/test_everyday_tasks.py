@@ -15,9 +15,8 @@ from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset, split_tasks
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, RubricTask, builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.rlvr import rlvr
-from tinsmith.studies.rubrics.task import RubricTask
 
 TASKS = builtin_dataset(BuiltinTasks.EVERYDAY).tasks
 SPLIT = split_tasks(TASKS, train_ratio=0.667, data_seed=42)

@@ -7,10 +7,9 @@ import pytest
 
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
+from tinsmith.studies.rubrics.dataset import RubricTask, builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.quality.judged_pairs import builtin_pairs
 from tinsmith.studies.rubrics.rlvr import FAMILIES, demonstrations
-from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import ConfigError
 
 WORKED = {pair.pair_id: pair.chosen for pair in builtin_pairs()[0]}

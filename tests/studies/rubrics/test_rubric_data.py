@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.studies.rubrics.dataset import read_dataset, read_text
-from tinsmith.studies.rubrics.task import Rubric, task_of
+from tinsmith.studies.rubrics.dataset import Rubric, read_dataset, read_text, task_of
 from tinsmith.types.errors import ConfigError, DataError
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "rlvr" / "rlvr_tinker_test.jsonl"

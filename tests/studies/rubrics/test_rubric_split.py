@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.studies.rubrics.dataset import split_tasks
-from tinsmith.studies.rubrics.task import Rubric, RubricTask
+from tinsmith.studies.rubrics.dataset import Rubric, RubricTask, split_tasks
 from tinsmith.types.errors import ConfigError, DataError
 
 

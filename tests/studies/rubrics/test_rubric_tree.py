@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of, evaluate, pass_rate
-from tinsmith.studies.rubrics.task import MAX_DEPTH, tree_of
+from tinsmith.lab.judge.tree import MAX_DEPTH, Branch, Leaf, Node, Strategy, criteria_of, evaluate, pass_rate, tree_of
 from tinsmith.types.errors import DataError, InputError
 
 NODE: dict[str, Any] = {

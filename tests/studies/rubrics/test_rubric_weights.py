@@ -9,9 +9,8 @@ import pytest
 
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
-from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.studies.rubrics.dataset import RubricTask, read_dataset, task_of
 from tinsmith.studies.rubrics.rlvr import weight_lines
-from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError, InputError
 
 

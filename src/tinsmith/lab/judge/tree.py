@@ -12,9 +12,9 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar, cast, get_origin
 
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import DataError, InputError
 
 
 class Strategy(enum.StrEnum):
@@ -103,3 +103,56 @@ def _score(node: Node, verdicts: Iterator[bool], *, skipped: bool) -> Fraction:
         return Fraction(0)
     soft = [score for child, score in pairs if not child.critical]
     return sum(soft, Fraction(0)) / len(soft) if soft else Fraction(1)
+
+
+T = TypeVar("T")
+MAX_DEPTH: Final = 32  # Levels of a tree, the root included.
+
+_BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
+
+
+def tree_of(value: object) -> Node:
+    """Return the tree that a JSON value describes.
+
+    >>> tree_of({"children": [{"criterion": "is short", "critical": True}]}).children[0].critical
+    True
+    """
+    return _node(value, "rubric_tree", 1)
+
+
+def _node(value: object, where: str, depth: int) -> Node:
+    if depth > MAX_DEPTH:
+        raise DataError(f"a tree has at most {MAX_DEPTH} levels", field=where)
+    parts = typed_value(value, dict[str, object], "a node is an object", where)
+    known = ("criterion", "critical") if "criterion" in parts else _BRANCH_KEYS
+    for key in parts:
+        if key not in known:
+            raise DataError(f"unknown key {key!r}", field=where, allowed=known)
+    critical = typed_value(parts.get("critical", False), bool, "true or false", f"{where}.critical")
+    if "criterion" in parts:
+        criterion = parts["criterion"]
+        if not isinstance(criterion, str) or not criterion.strip() or not is_text(criterion):
+            raise DataError("a leaf needs a text", field=f"{where}.criterion", value=criterion)
+        return Leaf(criterion=criterion.strip(), critical=critical)
+    name = typed_value(parts.get("name", ""), str, "a name is a text", f"{where}.name")
+    strategy = parts.get("strategy", Strategy.PARALLEL)
+    if not isinstance(strategy, str) or strategy not in set(Strategy):
+        raise DataError("unknown strategy", field=f"{where}.strategy", value=strategy, allowed=Strategy)
+    listed = typed_value(parts.get("children") or None, list[object], "a branch needs children", f"{where}.children")
+    children = tuple(_node(child, f"{where}.children[{i}]", depth + 1) for i, child in enumerate(listed))
+    for i, child in enumerate(children):
+        if critical and not child.critical:
+            raise DataError("the children of a critical node are critical", field=f"{where}.children[{i}]")
+    return Branch(name=name, children=children, strategy=Strategy(strategy), critical=critical)
+
+
+def typed_value(value: object, kind: type[T], what: str, field: str) -> T:
+    """Return a value that is of a type; `what` is the error where it is of another."""
+    if not isinstance(value, get_origin(kind) or kind):
+        raise DataError(what, field=field, value=value)
+    return cast("T", value)
+
+
+def is_text(value: str) -> bool:
+    """Return true if UTF-8 can hold it."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)

@@ -35,6 +35,7 @@ from tinsmith.lab.judge.prompting import (
 from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent
 from tinsmith.lab.judge.rules import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.lab.judge.tree import is_text
 from tinsmith.stats.intervals import wilson
 from tinsmith.stats.significance import (
     ALPHA,
@@ -45,8 +46,7 @@ from tinsmith.stats.significance import (
     paired_interval,
     sign_flip_p,
 )
-from tinsmith.studies.rubrics.dataset import checked_file, decode, gathered, read_records
-from tinsmith.studies.rubrics.task import RubricTask, is_text, task_of
+from tinsmith.studies.rubrics.dataset import RubricTask, checked_file, decode, gathered, read_records, task_of
 from tinsmith.types.errors import DataError, LostError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
