@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from typer import Argument, Option
 
-from tinsmith.cli.columns import AsJson, print_json
-from tinsmith.cli.named_folders import HereKeys, Run, require_replaceable, require_runs, run_folders
+from tinsmith.cli.columns import AsJson, HereKeys, Run, print_json, require_replaceable, require_runs, run_folders
 from tinsmith.cli.run import changed_keys
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible

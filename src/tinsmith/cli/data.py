@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from tinsmith.cli.columns import figures_table, open_console, with_options
-from tinsmith.cli.named_folders import require_slice
+from tinsmith.cli.columns import figures_table, open_console, require_slice, with_options
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:

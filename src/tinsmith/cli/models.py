@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from tinsmith.cli.columns import with_options
+from tinsmith.cli.columns import require_checkpoint, with_options
 from tinsmith.cli.completion import complete_models, complete_packaged
-from tinsmith.cli.named_folders import require_checkpoint
 from tinsmith.types.errors import ConfigError, perhaps
 from tinsmith.types.waits import STARTING, loading, tell, ticking, unsaid
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from typer import Argument, Option
 
-from tinsmith.cli.columns import Open, open_console, rows, tell_page, terminal_width
-from tinsmith.cli.named_folders import require_replaceable, require_runs
+from tinsmith.cli.columns import Open, open_console, require_replaceable, require_runs, rows, tell_page, terminal_width
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tinsmith.lab.study.files import write_json
 from tinsmith.lab.study.keys import Measure, at_least
+from tinsmith.stats.intervals import wilson
 from tinsmith.studies.taste.pairs import PairSettings, Side, Sides, draw_pairs
 from tinsmith.studies.taste.task import CARD, Baseline, Fitted, favours_a, fit_difference, require_corpus
 from tinsmith.types.errors import ConfigError
@@ -72,36 +73,33 @@ def probe(
         sides = draw_pairs(corpus, settings)
         counted = ", ".join(f"{len(some):,} {side.value}" for side, some in sides.items())
         say(f"pairs: {counted}; {2 * sum(map(len, sides.values())):,} texts through {model}")
-        if not dry_run:
-            found = {"corpus": corpus.card.fingerprint, **_measured(model, settings, sides, say)}
-            write_json(found, out / RESULT)
+        if dry_run:
+            return out
+        from tinsmith.lab.hidden_states import hidden_states
+
+        papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
+        states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
+        choices, chosen, right = probed(states, sides)
+        test, fitted = sides[Side.TEST], Fitted(lambda: sides[Side.TRAIN], settings.text)
+        found = {PROBE: right, **{one.value: fitted.right(one, test) for one in Baseline}}
+        accuracies = {name: accuracy(each) for name, each in found.items()}
+        for name, one in accuracies.items():
+            say(f"{name}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}) of {one['pairs']:,} pairs")
+        say(f"chosen: layer {chosen['layer']}, {chosen['pooling']}, C={chosen['strength']}")
+        values = {
+            "corpus": corpus.card.fingerprint,
+            "model": {"name": model, "fingerprint": states.fingerprint},
+            "settings": asdict(settings),
+            "pairs": {side.value: len(some) for side, some in sides.items()},
+            "chosen": chosen,
+            "test": accuracies,
+            "validation": choices,
+            "right": {pair.id: {name: bool(each[i]) for name, each in found.items()} for i, pair in enumerate(test)},
+        }
+        write_json(values, out / RESULT)
         return out
 
     return measure
-
-
-def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dict[str, object]:
-    from tinsmith.lab.hidden_states import hidden_states
-
-    papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
-    states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
-    choices, chosen, right = probed(states, sides)
-    test = sides[Side.TEST]
-    fitted = Fitted(lambda: sides[Side.TRAIN], settings.text)
-    found = {PROBE: right, **{one.value: fitted.right(one, test) for one in Baseline}}
-    accuracies = {name: accuracy(each) for name, each in found.items()}
-    for name, one in accuracies.items():
-        say(f"{name}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}) of {one['pairs']:,} pairs")
-    say(f"chosen: layer {chosen['layer']}, {chosen['pooling']}, C={chosen['strength']}")
-    return {
-        "model": {"name": model, "fingerprint": states.fingerprint},
-        "settings": asdict(settings),
-        "pairs": {side.value: len(some) for side, some in sides.items()},
-        "chosen": chosen,
-        "test": accuracies,
-        "validation": choices,
-        "right": {pair.id: {name: bool(each[i]) for name, each in found.items()} for i, pair in enumerate(test)},
-    }
 
 
 def probed(states: HiddenStates, sides: Sides) -> tuple[list[Figures], Figures, NDArray[np.bool_]]:
@@ -138,8 +136,6 @@ def probed(states: HiddenStates, sides: Sides) -> tuple[list[Figures], Figures, 
 
 def accuracy(right: NDArray[np.bool_]) -> Figures:
     """Return the share that is right, with Wilson's 95 % interval; a pair is the unit."""
-    from tinsmith.stats.intervals import wilson
-
     count, pairs = int(right.sum()), len(right)
     interval = wilson(count, pairs)
     return {"pairs": pairs, "right": count, "accuracy": count / pairs, "low": interval.low, "high": interval.high}
