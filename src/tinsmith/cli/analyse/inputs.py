@@ -155,7 +155,8 @@ def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
             named = {str(key): value for key, value in values.items() if key not in _BESIDE}
             weight, labels = values.get("weight", 1.0), labels or tuple(named)
             if set(named) != set(labels):
-                raise DataError(f"{where} has other labels", field="labels", value=list(named), allowed=labels)
+                allowed = ", ".join(labels)
+                raise DataError(f"{where} has other labels", field="labels", value=list(named), allowed=allowed)
             values = [named[label] for label in labels]
         labels = labels or Subject.DISRUPTION.labels
         if not isinstance(values, list) or len(values) != len(labels) or not all(map(is_number, values)):
@@ -253,7 +254,7 @@ def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
             meant = difflib.get_close_matches(label, subject.labels, n=1, cutoff=0.75)
             if meant and label not in subject.labels:
                 what, fix = "no task has such a label", f"write {meant[0]}, or name all labels with --labels"
-                raise ConfigError(what, field="label", value=label, allowed=subject.labels, fix=fix)
+                raise ConfigError(what, field="label", value=label, allowed=", ".join(subject.labels), fix=fix)
     fix = "name all labels with --labels, also those without a rate"
     raise ConfigError("no task has these labels", field="label", value=tuple(given), fix=fix)
 

@@ -242,7 +242,8 @@ def checked_file(path: Path, endings: Sequence[str]) -> str:
     if not path.is_file():
         raise ConfigError("no such file", field="data_path", value=str(path))
     if ending not in endings:
-        raise ConfigError("files of this kind cannot be read", field="data_path", value=str(path), allowed=endings)
+        what, allowed = "files of this kind cannot be read", " ".join(endings)
+        raise ConfigError(what, field="data_path", value=str(path), allowed=allowed)
     return ending
 
 
