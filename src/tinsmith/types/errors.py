@@ -4,6 +4,7 @@
 
     TinsmithError
     +-- ConfigError (ValueError)        a setting: key, flag, environment variable
+    |   +-- ArgumentError (TypeError)   an argument that a class of ours does not take
     +-- InputError (ValueError)         the content of a request: datum, prompt, sampling parameters
     +-- ContractError (ValueError)      a model's answer breaks its JSON contract
     +-- DataError (ValueError)          a corpus, slice or table
@@ -93,6 +94,10 @@ class TinsmithError(Exception):
 
 class ConfigError(TinsmithError, ValueError):
     """Error of a setting with an invalid value."""
+
+
+class ArgumentError(ConfigError, TypeError):
+    """A class or function does not take this argument; also the TypeError that Python raises for one."""
 
 
 class InputError(TinsmithError, ValueError):

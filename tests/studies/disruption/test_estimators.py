@@ -2,7 +2,7 @@
 
 import inspect
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,30 @@ def test_a_clone_has_the_same_parameters_and_nothing_learned(kind: type[PaperCla
     assert copy.set_params(seed=8).seed == 8
     assert model.seed == 7
     assert is_classifier(model)
-    with pytest.raises(ValueError, match="Invalid parameter"):
-        model.set_params(stepz=3)
     with pytest.raises(NotFittedError):
         model.predict([])
+
+
+@pytest.mark.parametrize("mistyped", [lambda: SFT(stpes=3), lambda: SFT().set_params(stpes=3)])
+def test_a_mistyped_parameter_is_refused_with_the_nearest_one(mistyped: Callable[[], SFT]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        mistyped()
+    assert (caught.value.field, caught.value.value) == ("stpes", 3)
+    assert caught.value.fix is not None
+    assert caught.value.fix.startswith("perhaps steps;")
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_parameter_without_its_name_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        GRPO(3)
+    assert caught.value.value == 3
+
+
+def test_a_mistyped_score_is_refused_before_any_fit(papers: LoadedSlice) -> None:
+    with pytest.raises(ConfigError) as caught:
+        tinsmith.cross_val_score(SFT(), papers.train, cv=2, metric="macrof1")
+    assert (caught.value.field, caught.value.fix) == ("metric", "perhaps macro_f1")
 
 
 @pytest.mark.parametrize(("kind", "loop"), [(SFT, Kind.SFT), (GRPO, Kind.RL)])

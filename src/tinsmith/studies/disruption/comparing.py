@@ -28,7 +28,7 @@ from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, diff
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
-from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer
+from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer, named_metric
 from tinsmith.types.errors import ConfigError
 
 
@@ -50,7 +50,7 @@ def cross_val_score(
         ConfigError, DataError: a parameter or the papers are not allowed.
         LostError: the server was lost.
     """
-    plan = model.plan()
+    plan, wanted = model.plan(), named_metric(metric)
     labels = [item.gold for item in labelled(papers, y, task_asked(plan))]
     smallest = min(Counter(labels).values(), default=0)
     if not 2 <= cv <= smallest:
@@ -66,8 +66,8 @@ def cross_val_score(
             fold = model.__sklearn_clone__()
             left.append(fold)
             fold.fit_through(server, [papers[i] for i in train], [labels[i] for i in train])
-            scores.append(fold.score([papers[i] for i in test], [labels[i] for i in test], metric=metric))
-            model.tell(f"fold {number} of {cv}: {metric} {scores[-1]:.3f}")
+            scores.append(fold.score([papers[i] for i in test], [labels[i] for i in test], metric=wanted.value))
+            model.tell(f"fold {number} of {cv}: {wanted} {scores[-1]:.3f}")
     finally:
         for fold in left:
             fold.close()

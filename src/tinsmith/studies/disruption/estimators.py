@@ -42,7 +42,7 @@ from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
-from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError, no_such
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -205,8 +205,30 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     _experiment: ClassVar[Experiment]
 
+    def __new__(cls, *arguments: object, **parameters: object) -> Self:
+        """Refuse what is no parameter, with the nearest one that is."""
+        if arguments:
+            what = f"{cls.__name__} takes its parameters by name"
+            raise ArgumentError(what, field="1st argument", value=arguments[0], fix=f"{cls.__name__}(NAME=VALUE, ...)")
+        cls._require_known(parameters)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         self._bases: dict[Task, Path] = {}  # by what they are asked; of this estimator and its clones
+
+    @classmethod
+    def _require_known(cls, parameters: Mapping[str, object]) -> None:
+        known = [each.name for each in fields(cls)]
+        for name, value in parameters.items():
+            if name not in known:
+                listed_by = f"help(tinsmith.{cls.__name__})"
+                error = no_such("parameter", field=name, value=value, name=name, known=known, listed_by=listed_by)
+                raise ArgumentError(f"{cls.__name__} has no such parameter", field=name, value=value, fix=error.fix)
+
+    def set_params(self, **parameters: object) -> Self:
+        """Set parameters, as scikit-learn does; return self."""
+        self._require_known(parameters)
+        return super().set_params(**parameters)
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted estimator with the same parameters, and the same base once one of the two has built it."""
@@ -308,12 +330,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
         Without `y` the labels are those of the rows.
         """
-        task = self.fitted_task()
+        wanted, task = named_metric(metric), self.fitted_task()
         golds = [item.gold for item in labelled(papers, y, task)]
         predicted = [str(label) for label in self.predict(papers)]
-        if metric not in tuple(Metric):
-            raise ConfigError("there is no such score", field="metric", value=metric, allowed=", ".join(Metric))
-        return Confusion.of(task.labels, golds, predicted).score(Metric(metric))
+        return Confusion.of(task.labels, golds, predicted).score(wanted)
 
     def fitted_task(self) -> Task:
         """Return the task that this fitted model answers."""
@@ -429,6 +449,13 @@ class GRPO(PaperClassifier):
         parent=None,
         delta={"kind": "rl", "prompt": "checklist", "contract": "two_key", "max_tokens": 64, "reward": "macro_f1"},
     )
+
+
+def named_metric(name: str) -> Metric:
+    """Return the score of that name."""
+    if name not in tuple(Metric):
+        raise ConfigError("there is no such score", field="metric", value=name, allowed=Metric)
+    return Metric(name)
 
 
 def _release(policy: Policy | None, temporary: Path | None) -> None:
