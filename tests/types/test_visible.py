@@ -5,6 +5,7 @@ import json
 import logging
 import subprocess
 import sys
+from itertools import pairwise
 from threading import Event
 
 import pytest
@@ -82,34 +83,45 @@ class Clock:
         return self.now
 
 
-def test_a_wait_in_a_pipe_is_told_of_within_two_seconds_and_then_ever_more_seldom() -> None:
+def test_a_wait_in_a_pipe_has_a_line_every_two_seconds_and_then_after_a_tenth_of_what_it_took() -> None:
     clock, said = Clock(), list[str]()
-    ticks = Ticks("packing", said.append, clock)
+    ticks = Ticks("packing", said.append, clock=clock)
     due = [1.0]
     while due[-1] < 100.0:
         clock.now = due[-1]
         due.append(clock.now + ticks.tick())
-    assert due == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 62.0, 92.0, 122.0]
-    assert said[:3] == ["packing, 1 s", "packing, 2 s", "packing, 4 s"]
+    assert due[:4] == [1.0, 3.0, 5.0, 7.0]
+    gaps = [later - sooner for sooner, later in pairwise(due)]
+    assert gaps == pytest.approx([max(2.0, sooner / 10) for sooner in due[:-1]])
+    assert said[:3] == ["packing, 1 s", "packing, 3 s", "packing, 5 s"]
+    clock.now = 4000.0
+    assert ticks.tick() == 30.0, "also after an hour"
+
+
+def test_lines_that_replace_one_another_come_every_second() -> None:
+    clock = Clock()
+    ticks = Ticks("packing", list[str]().append, replaces=True, clock=clock)
+    clock.now = 100.0
+    assert ticks.tick() == 1.0
 
 
 def test_a_wait_says_how_far_it_is_and_is_put_off_by_another_line() -> None:
     clock, said, step = Clock(), list[str](), 0
-    ticks = Ticks(lambda: f"step {step} of 9", said.append, clock)
+    ticks = Ticks(lambda: f"step {step} of 9", said.append, clock=clock)
     clock.now = 0.75
     ticks.heard()
     clock.now = 1.0
-    assert ticks.tick() == 0.75
-    step, clock.now = 4, 1.75
+    assert ticks.tick() == 1.75
+    step, clock.now = 4, 2.75
     ticks.tick()
-    assert said == ["step 4 of 9, 2 s"]
+    assert said == ["step 4 of 9, 3 s"]
 
 
 def test_a_terminal_counts_the_seconds_in_one_line_that_other_lines_replace(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, clock = Terminal(), Clock()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "14")
-    ticks = Ticks("exporting \x07 it", None, clock)
+    ticks = Ticks("exporting \x07 it", None, clock=clock)
     clock.now = 3.0
     assert ticks.tick() == ticks.tick() == 1.0
     assert screen.getvalue() == "\rexporting \\u0\x1b[K"

@@ -28,8 +28,19 @@ Say = Callable[[str], None]
 
 FIRST_SECONDS: Final = 1.0
 """Seconds of silence before the first line on a wait; in a terminal, between two."""
-LONGEST_SECONDS: Final = 30.0
-"""The most seconds between two lines on one wait where they stay."""
+LONG_SECONDS: Final = 2.0
+"""The fewest seconds between two lines on one wait where they stay; a shorter wait is not reported."""
+_LONGEST_SECONDS: Final = 30.0
+_SHARE: Final = 0.1
+
+
+def pause_after(took: float, part: float = 1.0) -> float:
+    """Return the seconds to the next line where lines stay, as in a pipe or a log, on what took so long by now.
+
+    They come ever more seldom, so that a log of hours stays readable: after two seconds, later after a tenth of what it
+    took, at most after half a minute. `part` is the part of that for lines that say more.
+    """
+    return min(_LONGEST_SECONDS, part * max(LONG_SECONDS, _SHARE * took))
 
 
 def unsaid(line: str) -> None:
@@ -48,16 +59,17 @@ def tell(line: str) -> None:
 
 @dataclass(slots=True)
 class Ticks:
-    """Lines on one wait: every second in one place of a terminal, elsewhere ever more seldom."""
+    """Lines on one wait: every second where one replaces the other, as in a terminal; elsewhere ever more seldom."""
 
     what: str | Callable[[], str]
     """The work; a function reports how far it is by now."""
     say: Say | None = None
     """Takes the lines where standard error is no terminal; None: they go there."""
+    replaces: bool = False
+    """True if `say` puts each line in the place of the one before."""
     clock: Callable[[], float] = time.perf_counter
     _began: float = field(init=False)
     _heard: float = field(init=False)
-    _pause: float = FIRST_SECONDS
 
     def __post_init__(self) -> None:
         self._began = self._heard = self.clock()
@@ -83,9 +95,14 @@ class Ticks:
             print(f"\r{visible(line)[:columns]}\x1b[K", end="", file=sys.stderr, flush=True)
         else:
             (self.say or tell)(line)
-            self._pause = min(LONGEST_SECONDS, max(FIRST_SECONDS, took))
         self._heard = now
         return self._pause
+
+    @property
+    def _pause(self) -> float:
+        """Return the seconds from the last line to the next."""
+        first = self._heard == self._began
+        return FIRST_SECONDS if first or self.replaces or self.in_place else pause_after(self._heard - self._began)
 
 
 _CLEAR: Final = "\r\x1b[K"
@@ -94,9 +111,11 @@ _waits: Final[list[Ticks]] = []
 
 
 @contextmanager
-def ticking(what: str | Callable[[], str], say: Say | None = None) -> Generator[Ticks, None, None]:
+def ticking(
+    what: str | Callable[[], str], say: Say | None = None, *, replaces: bool = False
+) -> Generator[Ticks, None, None]:
     """Print lines while the body runs, if it lasts; see Ticks."""
-    over, ticks = threading.Event(), Ticks(what, say)
+    over, ticks = threading.Event(), Ticks(what, say, replaces)
     if say is unsaid:
         yield ticks
         return

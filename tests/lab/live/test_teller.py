@@ -1,6 +1,7 @@
 """Account of a run for a person: lines in a pipe, a table redrawn in a terminal, and each alarm once in both."""
 
 import io
+from itertools import pairwise
 from threading import Event
 
 import pytest
@@ -75,12 +76,17 @@ def test_quiet_tells_nothing() -> None:
         assert out.getvalue() == ""
 
 
-def test_in_a_pipe_a_long_step_has_a_line_without_an_evaluation() -> None:
-    out, times = io.StringIO(), iter([0.0, 0.5, 3.0, 3.5])
-    teller = Teller(name="family/rung", steps=4, out=out, clock=lambda: next(times))
-    for step in range(3):
+def test_in_a_pipe_steps_have_lines_ever_more_seldom_without_evaluations() -> None:
+    out, now = io.StringIO(), 0.0
+    teller = Teller(name="family/rung", steps=400, out=out, clock=lambda: now)
+    for step in range(400):
+        now = step / 2
         teller.step(standing_at(step), {"train/reward/total": 0.25}, [])
-    assert [line.split("  ")[0] for line in out.getvalue().splitlines()] == ["family/rung: step 1/4"]
+    seconds = [int(line.split()[2].partition("/")[0]) / 2 for line in out.getvalue().splitlines()]
+    gaps = [later - sooner for sooner, later in pairwise(seconds)]
+    assert gaps[:5] == [1.0] * 5
+    assert all(gap <= max(2.0, sooner / 10) for sooner, gap in zip(seconds, gaps, strict=False)), "no seconds counted"
+    assert len(seconds) < 80
 
 
 def test_in_a_pipe_the_first_step_is_told_of_while_it_lasts_and_a_quiet_one_is_not() -> None:

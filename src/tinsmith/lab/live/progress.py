@@ -15,11 +15,10 @@ from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import counted
-from tinsmith.types.waits import LONGEST_SECONDS, Say
+from tinsmith.types.waits import LONG_SECONDS, Say, pause_after
 
 Progress = Callable[[int, int], None]  # Takes how many answers are there, of how many; first with none.
 
-LONG_SECONDS: Final = 2.0  # A wait that is shorter than this is not told of.
 _TELLING: Final = 0.25  # Share of the answers that tells of the rest: those asked for first come before they are many.
 
 
@@ -51,7 +50,7 @@ class Wait:
         elif answered == asked and self._counted:
             self.say(f"{answered} of {asked} answers received")
         elif answered < asked and took >= self._due and took * asked / answered > LONG_SECONDS:
-            self._due, self._counted = took + min(LONGEST_SECONDS, max(LONG_SECONDS, took)), True
+            self._due, self._counted = took + pause_after(took), True
             left = f", about {duration(took * (asked - answered) / answered)} left"
             self.say(f"{answered} of {asked} answers received{left if answered >= _TELLING * asked else ''}")
 

@@ -21,17 +21,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tinsmith.lab.live.progress import LONG_SECONDS, Progress, Standing, Wait, duration, in_notebook
+from tinsmith.lab.live.progress import Progress, Standing, Wait, duration, in_notebook
 from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
-from tinsmith.types.waits import Ticks, ticking
+from tinsmith.types.waits import LONG_SECONDS, Ticks, pause_after, ticking
 
 _ROWS: Final = 8  # Evaluations that are shown, the latest ones.
 _BAR_COLUMNS: Final = 30
-_LINES: Final = 50
-"""Lines of steps in a file: the next one comes when this part of the time so far has passed since the last."""
+_STEP_PART: Final = 0.5
+"""Of the pause between two lines: a step's line has its figures, and comes before one that only counts seconds."""
 _WIDE: Final = 150  # Columns of a line in a notebook, so that it covers the line that was there.
 
 
@@ -157,7 +157,7 @@ class Teller:
             self._table = LiveTable(self.name, _SHOWN, self.out)
         self._in_place = self._table is None and in_notebook()
         self._began = self.clock()
-        self._due = self._began + LONG_SECONDS
+        self._due = self._began + pause_after(0.0, _STEP_PART)
 
     def step(self, standing: Standing, metrics: Mapping[str, object], alarms: Sequence[Alarm]) -> None:
         """Tell of one step; an alarm is told when it first sounds."""
@@ -170,7 +170,6 @@ class Teller:
             if alarm.key not in self._alarmed:
                 self._alarmed.add(alarm.key)
                 self._alarm(f"at step {step}: {alarm.message}")
-        self._heard()
         self._doing = f"step {step + 1}/{self.steps}" if step + 1 < self.steps else "the last evaluation and the test"
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
         if self._table is not None:
@@ -179,10 +178,11 @@ class Teller:
             filled = _BAR_COLUMNS * step // max(1, self.steps)
             bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(standing, metrics)}"
             self._doing = bar
+            self._heard()
             self._write_anew(bar)
         elif examined or now >= self._due:
+            self._heard()
             print(self._line(standing, metrics), file=self.out, flush=True)
-            self._due = now + max(LONG_SECONDS, (now - self._began) / _LINES)
 
     def say(self, words: str) -> None:
         """Tell something of the run, in a line."""
@@ -205,7 +205,8 @@ class Teller:
             return
         if self._in_place:
             self._doing = f"{self.name}: {self._doing}"
-        with ticking(lambda: self._doing, self._write_anew if self._in_place else self.say) as self._ticks:
+        say = self._write_anew if self._in_place else self.say
+        with ticking(lambda: self._doing, say, replaces=self._in_place) as self._ticks:
             yield
 
     def waiting(self, what: str) -> Progress:
@@ -213,8 +214,11 @@ class Teller:
         return Wait(lambda words: self.say(f"{what}: {words}"))
 
     def _heard(self) -> None:
+        """Put the next line off: one is printed now."""
         if self._ticks is not None:
             self._ticks.heard()
+        now = self.clock()
+        self._due = now + pause_after(now - self._began, _STEP_PART)
 
     def close(self) -> None:
         """The run is over."""
