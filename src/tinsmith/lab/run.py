@@ -202,7 +202,10 @@ class Run(Generic[I, A]):
         self._sampler = ()
         self.step = step + 1
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
+            began = time.perf_counter()
             self.reached(standing)
+            if step < self.settings.steps:
+                self._pace.drew(time.perf_counter() - began)
         self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
 
     def _trace_lines(self, step: int) -> list[Line]:

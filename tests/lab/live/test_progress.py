@@ -62,6 +62,17 @@ def test_a_test_is_what_its_answers_took() -> None:
     assert Pace(settings=SFT).record(9, looked, 4.0).seconds_left == pytest.approx(10.0 + 4.0 * 6.0)
 
 
+def test_pages_to_come_count_once_one_was_drawn() -> None:
+    pace, looked = Pace(settings=RL), {"step_s": 30.0, "eval_s": 10.0}
+    bare = Pace(settings=RL)
+    for step, timings, pages in ((0, looked, 0), (1, {"step_s": 20.0}, 3), (4, looked, 3), (9, {"step_s": 20.0}, 1)):
+        # After the evaluations before steps 4 and 8, and at the end.
+        added = pace.record(step, timings, 4.0).seconds_left - bare.record(step, timings, 4.0).seconds_left
+        assert added == pytest.approx(5.0 * pages)
+        pace.drew(5.0)
+    assert pace.record(10, looked, 4.0).left == "5 s left"
+
+
 class _Numbers:
     """A subject of 8 items to evaluate and 20 to test."""
 

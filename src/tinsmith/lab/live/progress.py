@@ -98,6 +98,11 @@ class Pace:
     _answers: float = 0.0  # What of it was waited for answers.
     _step_then: float | None = None  # Time of a step by reward when it was measured, where later ones are known of.
     _began_by_reward: bool = False  # True: the first of these steps is the run's first one by reward.
+    _page: float = 0.0  # Time of the last page, drawn after an evaluation and at the end; 0: none was drawn yet.
+
+    def drew(self, seconds: float) -> None:
+        """Take what it took to draw the page after an evaluation, which is part of no step."""
+        self._page = seconds
 
     @property
     def supervised(self) -> int:
@@ -112,7 +117,8 @@ class Pace:
         follow it; where none was measured yet, that is said. The forecast counts as one more step beside those
         measured, as the first answers are often longer than those that follow, and the two are averaged as ratios are,
         by their logarithms. Where it is known what becomes of steps, that counts as as many steps as the run has, and
-        evaluations, which train on nothing, follow by its root.
+        evaluations, which train on nothing, follow by its root. Pages are counted once one was drawn: after each
+        evaluation, and at the end.
         """
         if step == self.supervised:
             self._steps.clear()
@@ -127,7 +133,8 @@ class Pace:
             self._step_then = _middle(self._steps) if self._knows_later else None
         end = self.supervised if by_example else steps
         seconds = each * max(0, end - step - 1)
-        looks, tests, perhaps = sum(due(one, self.settings.eval_every) for one in range(step + 1, end)), 0.0, 0.0
+        between = sum(due(one, self.settings.eval_every) for one in range(step + 1, end))
+        looks, tests, perhaps = between, 0.0, 0.0
         if not by_example and step < steps:
             looks, tests = looks + 1, test  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
@@ -140,6 +147,8 @@ class Pace:
         if self.forecast is not None and not later and step < end - 1:
             left = self.forecast * (end - step - 1) / steps
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
+        own = "eval_s" in timings and step < steps  # its page comes now
+        seconds += (between + own + (not by_example)) * self._page
         if perhaps <= _WORTH_WORDS * seconds:
             seconds, perhaps = seconds + perhaps / 2.0, 0.0
         return Standing(step=step, steps=steps, seconds_left=seconds, perhaps=perhaps, later=later)

@@ -26,7 +26,7 @@ from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_
 from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.manifest import require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
-from tinsmith.lab.live.progress import duration
+from tinsmith.lab.live.progress import duration, other_work
 from tinsmith.lab.runs.files import TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.files import STUDY_JSON
@@ -88,9 +88,11 @@ def run_cells(
         return
     at_once, threads = shared_cores(cores if send else [physical_cores()], len(waiting), most)
     folders = {cell.folder.name: cell.folder for cell in waiting}
+    seconds = minutes and seconds_of(waiting, threads, minutes)
+    slower = other_work() if seconds and not send else 1.0
     left = TimeLeft(
         list(folders),
-        minutes and seconds_of(waiting, threads, minutes),
+        seconds and [slower * each for each in seconds],
         at_once,
         own_left=lambda name, elapsed: left_of_run(folders[name], elapsed),
     )
