@@ -79,9 +79,7 @@ def build_base(
 
 def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Say) -> Path:
     """Return the folder of the base of a recipe and conversations, built where it is not below TINSMITH_HOME."""
-    key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
-    place = home() / "bases" / key[:16]
-
+    place = _place(recipe, conversations)
     doing, began = "  base: preparing its texts", time.perf_counter()
 
     def progress(step: int, steps: int, loss: float) -> None:
@@ -101,6 +99,16 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
                 build_base(recipe, conversations, place, say=progress)
             say(doing)
     return present(place)
+
+
+def _place(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> Path:
+    key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
+    return home() / "bases" / key[:16]
+
+
+def missing_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
+    """Return how long two cores take to build a base; 0 if it is cached."""
+    return 0.0 if present(_place(recipe, conversations)).is_dir() else building_minutes(recipe, conversations)
 
 
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:

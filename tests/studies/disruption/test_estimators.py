@@ -324,6 +324,20 @@ def test_clones_share_the_base_that_the_first_of_them_builds(
         each.close()
 
 
+def test_the_price_of_a_fit_has_the_base_until_it_is_there(
+    made: Made, papers: LoadedSlice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
+    rows = papers.train[:60]
+    golds = [str(row.disruption_label) for row in rows]
+    fit, base = SFT().fit_minutes(rows, golds)
+    assert fit is not None
+    assert base > 0.0
+    assert SFT(model_name=made.base, learning_rate=1e-3).fit_minutes(rows, golds)[1] == 0.0
+    monkeypatch.setattr("tinsmith.lab.nano_base.present", lambda _: tmp_path)
+    assert SFT().fit_minutes(rows, golds) == (fit, 0.0)
+
+
 def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
     made: Made, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

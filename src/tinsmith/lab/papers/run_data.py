@@ -27,6 +27,7 @@ from tinsmith.lab.course import Course, Tested
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At
+from tinsmith.lab.experiment.materials import named_model
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.labels.contracts import Answer, Confidence, Subject
 from tinsmith.lab.labels.labelled_papers import (
@@ -42,7 +43,7 @@ from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, nano_base, papers_of, slice_identity
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, base_minutes, nano_base, papers_of, slice_identity
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
@@ -213,10 +214,16 @@ class PaperData:
 
         Nor does it read lines that a search put before them.
         """
-        if self.base is not None:
-            return self.base
-        task = replace(task_asked(self.plan), prompt_lines=())
-        return nano_base(PaperBaseRecipe(), task, self.papers, say)
+        return self.base or nano_base(PaperBaseRecipe(), self._read_by_base, self.papers, say)
+
+    def base_minutes(self) -> float:
+        """Return how long building the model takes on two cores before the run; 0 if it is there, or has a name."""
+        named = self.base or named_model(self.plan)
+        return 0.0 if named else base_minutes(PaperBaseRecipe(), self._read_by_base, self.papers)
+
+    @property
+    def _read_by_base(self) -> Task:
+        return replace(task_asked(self.plan), prompt_lines=())
 
     def models(self) -> Mapping[str, str]:
         """Return what an embedded server serves beside the model that is trained: nothing."""
@@ -255,7 +262,7 @@ class PaperData:
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores; None: nothing is known of the model."""
-        return minutes(self.plan)
+        return minutes(self.plan, papers=self.papers if self.source is None else None)
 
 
 def data_of(plan: Plan, source: Slice) -> PaperData:
@@ -362,35 +369,42 @@ def _built_before(plan: Plan) -> list[str]:
     return [f"first, unless it is cached, {world}a small base: {time_and_disk(BASE_MINUTES, _BASE_MEGABYTES)}"]
 
 
-def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
+def minutes(plan: Plan, prompt_tokens: int | None = None, papers: Papers | None = None) -> float | None:
     """Return how long a run on papers takes on two cores; None: nothing is known of the model.
 
-    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of a slice
-    that is named are estimated from its text.
+    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of `papers`,
+    or of a slice that is named, are estimated from its text.
     """
     pace = pace_of(plan)
     if pace is None:
         return None
+    settings, tested = plan.settings, plan.settings.test_items or TEST_ITEMS
     lengths = Lengths(
-        prompt=_prompt_length(plan, prompt_tokens),
-        answer=min(ANSWER_TOKENS[plan.frame.at], plan.settings.max_tokens),
+        prompt=_prompt_length(plan, prompt_tokens, papers),
+        answer=min(ANSWER_TOKENS[plan.frame.at], settings.max_tokens),
         labels=len(task_asked(plan).labels),
-        examined=plan.settings.eval_items,
-        tested=plan.settings.test_items or TEST_ITEMS,
+        examined=settings.eval_items if papers is None else min(settings.eval_items, len(papers.validation)),
+        tested=tested if papers is None else len(subset(papers.test, settings.test_items)),
     )
-    return run_seconds(plan.settings, lengths, pace) / 60
+    return run_seconds(settings, lengths, pace) / 60
 
 
-def _prompt_length(plan: Plan, known: int | None) -> int:
+def _prompt_length(plan: Plan, known: int | None, papers: Papers | None = None) -> int:
     at, data = plan.frame.at, plan.circumstances.data
     if known is not None:
         return known
+    if papers is not None:
+        return _text_tokens([len(one.paper.title) + len(one.paper.abstract) for one in papers.train], at)
     return PROMPT_TOKENS[at] if data is None else _prompt_tokens(data, at)
 
 
 @lru_cache
 def _prompt_tokens(folder: Path, at: At) -> int:
-    lengths = [len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)]
+    return _text_tokens([len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)], at)
+
+
+def _text_tokens(lengths: Sequence[int], at: At) -> int:
+    """Return the tokens of a prompt about a paper, by the characters of papers."""
     return ASKING_TOKENS[at] + round(sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths)))
 
 

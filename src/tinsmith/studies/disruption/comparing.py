@@ -17,7 +17,6 @@ from sklearn.model_selection import StratifiedKFold
 
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.papers.labels import task_asked
-from tinsmith.lab.papers.run_data import minutes
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
@@ -56,10 +55,9 @@ def cross_val_score(
     if not 2 <= cv <= smallest:
         allowed = f"2 to {smallest}, the papers of the rarest label"
         raise ConfigError("so many folds cannot be made", field="cv", value=cv, allowed=allowed)
-    taken = minutes(plan)
-    each = "" if taken is None else f", each {taken:.1f}"
-    model.tell(f"{cv} fits on one server: {time_and_disk(taken and cv * taken, cv * RUN_MEGABYTES)}{each}")
-    folds = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32).split(labels, labels)
+    draws = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32)
+    folds = list(draws.split(labels, labels))
+    model.tell(_price(model, [papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], cv))
     server, scores, left = SharedServer(), list[float](), list[PaperClassifier]()
     try:
         for number, (train, test) in enumerate(folds, 1):
@@ -73,6 +71,15 @@ def cross_val_score(
             fold.close()
         server.close()
     return np.array(scores)
+
+
+def _price(model: PaperClassifier, papers: Sequence[AnyPaper], labels: Sequence[str], folds: int) -> str:
+    """Say what fits as on the papers of the first fold take, with the base that they share."""
+    taken, base = model.fit_minutes(papers, labels)
+    total = None if taken is None else folds * taken + base
+    first = ", after the small base that they share" if base else ""
+    each = "" if taken is None else f" (each fit {taken:.1f} without other work)"
+    return f"{folds} fits on one server{first}: {time_and_disk(total, folds * RUN_MEGABYTES)}{each}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

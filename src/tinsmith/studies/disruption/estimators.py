@@ -264,10 +264,14 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             temporary = folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
             plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
         try:
-            materials = self._materials(plan, papers, y)
-            self.close()  # an earlier fit's server may hold the folder
+            data = self._data(plan, papers, y)
             if server is None:
-                self.tell(f"one fit: {time_and_disk(materials.run_data.minutes(), RUN_MEGABYTES)}")
+                base = data.base_minutes()
+                taken = data.minutes()
+                first = ", after the small base that it trains" if base else ""
+                self.tell(f"one fit{first}: {time_and_disk(taken and taken + base, RUN_MEGABYTES)}")
+            materials = self._materials(plan, data)
+            self.close()  # an earlier fit's server may hold the folder
             through = server and server.open(plan, materials.models)
             done = conduct(plan, say=self.tell, materials=materials, stays=True, through=through)
         except BaseException:
@@ -368,21 +372,31 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
         return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
-    def _materials(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> Materials:
+    def fit_minutes(self, papers: Sequence[AnyPaper], y: Sequence[str] | None = None) -> tuple[float | None, float]:
+        """Return how long a fit on these papers takes on two cores, and how long the small base that it needs first.
+
+        None: nothing is known of the model; 0 where the base is there.
+        """
+        data = self._data(self.plan(), papers, y)
+        return data.minutes(), data.base_minutes()
+
+    def _data(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> PaperData:
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
-            return with_model(plan, data_of(plan, papers.source), self.tell)
+            return data_of(plan, papers.source)
         items = labelled(papers, y, task_asked(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
-        bases = {} if hasattr(self, "adapter_") else self._bases
-        key = replace(task_asked(plan), prompt_lines=())
-        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=bases.get(key))
-        materials = with_model(plan, run_data, self.tell)
-        self._bases = bases
-        if named_model(plan) is None:
-            bases[key] = Path(materials.models[materials.model_name])
+        base = None if hasattr(self, "adapter_") else self._bases.get(_base_key(plan))
+        return PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=base)
+
+    def _materials(self, plan: Plan, data: PaperData) -> Materials:
+        materials = with_model(plan, data, self.tell)
+        if data.source is None and hasattr(self, "adapter_"):
+            self._bases = {}  # fitted again: its base is its own
+        if data.source is None and named_model(plan) is None:
+            self._bases[_base_key(plan)] = Path(materials.models[materials.model_name])
         return materials
 
     def _fitted(self) -> Policy:
@@ -449,6 +463,10 @@ class GRPO(PaperClassifier):
         parent=None,
         delta={"kind": "rl", "prompt": "checklist", "contract": "two_key", "max_tokens": 64, "reward": "macro_f1"},
     )
+
+
+def _base_key(plan: Plan) -> Task:
+    return replace(task_asked(plan), prompt_lines=())
 
 
 def named_metric(name: str) -> Metric:
