@@ -89,18 +89,22 @@ _MARKS = {"html": b"<p>Made by tinsmith ", "md": b"SHA-256"}  # Bytes that a rep
 
 
 def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
-    import msgspec
+    """Draw the page of a study anew from its values; one with sections that are not among them stays as it is."""
+    from tinsmith.lab.study.files import PAGE, SECTIONS, TABLES
+    from tinsmith.lab.study.report import drawn_anew, write_page
+    from tinsmith.pages.markdown import document_markdown
+    from tinsmith.pages.page import document_html, ending
 
-    from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
-    from tinsmith.lab.study.record import StudyRecord
-    from tinsmith.lab.study.report import page_of_study
-    from tinsmith.pages.page import ending
-
-    found = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
-    for line in ending(page_of_study(found, {})):
+    page, made = drawn_anew(folder), folder / (PAGE if to == "html" else TABLES)
+    for line in ending(page):
         print(visible(line))
-    made = folder / (PAGE if to == "html" else TABLES)
-    return made if out is None else _write_text(made.read_text(encoding="utf-8"), to, out)
+    stays = (folder / SECTIONS).exists()
+    if out is not None:
+        new = document_html(page) if to == "html" else document_markdown(page)
+        return _write_text(made.read_text(encoding="utf-8") if stays else new, to, out)
+    if not stays:
+        write_page(page, folder)
+    return made
 
 
 def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:

@@ -254,7 +254,10 @@ def test_the_same_runs_give_the_same_bytes_and_a_page_with_answers() -> None:
 
 def test_a_report_of_the_study_is_its_page_in_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     found, _ = ran("one")
+    drawn = {name: (Path("one") / name).read_bytes() for name in (PAGE, TABLES)}
+    (Path("one") / PAGE).write_text("of an earlier version")
     told = command(capsys, "report", "one", "--to", "md")
+    assert {name: (Path("one") / name).read_bytes() for name in (PAGE, TABLES)} == drawn, "drawn anew from its values"
     assert told.code == 0
     text = (Path("one") / "study.md").read_text()
     assert f"{found.gains[1].gain.value:+.3f}" in text

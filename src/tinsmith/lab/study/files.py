@@ -24,6 +24,7 @@ STUDY_JSON: Final = "study.json"  # The same bytes wherever and however often th
 SECONDS_JSON: Final = "seconds.json"
 TABLES: Final = "study.md"
 PAGE: Final = "index.html"
+SECTIONS: Final = "sections.json"  # Titles of the page's sections that do not follow from the values, if there are any.
 
 
 def holds_study(folder: Path) -> bool:

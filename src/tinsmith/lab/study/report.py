@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tinsmith.lab.page.examples import prompt_block
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, SECTIONS, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.record import ArmGain, Column, CurveRecord, Seconds, StudyRecord, TableRecord, Tried, apart
 from tinsmith.lab.study.record import Panel as PanelRecord
@@ -218,9 +219,26 @@ def write_study(
     story, page = sentences(found), page_of_study(found, seconds, more)
     write_json({**msgspec.to_builtins(found), "sentences": story}, out / STUDY_JSON, sort_keys=True)
     write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
+    if more:
+        write_json([one.title for one in more], out / SECTIONS)
+    write_page(page, out)
+    return story, page
+
+
+def drawn_anew(folder: Path) -> Document:
+    """Return the page of a study that came to its end, from its values."""
+    found = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
+    seconds: dict[str, Seconds] = {}
+    with suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):  # not there, or of another version
+        seconds = msgspec.json.decode((folder / SECONDS_JSON).read_bytes(), type=dict[str, Seconds])
+    order = [*found.arms, *seconds]  # the file has them by the alphabet
+    return page_of_study(found, {label: seconds[label] for label in dict.fromkeys(order) if label in seconds})
+
+
+def write_page(page: Document, out: Path) -> None:
+    """Write the tables and the page of a study into its folder."""
     write_text(document_markdown(page), out / TABLES)
     write_text(document_html(page), out / PAGE)
-    return story, page
 
 
 def pictures(found: StudyRecord, name: str = "arms") -> list[Block]:
