@@ -312,6 +312,7 @@ def label_document(run: Run) -> Document:
     return run_document(
         run,
         kind="Report of one run",
+        title=TITLES.get(run.config.name, ""),
         facts=(
             ("Reward", reward_name(run.config.reward_name) or "none"),
             ("Model", run.config.model_name or "not stated"),

@@ -116,11 +116,13 @@ def run_document(
     top: Sequence[Block] = (),
     alarms: str | None = "Alarms",
     claims: str = "",
+    title: str = "",
 ) -> Document:
     """Return the page of one run.
 
     `kind` stands above the title, `sections` between the summary and the details; `top` ends the summary. `alarms` is
-    the title of their table in the summary (None: they stand elsewhere), `claims` a line on what may be claimed.
+    the title of their table in the summary (None: they stand elsewhere), `claims` a line on what may be claimed,
+    `title` the experiment in words, before its name.
     """
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)
@@ -129,7 +131,7 @@ def run_document(
     first = summary(story, raised, *top, limits=limits, notes=notes)
     return Document(
         kind=kind,
-        title=run.config.title,
+        title=f"{title}: {run.config.title}" if title else run.config.title,
         question=run.config.question,
         claims=claims,
         facts=(("Training", run.config.kind.words), *progress, *facts),
@@ -142,7 +144,7 @@ def alarms_table(run: Run) -> Table | None:
     if not run.alarms:
         return None
     forms = {"step": "d", "value": ".3f", "limit": ".3f"}
-    heads = ("What was seen", *(Column(head=name, form=form, missing="not stated") for name, form in forms.items()))
+    heads = ("Observation", *(Column(head=name, form=form, missing="not stated") for name, form in forms.items()))
     rows: list[list[Shown]] = []
     for number, one in enumerate(run.alarms, start=1):
         figures = (one.step, one.value, one.threshold)
