@@ -65,6 +65,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
             if (found := _NOT_ONE_OF.search(error.message)) and (meant := perhaps(found[1], found[2].split("', '"))):
                 error.message += f" {meant.capitalize()}?"
             raise

@@ -163,7 +163,7 @@ def require_runs(folders: Sequence[Path]) -> None:
     allowed = "the folder of a run, as `tinsmith run` leaves it, or a FILE.zip of `tinsmith pack`"
     for folder in folders:
         if not folder.exists():
-            raise DataError(f"there is no {folder}", field="DIR", value=str(folder), allowed=allowed)
+            raise DataError(f"there is no folder or file {folder}", field="DIR", value=str(folder), allowed=allowed)
         if not holds_run(folder):
             is_study = (folder / CELLS).is_dir()
             fix = f"name one of its runs, in {CELLS}/ (of a packed study after `tinsmith unpack`)" if is_study else None

@@ -42,7 +42,7 @@ class TaskEntry:
         from tinsmith.lab.user_task.functions import function_task
 
         if part and (preset or not self.part):
-            what = "this task takes no such part"
+            what = "this name has a part that the task does not have"
             raise ConfigError(what, field=name, value=part, fix=f"tinsmith run {name} key=value, --help lists keys")
         if preset and preset not in self.presets:
             what, allowed = "there is no such experiment", [name, *(f"{name}/{one}" for one in self.presets)]

@@ -304,7 +304,7 @@ def quickstart(
     out: Annotated[Path, Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path("out/quickstart"),
     opened: Open = False,
 ) -> None:
-    """Run the study in small: a base model, SFT, three rewards and a control, and one page that compares them.
+    """Run a small study: a base model, SFT, three rewards and a control, and one page that compares them.
 
     Without data=SLICE a synthetic world of 30,000 papers is built, whose labels come from its citation graph.
     With ray=local, or the address of a Ray, the runs are that Ray's tasks.

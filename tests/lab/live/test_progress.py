@@ -135,7 +135,7 @@ def test_what_becomes_of_steps_counts_beside_what_was_measured() -> None:
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
     left = Pace(settings=SFT).record(0, {"step_s": 5.0}, 4.0)
     assert left.seconds_left == pytest.approx(45.0)
-    assert left.left == "45 s left and the evaluations"
+    assert left.left == "45 s left, plus the evaluations"
 
 
 def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:

@@ -174,7 +174,7 @@ def test_what_a_list_holds_out_is_drawn_by_seed(papers: LoadedSlice) -> None:
     parts = (first.train, first.validation, first.test)
     assert [len(part) for part in parts] == [96, 12, 12]
     assert {item.paper.id for part in parts for item in part} == {item.paper.id for item in items}
-    with pytest.raises(ConfigError, match="some to choose by"):
+    with pytest.raises(ConfigError, match="leaves none"):
         split_items(items[:4], 0.1, 0, shuffle_seed=None)
 
 

@@ -73,7 +73,7 @@ def audit_units(
     ]
     if not every:
         fix = "audit whole steps (--steps 3), or run it again with unit_hashes=true"
-        raise ConfigError("this run kept no hashes of its units of gradient", field="--units", fix=fix)
+        raise ConfigError("this run has no hashes of its units of gradient", field="--units", fix=fix)
     count = max(1, min(len(every), round(share * len(every))))
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
     done = suspect.audited(seed, tuple(drawn), _without_units(trace))

@@ -291,7 +291,7 @@ def _ended_by(
     plan, what = materials.plan, f"the server was lost {when}: {message}"
     fix = going_on(plan)
     if isinstance(error, JudgeError):
-        what = f"the judge failed on every response {when}: {error.what}"
+        what = f"the judge failed on every answer {when}: {error.what}"
         fix = f"repair the judge; {fix}"
     elif isinstance(error, TaskError):
         what = f"a function of the task failed on every rollout {when}: {error.what}"

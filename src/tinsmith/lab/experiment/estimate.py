@@ -141,7 +141,7 @@ def dry_run(plan: Plan) -> list[str]:
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
     return [
         f"{plan.title}: {experiment.question}",
-        f"{parent}; its own: {_listed(experiment.delta)}",
+        f"{parent}; it sets: {_listed(experiment.delta)}",
         *([f"changed here: {_listed(plan.overrides)}"] if plan.overrides else []),
         f"values: {_listed(plan.resolved())}",
         f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
@@ -158,7 +158,7 @@ def _listed(values: Mapping[str, object]) -> str:
 def time_and_disk(taken: float | None, megabytes: int) -> str:
     """Say how many minutes something takes, if that is known, and what it leaves on disk."""
     if taken is None:
-        return "unknown, as it depends on the server and its model"
+        return "unknown: it depends on the server and its model"
     times = other_work()
     hours = taken * times / 60.0
     time_now = minutes_now(taken, times) if hours < 3.0 else f"{hours:.0f} hours on two cores"
@@ -218,13 +218,14 @@ def _unusual_numbers(plan: Plan) -> list[str]:
         rate, middle = (getattr(one, key, 0.0) for one in (plan.settings, usual))
         if key in given and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
             found.append(
-                f"warning: {key}={rate:g} is far from what is usual at={plan.frame.at.value}: "
-                f"{middle / _FACTOR:g} to {middle * _FACTOR:g}, mostly {middle:g}"
+                f"warning: {key}={rate:g} is unusual: {middle / _FACTOR:g} to {middle * _FACTOR:g} are usual "
+                f"at={plan.frame.at.value}, and the default is {middle:g}"
             )
     low, high = _TEMPERATURES
     temperature = plan.settings.temperature
     if isinstance(plan.settings, RlSettings) and "temperature" in given and not low <= temperature <= high:
-        why = "answers of a group become alike, and alike ones teach nothing" if temperature < low else "answers decay"
+        alike = "the answers of a group become alike, and equal rewards teach nothing"
+        why = alike if temperature < low else "answers become random text"
         found.append(f"warning: temperature={temperature:g} is unusual: {low:g} to {high:g} are usual; {why}")
     return found
 

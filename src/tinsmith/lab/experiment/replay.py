@@ -158,7 +158,7 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
         where["model_name"] = found = around["model_folder"]  # in full
         if not is_here(str(found)):
             what = "the run's model is no longer there"
-            raise ConfigError(what, field="model_name", value=found, fix="give its place: model_name=PATH")
+            raise ConfigError(what, field="model_name", value=found, fix="give its path: model_name=PATH")
     for key in ("base_url", "judge_base_url"):
         if where.get(key) and key not in here and (run.folder / CRATE).exists():
             # A key of whoever checks the run would go wherever somebody else's file says.

@@ -143,7 +143,7 @@ class Pace:
             seconds += (looks * self._evaluation + tests * self._answers) * by_then
             perhaps = last * self._answers * by_then if tests else 0.0
         elif looks:
-            later = f" and the evaluations{later}"
+            later = f", plus the evaluations{later}"
         if self.forecast is not None and not later and step < end - 1:
             left = self.forecast * (end - step - 1) / steps
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))

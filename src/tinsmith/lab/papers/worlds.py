@@ -273,7 +273,7 @@ def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: 
     """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's."""
     count = round(len(items) * held_out / 2)
     if count < 1 or 2 * count >= len(items):
-        what = f"of {len(items)} papers some are for training, some to choose by and some to test"
+        what = f"this share of {len(items)} papers leaves none for training, to choose by or to test"
         raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(items)):.2g} to below 1")
     order = _drawn_order(len(items), derive(seed, "held out"))
     validation, test, train = (

@@ -57,7 +57,7 @@ def sole_process(out: Path) -> Generator[None, None, None]:
     """
     begun = (out / _LOCK).exists() or (out / STUDY_JSON).exists()
     if out.exists() and not begun and not (out.is_dir() and next(out.iterdir(), None) is None):
-        what = "what is there is no study"
+        what = "this folder is not empty, and holds no study"
         raise ConfigError(what, field="out", value=str(out), allowed="an empty or new folder, or that of this study")
     out.mkdir(parents=True, exist_ok=True)
     with (out / _LOCK).open("w") as lock:
@@ -119,7 +119,7 @@ def _ended(cell: Cell, say: Say) -> bool:
         require_same_run(manifest, materials)
         require_same_base(manifest, materials)
     except ConfigError as error:
-        what, fix = f"{cell.folder.name}: {error.what}", "another folder for the study, or delete that of this run"
+        what, fix = f"{cell.folder.name}: {error.what}", "name another folder for the study, or delete that of the run"
         raise ConfigError(what, field=error.field, value=error.value, allowed=error.allowed, fix=fix) from None
     return manifest.status == Status.FINISHED.value
 
@@ -128,7 +128,7 @@ def shared_cores(nodes: Sequence[int], cells: int, most: int) -> tuple[int, int]
     """Return how many cells run at once, at most `most` (0: any number), and the threads of each."""
     cores = [one for one in nodes if one > 0]
     if not cores:
-        raise BackendError("no node of this cluster has a core to give away", field="ray")
+        raise BackendError("no node of this cluster has a free core", field="ray")
     at_once = max(1, min(cells, sum(cores), most or cells))
     return at_once, max(1, min(cores) // -(-at_once // len(cores)))
 
@@ -193,7 +193,7 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
                 left.end(cell.name)
     if failed:
         name, why = next(iter(failed.items()))
-        what = f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}"
+        what = f"{len(failed)} of {len(cells)} runs failed; {name}: {why}"
         fix = "the same command goes on with them" if all_lost else "see the lines above"
         raise (LostError if all_lost else ConfigError)(what, field="cells", value=", ".join(failed), fix=fix)
 

@@ -71,6 +71,6 @@ def load_study(path: Path) -> Study | Measurement | None:
     module, _ = load_module(path)
     found = vars(module).get("study")
     if not isinstance(found, Study | FunctionType):
-        what, allowed = f"{path.name}: study is no tinsmith.Study", "Study(...), or a function that measures"
+        what, allowed = f"{path.name}: study is not a tinsmith.Study", "Study(...), or a function that measures"
         raise ConfigError(what, field="study", value=type(found).__name__, allowed=allowed)
     return found

@@ -190,7 +190,7 @@ def at_least(lowest: float, **values: float) -> None:
 def _further(measurement: Measurement, name: str) -> type[Any]:
     """Return the dataclass whose fields are further keys."""
     hint = get_type_hints(measurement, include_extras=True)[name]
-    assert get_origin(hint) is Annotated, "further keys are named by a dataclass"
+    assert get_origin(hint) is Annotated, "further keys must be the fields of a dataclass"
     return get_args(hint)[1]
 
 

@@ -54,7 +54,7 @@ def cross_val_score(
     smallest = min(Counter(labels).values(), default=0)
     if not 2 <= cv <= smallest:
         allowed = f"2 to {smallest}, the papers of the rarest label"
-        raise ConfigError("so many folds cannot be made", field="cv", value=cv, allowed=allowed)
+        raise ConfigError("this number of folds is not possible", field="cv", value=cv, allowed=allowed)
     draws = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32)
     folds = list(draws.split(labels, labels))
     model.tell(_price(model, [papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], cv))

@@ -144,7 +144,7 @@ class Policy:
             )
         except (tinker.TinkerError, BackendError, TimeoutError) as error:
             self.close()
-            raise LostError(f"the model cannot be asked: {error}".splitlines()[0]) from error
+            raise LostError(f"the model does not answer: {error}".splitlines()[0]) from error
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
