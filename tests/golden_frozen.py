@@ -87,7 +87,6 @@ def _values(cell: Cell) -> dict[str, object]:
     if not cell.found_at:
         return {"experiment": cell.experiment.name, **keys}
     source = source_of(cell.found_at, cell.task_keys)
-    assert source is not None
     own = {f"task.{key.name}": key.read(cell.task_keys.get(key.name)) for key in source.keys}
     return {"experiment": cell.found_at, **keys, **own}
 
@@ -98,7 +97,6 @@ def frozen_items() -> dict[str, str]:
     for name in sorted(TASKS.keys() - NOT_FROZEN):
         given = GIVEN.get(name, {})
         source = source_of(name, given)
-        assert source is not None
         task = source.make({key.name: key.read(given.get(key.name)) for key in source.keys})
         seed = plan_of(name, given).settings.seed
         found[name] = split_items(task, source.folder, seed).sha256

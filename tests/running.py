@@ -35,7 +35,6 @@ class Running:
                 text=True,
                 env={**os.environ, "TINKER_API_KEY": KEY},
             )
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("tinsmith serve: "), (line, self.log.read_text())
         assert KEY not in line
@@ -75,7 +74,6 @@ class Running:
         self.http.close()
         self.process.send_signal(number)
         code = self.process.wait(timeout=HANG_S)
-        assert self.process.stdout is not None
         self.process.stdout.close()
         return code
 

@@ -59,8 +59,6 @@ def test_sentencepiece_vocabularies_join_the_best_pair_first(name: str) -> None:
 def joined(text: str, keys: dict[str, object]) -> list[int]:
     """Join the best-scored neighbours that make a token, the first of several, as long as there are any; then bytes."""
     tokens, scores = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.scores"]
-    assert isinstance(tokens, list)
-    assert isinstance(scores, list)
     ids = {token: index for index, token in enumerate(tokens)}
     parts = list(text.replace(" ", SPACE))
     while pairs := [(-scores[ids[a + b]], at) for at, (a, b) in enumerate(pairwise(parts)) if a + b in ids]:

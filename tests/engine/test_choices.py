@@ -137,7 +137,6 @@ def test_logprobs_stay_those_of_the_model(decoder: Decoder, temperature: float) 
         whole = np.concatenate([PROMPT, sequence.tokens])
         score = SampleRequest(prompt=whole, params=SamplingParams(seed=0, max_tokens=0), prompt_logprobs=True)
         result = Sampler(CONFIG, decoder.kernels).sample([score], [Policy(decoder, {})])[0]
-        assert result.prompt_logprobs is not None
         assert result.prompt_logprobs[len(PROMPT) :].tobytes() == sequence.logprobs.tobytes()
 
 
@@ -181,7 +180,6 @@ def test_a_bias_as_large_as_it_may_be_demands_its_tokens(decoder: Decoder) -> No
 def test_adjustments_out_of_range_are_refused_by_name(decoder: Decoder, adjustments: Adjustments) -> None:
     with pytest.raises(InputError) as caught:
         Sampler(CONFIG, decoder.kernels).submit(request(adjustments), Policy(decoder, {}))
-    assert caught.value.field is not None
     assert caught.value.field.split("[")[0] in Adjustments.__slots__
 
 
@@ -196,12 +194,9 @@ def test_a_prompt_can_be_scored_without_a_token(decoder: Decoder) -> None:
     result = Sampler(CONFIG, decoder.kernels).sample([scored], [Policy(decoder, {})])[0]
     drawn = ask(prompt_logprobs=True, params=SamplingParams(seed=0, max_tokens=1))
     other = Sampler(CONFIG, decoder.kernels).sample([drawn], [Policy(decoder, {})])[0]
-    assert result.prompt_logprobs is not None
-    assert other.prompt_logprobs is not None
     assert result.prompt_logprobs.tobytes() == other.prompt_logprobs.tobytes()
     assert [one.stop_reason for one in result.sequences] == [StopReason.LENGTH] * 2
     assert [len(one.tokens) for one in result.sequences] == [0, 0]
-    assert result.sequences[0].top is not None
     assert result.sequences[0].top.tokens.shape == (0, 3)
 
 
@@ -210,7 +205,6 @@ def test_a_prompt_that_fills_the_context_can_be_scored(decoder: Decoder) -> None
     sampler = Sampler(CONFIG, decoder.kernels)
     free = sampler.pool.available
     result = sampler.sample([ask(prompt=whole, prompt_logprobs=True)], [Policy(decoder, {})])[0]
-    assert result.prompt_logprobs is not None
     assert np.isfinite(result.prompt_logprobs[1:]).all()
     assert sampler.pool.available == free
 
@@ -229,15 +223,12 @@ def test_targets_are_scored_as_the_prompt_itself_is(decoder: Decoder) -> None:
     targets[at, 1] = other_token
     asked = ask(prompt_logprobs=True, target_prompt_logprobs=targets)
     result = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])[0]
-    assert result.prompt_logprobs is not None
-    assert result.target_prompt_logprobs is not None
     assert result.target_prompt_logprobs[:, 0].tobytes() == result.prompt_logprobs[1:].tobytes()
     assert (result.target_prompt_logprobs[targets < 0] == 0.0).all()
     swapped = PROMPT.copy()
     swapped[at + 1] = other_token
     again = ask(prompt=swapped, prompt_logprobs=True)
     other = Sampler(CONFIG, decoder.kernels).sample([again], [Policy(decoder, {})])[0]
-    assert other.prompt_logprobs is not None
     assert result.target_prompt_logprobs[at, 1] == other.prompt_logprobs[at + 1]
 
 
@@ -260,7 +251,6 @@ def test_alternatives_are_independent_draws_that_others_do_not_change(decoder: D
     def alternatives(k: int, **fields: object) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         asked = ask(prompt_alternatives=k, **fields)
         result = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])[0]
-        assert result.prompt_alternatives is not None
         return result.prompt_alternatives.tokens, result.prompt_alternatives.logprobs
 
     drawn, logprobs = alternatives(64)
@@ -269,7 +259,6 @@ def test_alternatives_are_independent_draws_that_others_do_not_change(decoder: D
     assert few.tobytes() == np.ascontiguousarray(drawn[:, :5]).tobytes()
     targets = ask(target_prompt_logprobs=drawn)
     scored = Sampler(CONFIG, decoder.kernels).sample([targets], [Policy(decoder, {})])[0]
-    assert scored.target_prompt_logprobs is not None
     assert scored.target_prompt_logprobs.tobytes() == logprobs.tobytes()
     greedy = alternatives(3, params=SamplingParams(seed=0, max_tokens=0, temperature=0.0))[0]
     assert all(one == other for one, other in pairwise(greedy.T.tolist()))
@@ -280,8 +269,6 @@ def test_alternatives_come_as_often_as_they_are_probable(decoder: Decoder) -> No
     k = 512
     asked = ask(prompt_alternatives=k, topk_prompt_logprobs=1)
     result = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])[0]
-    assert result.prompt_alternatives is not None
-    assert result.prompt_top is not None
     best, p = result.prompt_top.tokens[1:, 0], np.exp(result.prompt_top.logprobs[1:, 0])
     hits = (result.prompt_alternatives.tokens == best[:, None]).sum(1)
     deviation = (hits - k * p).sum() / np.sqrt((k * p * (1 - p)).sum())
@@ -304,17 +291,13 @@ def answered(decoder: Decoder, *requests: SampleRequest, limits: SamplerLimits |
 
 
 def bits(spread: Spread | None) -> tuple[bytes, ...]:
-    assert spread is not None
     return tuple(each.tobytes() for each in (spread.ranks, spread.entropies, spread.logprobs, spread.best))
 
 
 def test_figures_are_those_of_the_whole_distribution(decoder: Decoder) -> None:
     request = asked(1, 20, everything=True)
-    assert request.spread_targets is not None
     (result,) = answered(decoder, request)
     spread, top = result.prompt_spread, result.prompt_top
-    assert spread is not None
-    assert top is not None
     for place, target in enumerate(request.spread_targets.tolist()):
         ids, logprobs = top.tokens[place + 1].tolist(), top.logprobs[place + 1].astype(np.float64)
         assert spread.best[place] == ids[0]
@@ -360,7 +343,6 @@ def test_targets_of_a_spread_that_do_not_fit_are_refused(decoder: Decoder, targe
 
 def test_a_row_of_which_nothing_is_asked_changes_no_other_and_says_nothing(decoder: Decoder) -> None:
     whole, beside = asked(3, 20), asked(4, 30)
-    assert whole.spread_targets is not None
     places = np.array([0, 1, 2, 9, 18])
     wanted = whole.spread_targets.copy()
     wanted[places] = -1
@@ -368,7 +350,6 @@ def test_a_row_of_which_nothing_is_asked_changes_no_other_and_says_nothing(decod
     limits = SamplerLimits(prefill_tokens=7, logits=3 * VOCAB)
     found = answered(decoder, part, beside, limits=limits)[0].prompt_spread
     expected = answered(decoder, whole)[0].prompt_spread
-    assert found is not None
     assert expected is not None
     assert np.isnan(found.entropies[places]).all()
     assert np.isnan(found.logprobs[places]).all()

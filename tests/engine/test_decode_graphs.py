@@ -107,7 +107,6 @@ def test_what_torch_computes_by_itself_cannot_be_recorded() -> None:
         return kernels.add_rms_norm(x, None, gain, 1e-5)[1]
 
     recorded = kernels.recorded(normed)
-    assert recorded is not None
     x.mul_(3.0)
     before = recorded.out.clone()
     x.copy_(torch.arange(16.0).view(2, 8))

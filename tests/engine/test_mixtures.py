@@ -225,7 +225,6 @@ def test_what_was_sampled_elsewhere_is_not_compared_and_the_oldest_is_forgotten(
 @EACH
 def test_loads_and_entropies_are_those_of_the_routers(config: DecoderConfig) -> None:
     """Against every row's own experts, and the entropy by fp64."""
-    assert config.mixture is not None
     decoder = mixture_decoder(config)
     seen: list[tuple[int, torch.Tensor, torch.Tensor]] = []
 
@@ -235,7 +234,6 @@ def test_loads_and_entropies_are_those_of_the_routers(config: DecoderConfig) -> 
             super().see(layer, logits, routes)
 
     made = RouteRecord.of(decoder, loads=True)
-    assert made is not None
     record = Spy(made.loads, made.entropies, made.kernels)
     ids = torch.arange(60) % config.vocab_size
     with torch.no_grad():
@@ -284,12 +282,10 @@ def test_a_mixture_of_many_experts_tells_no_single_ones_load() -> None:
 @EACH
 def test_a_certificate_holds_and_its_rows_all_but_tie(config: DecoderConfig) -> None:
     decoder = mixture_decoder(config)
-    assert config.mixture is not None
     found = certify(decoder)
     assert found.holds
     assert {"routes near a tie", "mixture near a tie"} <= {c.op for c in found.checks}
     layer = next(layer for layer in decoder.layers if layer.router is not None)
-    assert layer.router is not None
     routing = Routing(active=config.mixture.num_active, normalised=config.mixture.normalised)
     rows = near_ties(decoder, layer, routing)
     logits = (rows.double() @ layer.router.weight(decoder.kernels).double()).sort(1, True).values

@@ -179,7 +179,6 @@ def test_every_type_that_the_library_decodes_is_decoded_as_it_does(type: Type, t
 def test_the_tokenizer_comes_out_of_the_file(config: DecoderConfig, tmp_path: Path) -> None:
     path = written(tmp_path, config)
     folder = open_base(str(path)).folder
-    assert folder is not None
     assert folder.is_relative_to(tmp_path / "home")
     read, wanted = load_tokenizer(folder), small_tokenizer()
     assert read.eos_token_id == END
@@ -193,7 +192,6 @@ def test_the_tokenizer_comes_out_of_the_file(config: DecoderConfig, tmp_path: Pa
 def test_a_tokenizer_is_converted_once_for_a_file(tmp_path: Path) -> None:
     path = written(tmp_path, _LLAMA)
     first = open_base(str(path)).folder
-    assert first is not None
     before = (first / "tokenizer.json").stat().st_mtime_ns
     other = tmp_path / "elsewhere"
     other.mkdir()

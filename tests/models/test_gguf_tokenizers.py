@@ -43,7 +43,6 @@ def ids(metadata: dict[str, Value], text: str) -> list[int]:
 
 def token(metadata: dict[str, Value], text: str) -> int:
     tokens = metadata["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
     return tokens.index(text)  # pyright: ignore[reportArgumentType]
 
 
@@ -117,7 +116,6 @@ def test_every_chat_template_is_read_by_its_name(tmp_path: Path) -> None:
     folder = open_base(str(tmp_path / "m.gguf")).folder
     assert folder is not None
     templates = load_tokenizer(folder).chat_template
-    assert isinstance(templates, dict)
     assert templates["tool_use"] == "{{ tools }}"
     assert "messages" in templates["default"]
 
@@ -162,7 +160,6 @@ def test_ends_of_another_type_than_ids_are_refused() -> None:
 def test_a_sentencepiece_file_without_a_byte_is_refused() -> None:
     metadata = keys("llama2")
     tokens = metadata["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
     metadata["tokenizer.ggml.tokens"] = ["other one" if each == "<0x41>" else str(each) for each in tokens]
     with pytest.raises(TinsmithError, match="0x41"):
         file_tokenizer(metadata, Path("m.gguf"))
@@ -210,7 +207,6 @@ def test_tokens_without_a_row_are_left_out_with_what_names_them() -> None:
     assert all(isinstance(value, int) and value < rows for value in numbers)
     assert "tokenizer.ggml.padding_token_id" not in keys
     tokens = keys["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
     assert len(tokens) == rows
     check_same_tokens(which.backend_tokenizer, file_tokenizer(keys, None).backend_tokenizer, rows=rows, file=FOLDER)
 
@@ -220,7 +216,6 @@ def test_rows_without_a_token_are_named_as_unused() -> None:
     keys = written(which, rows=len(which) + 2)
     tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
     assert isinstance(tokens, list)
-    assert isinstance(kinds, list)
     assert len(set(tokens)) == len(kinds) == len(which) + 2
     assert kinds[-2:] == [5, 5]
 

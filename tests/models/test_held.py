@@ -84,8 +84,6 @@ def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) ->
             WEIGHTS[name].flatten(), blocksize=64, compress_statistics=True, quant_type="nf4"
         )
         assert state.nested
-        assert state.state2 is not None
-        assert state.offset is not None
         # The levels themselves are one table for all weights, here as there.
         theirs += codes.nbytes + state.absmax.nbytes + state.state2.absmax.nbytes
         theirs += state.offset.nbytes

@@ -222,7 +222,6 @@ def _heads(k: Kernels, i: Inputs, out: Outputs) -> None:
     k.store_keys(i.qkv, i.shape, rows, pages)
     out["keys"], out["values"] = pages.keys, pages.values
     attended, stats = k.attention(i.qkv, i.shape, rows, pages, want_stats=True)
-    assert stats is not None
     out["attention"], out["largest score"], out["score sum"] = attended, *stats
     out["attention backward"] = k.attention_backward(i.qkv, i.shape, i.forest, attended, i.d_out, stats)
 

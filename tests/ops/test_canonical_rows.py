@@ -85,7 +85,6 @@ def rotate_backward(x: Tensor) -> tuple[Tensor, ...]:
     dy, at = x.flip(1).contiguous(), positions_of(x)
     plain, _ = k.rotate_backward(x, dy, Turn(SHAPE, at, ROPE, None), want_gains=False)
     dx, sums = k.rotate_backward(x, dy, Turn(SHAPE, at, ROPE, GAINS), want_gains=True)
-    assert sums is not None
     return plain, dx, *(part.view(len(x), -1) for part in sums)
 
 

@@ -136,8 +136,6 @@ def test_an_expert_without_rows_gets_no_gradient(kernels: NativeKernels) -> None
     _whole(kernels, layer)
     for e, one in enumerate(layer.experts):
         base = one.gate_up.base[0]
-        assert isinstance(base, Weight)
-        assert base.grad is not None
         assert bool(base.grad.any()) is (e != IDLE)
 
 
@@ -162,8 +160,6 @@ def test_a_part_with_other_tensors_is_seen(kernels: NativeKernels) -> None:
 
     before = output()
     for one, (up, _) in zip(layer.experts, layer.parts, strict=True):
-        assert up is not None
-        assert up.magnitude is not None
         up.magnitude = Weight(up.magnitude.value * 2.0)
         refresh_norm(kernels, one.gate_up, up)
     after = output()

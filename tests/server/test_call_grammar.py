@@ -55,7 +55,6 @@ def lark(
     sampling = constrain(plain, tools, style, control) if is_constrained(plain, tools) else plain
     grammar = sampling.adjustments.grammar if sampling.adjustments else None
     if answer is not None:
-        assert sampling.adjustments is not None
         assert sampling.adjustments.min_p == 0.5
     if grammar is None:
         return None

@@ -71,7 +71,6 @@ class Client:
     async def move(self, model: str, seed: int) -> None:
         """Change a model's weights, as training does."""
         session = self.service.runs.live[model].session
-        assert session is not None
         adapter, drawn = session.adapter, torch.Generator().manual_seed(seed)
 
         def change() -> None:

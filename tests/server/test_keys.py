@@ -51,9 +51,7 @@ def test_a_file_gives_names_and_limits(tmp_path: Path) -> None:
     keys = read_keys(written(tmp_path, GOOD))
     assert keys.names == ("alice", "bob")
     alice, bob = keys.find(SECRET.encode()), keys.find(f"{SECRET}-too".encode())
-    assert alice is not None
     assert (alice.name, alice.limits) == ("alice", Limits(max_samples=4))
-    assert bob is not None
     assert (bob.name, bob.limits) == ("bob", Limits())
     for wrong in (b"", SECRET[:-1].encode(), SECRET.encode() + b"x", b"\xff\x00"):
         assert keys.find(wrong) is None
@@ -130,7 +128,6 @@ def test_a_file_with_a_mistake_changes_nothing_when_it_is_read_again(tmp_path: P
     assert "alice, carol" in told
     assert SECRET not in told
     found = keys.find(f"{SECRET}-too".encode())
-    assert found is not None
     assert found.name == "carol"
 
 

@@ -60,7 +60,6 @@ def test_a_message_is_the_chat_s_reply(tooled: Running, client: Anthropic) -> No
         chat = other.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_tokens=12)
     assert (message.type, message.role, message.model) == ("message", "assistant", MODEL)
     assert "".join(block.text for block in message.content) == chat.choices[0].message.content
-    assert chat.usage is not None
     assert message.usage.input_tokens == chat.usage.prompt_tokens
     assert message.usage.output_tokens == chat.usage.completion_tokens
     reasons = {"stop": "end_turn", "length": "max_tokens"}
@@ -229,7 +228,6 @@ def test_what_is_not_served_is_refused_by_name_in_anthropic_s_shape(
 ) -> None:
     with pytest.raises(anthropic.BadRequestError) as caught:
         create(client, stream=stream, **given)
-    assert isinstance(caught.value.body, dict)
     assert caught.value.body["type"] == "error"
     error = caught.value.body["error"]
     assert error["type"] == "invalid_request_error"
@@ -248,11 +246,9 @@ def test_a_message_without_a_length_is_refused(tooled: Running) -> None:
 def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(tooled: Running, client: Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match=MODEL) as missing:
         create(client, model="claude")
-    assert isinstance(missing.value.body, dict)
     assert missing.value.body["error"]["type"] == "not_found_error"
     with client_of(tooled, "tml-wrong") as stranger, pytest.raises(anthropic.AuthenticationError) as refused:
         create(stranger)
-    assert isinstance(refused.value.body, dict)
     assert refused.value.body["error"]["type"] == "authentication_error"
 
 
@@ -262,5 +258,4 @@ def test_a_full_queue_is_told_in_anthropic_s_shape(
     monkeypatch.setattr(tooled.service, "max_queue", 0)
     with pytest.raises(anthropic.RateLimitError) as caught:
         create(client)
-    assert isinstance(caught.value.body, dict)
     assert caught.value.body["error"]["type"] == "rate_limit_error"

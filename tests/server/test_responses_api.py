@@ -52,7 +52,6 @@ def test_a_response_is_the_chat_s_reply(client: OpenAI) -> None:
         model=MODEL, messages=[{"role": "user", "content": "Weather?"}], temperature=0, max_tokens=12
     )
     assert response.output_text == chat.choices[0].message.content
-    assert chat.usage is not None
     assert response.usage.input_tokens == chat.usage.prompt_tokens
     assert response.usage.output_tokens == chat.usage.completion_tokens
     assert (response.object, response.store, response.temperature) == ("response", False, 0.0)

@@ -65,7 +65,6 @@ def test_the_first_reason_for_finishing_a_session_stays(store: Store) -> None:
     store.finish_session(session_id, reason="errored", detail="ValueError")
     store.finish_session(session_id, reason="success")
     session = store.session(session_id)
-    assert session is not None
     assert (session.finished, session.finished_detail) == ("errored", "ValueError")
 
 
@@ -129,7 +128,6 @@ def test_the_last_applied_request_never_goes_back(store: Store) -> None:
     store.mark_applied(run.model_id, 4)
     store.mark_unloaded(run.model_id)
     after = store.training_run(run.model_id)
-    assert after is not None
     assert (after.last_applied_seq_id, after.unloaded) == (5, True)
 
 

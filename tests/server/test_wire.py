@@ -327,7 +327,6 @@ def test_the_prompts_first_token_has_none() -> None:
     last = deserialize_sample_response(encode_sample(result, prompt_logprobs_last_n=1))
     assert last.prompt_logprobs == [None, None, -0.25]
     assert last.topk_prompt_logprobs == [None, None, [(5, -0.25), (6, -2.0)]]
-    assert result.prompt_logprobs is not None
     assert result.prompt_logprobs[1] == -0.5
 
 

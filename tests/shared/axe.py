@@ -59,7 +59,6 @@ class Checked:
 def checked(pages: Sequence[str], scratch: Path, *, width: int, dark: bool) -> list[Checked]:
     """Open pages one after the other with all their folds open, `width` pixels wide, in the light or dark scheme."""
     assert BROWSER is not None
-    assert _SPEC is not None
     assert _SPEC.origin is not None
     folder = Path(mkdtemp(prefix="axe-", dir=scratch))
     shutil.copy(Path(_SPEC.origin).with_name("axe.min.js"), folder / "axe.js")

@@ -38,7 +38,6 @@ def good(*, llama: bool = False) -> tuple[bytes, tuple[tuple[int, int], ...], tu
 
 def _write(path: Path, tokenizer: dict[str, object]) -> None:
     tokens = tokenizer["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("good")
     writer.add_context_length(128)

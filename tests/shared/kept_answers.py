@@ -20,7 +20,6 @@ def keep_answers(folder: Path, *, spoilt_every: int = 10) -> dict[str, str]:
     """
     (arm,) = arms_of([gather(read_run(folder))])
     answers = arm.answers_on()
-    assert answers is not None
     codes = _codes(answers, spoilt_every)
     by_baseline = {Baseline.MAJORITY: np.zeros_like(codes), Baseline.METADATA: codes, Baseline.TEXT: codes}
     rows = [

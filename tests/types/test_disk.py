@@ -100,7 +100,6 @@ def test_a_run_goes_on_from_its_folder_once_there_is_room(tmp_path: Path) -> Non
         with suppress(DiskFullError):  # what could not be written is tried again
             folder.close()
     again, mark = RunFolder.begin(tmp_path / "run", {"identity_sha256": "a"}, if_exists=IfExists.RESUME)
-    assert mark is not None
     assert (mark.step, again.read_lines(METRICS)) == (1, [{"step": 0}])
     again.append(METRICS, [{"step": 1}])
     again.close()

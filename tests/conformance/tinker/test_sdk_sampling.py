@@ -49,7 +49,6 @@ def told(response: types.SampleResponse) -> list[Told]:
     """Tokens, bits of their log-probabilities and the reason to stop."""
     sequences: list[Told] = []
     for sequence in response.sequences:
-        assert sequence.logprobs_np is not None
         assert len(sequence.tokens) == len(sequence.logprobs_np)
         sequences.append((sequence.tokens, sequence.logprobs_np.tobytes(), sequence.stop_reason))
     return sequences
@@ -157,16 +156,13 @@ def test_prompt_logprobs_come_with_a_sample(server: Server, sampler: tinker.Samp
     response = sampler.sample(
         prompt_of(PROMPT), 2, params(seed=1), include_prompt_logprobs=True, topk_prompt_logprobs=5
     ).result(TIMEOUT_S)
-    assert response.prompt_logprobs is not None
     assert response.prompt_logprobs[0] is None
     values = np.array(response.prompt_logprobs[1:], dtype=np.float32)
     assert same(server, [values], [sampler_logprobs(sampler, PROMPT)])
     assert told(response) == draw(sampler, params(seed=1), n=2)
     top = response.topk_prompt_logprobs
-    assert top is not None
     assert len(top) == len(tokens_of(PROMPT))
     for token, value, best in zip(tokens_of(PROMPT)[1:], values, top[1:], strict=True):
-        assert best is not None
         assert len(best) == 5
         assert [logprob for _, logprob in best] == sorted((lp for _, lp in best), reverse=True)
         assert best[0][1] >= value
@@ -176,9 +172,7 @@ def test_prompt_logprobs_come_with_a_sample(server: Server, sampler: tinker.Samp
 def test_top_logprobs_of_sampled_positions(sampler: tinker.SamplingClient) -> None:
     response = sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3).result(TIMEOUT_S)
     sequence = response.sequences[0]
-    assert sequence.topk_logprobs is not None
     for token, value, best in zip(sequence.tokens, sequence.logprobs or [], sequence.topk_logprobs, strict=True):
-        assert best is not None
         assert len(best) == 3
         assert best[0] == (token, pytest.approx(value, abs=1e-6))
 
@@ -323,17 +317,14 @@ def ask(
 
 
 def tensor(values: types.TensorData | None) -> np.ndarray:
-    assert values is not None
     return values.to_torch().numpy()
 
 
 def test_a_prompt_is_scored_without_a_token(sampler: tinker.SamplingClient) -> None:
     got = ask(sampler, num_samples=2, include_prompt_logprobs=True, topk_prompt_logprobs=2)
-    assert got.prompt_logprobs_np is not None
     assert [(one.tokens, one.stop_reason) for one in got.sequences] == [([], "length")] * 2
     scored = np.array(sampler_logprobs(sampler, SCORED), np.float32)
     assert got.prompt_logprobs_np[1:].tobytes() == scored[-ROWS:].tobytes()
-    assert got.topk_prompt_logprobs is not None
     assert [row is None or len(row) for row in got.topk_prompt_logprobs] == [True, *[2] * ROWS]
 
 
@@ -344,7 +335,6 @@ def test_dense_targets_are_scored_where_they_stand(sampler: tinker.SamplingClien
     got = ask(sampler, include_prompt_logprobs=True, target_prompt_logprobs=types.TensorData.from_torch(ids))
     scored = tensor(got.target_prompt_logprobs)
     assert scored.shape == (ROWS, 3)
-    assert got.prompt_logprobs_np is not None
     assert scored[:, 0].tobytes() == got.prompt_logprobs_np[1:].tobytes()
     assert scored[5, 2] < 0.0
     assert (scored[ids.numpy() < 0] == 0.0).all()
@@ -355,7 +345,6 @@ def test_sparse_targets_come_back_as_they_were_sent(sampler: tinker.SamplingClie
     ids[3, 200], ids[3, 7], ids[9, 40] = 12, 99, 13
     sent = types.TensorData.from_torch_sparse(ids, pad_value=-1)
     got = ask(sampler, target_prompt_logprobs=sent).target_prompt_logprobs
-    assert got is not None
     assert got.sparse_crow_indices == sent.sparse_crow_indices
     assert got.sparse_col_indices == sent.sparse_col_indices
     assert got.shape == sent.shape == [ROWS, VOCAB]
@@ -367,12 +356,10 @@ def test_sparse_targets_come_back_as_they_were_sent(sampler: tinker.SamplingClie
 def test_alternatives_have_the_logprobs_of_targets(sampler: tinker.SamplingClient) -> None:
     params = types.SamplingParams(max_tokens=1, temperature=0.7, seed=5)
     drawn = ask(sampler, params=params, prompt_alt_tokens_k=6).prompt_alt_tokens
-    assert drawn is not None
     tokens, logprobs = tensor(drawn.tokens), tensor(drawn.logprobs)
     assert tokens.shape == logprobs.shape == (ROWS, 6)
     assert drawn.tokens.dtype == "int64"
     again = ask(sampler, params=params, num_samples=3, prompt_alt_tokens_k=6).prompt_alt_tokens
-    assert again is not None
     assert tensor(again.tokens).tolist() == tokens.tolist()
     targets = types.TensorData.from_numpy(np.ascontiguousarray(tokens, np.int64))
     scored = tensor(ask(sampler, target_prompt_logprobs=targets).target_prompt_logprobs)

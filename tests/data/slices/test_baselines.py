@@ -183,7 +183,6 @@ def test_a_slice_that_kept_no_answers_still_opens(corpus: Corpus, tmp_path: Path
     del older["answers_sha256"]
     (tmp_path / "baselines.json").write_bytes(msgspec.json.encode(older))
     found = read_report(tmp_path)
-    assert found is not None
     assert found.targets == report.targets
     # Answers that no report names are nobody's; those of a report may be absent.
     assert read_answers(tmp_path, found, "disruption") == {}

@@ -47,7 +47,6 @@ def _sampled(engine: Bases, session: TrainingSession, seed: int, name: str) -> l
         assert group.result is not None, group.failure
         engine.sampled_routes.keep(group.request, group.result)
         answers += [(s.tokens.tobytes(), s.logprobs.tobytes()) for s in group.result.sequences]
-        assert group.result.prompt_logprobs is not None
         answers.append((b"", group.result.prompt_logprobs.tobytes()))
         assert [s.tokens for s in group.samples] == [s.tokens.tolist() for s in group.result.sequences]
     return answers

@@ -77,7 +77,6 @@ class Threads:
                 continue
 
             def fetch(weights: Shipped | None = weights) -> dict[str, object]:
-                assert weights is not None
                 return dict(weights.tensors)
 
             answers: list[Outcome] = []

@@ -77,7 +77,6 @@ def test_a_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as process:
-        assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         (mark,) = told["marks"]
         assert len(ray_guardian.marked(mark)) > 3
@@ -136,7 +135,6 @@ def _waiting(*marks: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-S", "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     )
-    assert process.stdout is not None
     process.stdout.readline()
     return process
 
@@ -152,7 +150,6 @@ def test_only_what_bears_the_mark_is_ended_when_its_first_process_is_gone(tmp_pa
         guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", ray_guardian.__file__, MARK, str(folder)], stdin=subprocess.PIPE
         )
-        assert guardian.stdin is not None
         guardian.stdin.close()
         assert [of_ray.wait(), nested.wait()] == [-9, -9]
         assert guardian.wait() == 0

@@ -41,7 +41,6 @@ def test_one_label_is_a_task_with_prompt_answer_and_reward() -> None:
     one = item("neutral")
     assert callable(task.prompt)
     (message,) = task.prompt(one)
-    assert isinstance(message, dict)
     assert message["content"].startswith("Title: Gears of {tin}")
     right = task.parse(str(task.answer(one)))
     assert task.parse(str(task.demonstrate(one, Random(0)))).payload_ok

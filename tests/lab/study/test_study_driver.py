@@ -82,8 +82,6 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: StudyCells) -> None
 def test_every_study_of_runs_can_be_given_a_cluster_that_its_runs_do_not_know(name: str) -> None:
     given = {"generator": "chain_sum"} if name == "study/reasoning" else {}
     plain, there = (STUDIES[name].read({**given, **more}) for more in ({}, {"ray": "local", "cells_at_once": "2"}))
-    assert isinstance(plain, StudyCells)
-    assert isinstance(there, StudyCells)
     assert (plain.cluster, there.cluster) == (None, ("local", 2))
     assert there.shared == plain.shared
 

@@ -105,7 +105,6 @@ def assert_is_published_code(
     with ClosedClamp():
         total = PUBLISHED[loss](p, columns, config)
     total.backward()
-    assert p.grad is not None
     value = function(logprobs, inputs, config)
     assert value.total == pytest.approx(total.item(), rel=1e-12, abs=1e-12)
     np.testing.assert_array_max_ulp(value.grad, p.grad.numpy().astype(np.float32), maxulp=1)

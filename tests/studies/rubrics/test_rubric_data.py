@@ -96,7 +96,6 @@ def test_rubrics_may_be_objects_and_ids_may_be_missing() -> None:
     assert task.rubrics == (Rubric(criterion="c", number=1, weight=2.0),)
     again = task_of(objects)
     other = task_of({**objects, "prompt": "q"})
-    assert other is not None
     assert task.task_id == again.task_id != other.task_id
 
 

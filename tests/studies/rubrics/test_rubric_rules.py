@@ -155,7 +155,6 @@ RULES = st.tuples(st.sampled_from(FORMS), QUOTED, SPOKEN, BOUNDS).map(
 @given(RULES, st.text(max_size=60) | st.text(alphabet="-*1. \n{}\"':ab#", max_size=60))
 def test_evaluation_is_total_and_pure(text: str, response: str) -> None:
     rule = parse_rule(PREFIX + text)
-    assert rule is not None
     assert rule.text == text
     first = rule.holds(response)
     assert isinstance(first, bool)
@@ -165,7 +164,6 @@ def test_evaluation_is_total_and_pure(text: str, response: str) -> None:
 @given(SPOKEN, st.text(max_size=8))
 def test_a_quoted_text_is_found_as_it_is(quoted: str, before: str) -> None:
     rule = parse_rule(f"{PREFIX}contains exact {quoted}")
-    assert rule is not None
     assert rule.holds(before + quoted[1:-1].replace("''", "'"))
 
 

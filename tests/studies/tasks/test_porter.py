@@ -64,12 +64,10 @@ def test_demonstrations_are_as_often_right_as_is_said_and_verdicts_always() -> N
 
 def test_the_controls_have_the_same_guests_and_answers_as_often_right_as_the_base_was_shown() -> None:
     plain, redrawn, as_base = porter(), porter(redrawn=True), porter(as_base=True)
-    assert isinstance(plain.items, list)
     assert isinstance(redrawn.items, list)
     assert redrawn.items == plain.items[::-1] != plain.items
     assert (as_base.items, redrawn.held_out, as_base.held_out) == (plain.items, plain.held_out, plain.held_out)
     assert redrawn.answer is answer
-    assert as_base.answer is not None
     doors = [
         (guest, door)
         for item in plain.items

@@ -115,7 +115,6 @@ def test_practical_takes_off_the_squared_gradient_of_the_reward_by_its_weights()
     learned, practical = (earned(one, NOW) for one in models.values())
     model, step = models["myopic"], 1e-3
     weights = model.weights
-    assert weights is not None
     squares = np.zeros(ANSWERS)
     for one in step * np.eye(WIDTH):
         ends: list[Floats] = []
