@@ -32,14 +32,16 @@ def keys_in(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split())
 
 
-def command(capsys: pytest.CaptureFixture[str], *words: object) -> Ran:
-    """Give a command. Whatever it refuses or loses is told in at most five lines."""
+def command(capsys: pytest.CaptureFixture[str], *words: object, code: int | None = None) -> Ran:
+    """Give a command, which must end with `code` if one is given. Refusals and losses are at most five lines."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as caught:
         main([*map(str, words)])
     written = capsys.readouterr()
-    code = caught.value.code or 0
-    assert isinstance(code, int)
-    refusal = written.err.rpartition("tinsmith: ")[2]  # a slow machine says before it that it goes on
-    assert code not in (2, 3) or len(refusal.strip().splitlines()) <= 5, written.err
-    return Ran(code, written.out, written.err)
+    ended = caught.value.code or 0
+    assert isinstance(ended, int)
+    ran = Ran(ended, written.out, written.err)
+    assert code in (None, ended), ran
+    refusal = ran.err.rpartition("tinsmith: ")[2]  # a slow machine says before it that it goes on
+    assert ran.code not in (2, 3) or len(refusal.strip().splitlines()) <= 5, ran.err
+    return ran

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,10 +144,11 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_pictures() -> Iterator[None]:
+def without_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Draw none, unless the module is marked with `pictures`: it looks at them."""
     from pages_of import undrawn
 
-    with undrawn():
+    with nullcontext() if request.node.get_closest_marker("pictures") else undrawn():
         yield
 
 

@@ -101,10 +101,22 @@ def write_gguf(
         kind = type if values.ndim >= 2 and not router else Type.F32
         quantised = (gguf.quantize if kind is Type.F32 else encode)(np.ascontiguousarray(values), kind)
         writer.add_tensor(_file_name(name), quantised, raw_dtype=kind)
+    finish(writer)
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
+    """Write all that was added, and close the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_one(path: Path, stored: np.ndarray, type: Type) -> None:
+    """Write a file of one tensor, `one`."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("one", stored, raw_dtype=type)
+    finish(writer)
 
 
 def _experts_together(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

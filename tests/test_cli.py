@@ -93,8 +93,7 @@ def test_a_merged_export_is_the_model_that_was_trained(kind: AdapterKind, tmp_pa
 
 def test_export_prints_what_it_wrote_and_the_difference(run: Run, state: Path, tmp_path: Path) -> None:
     path = "tinker://s:train:0/weights/1"
-    ran = run("export", path, "--to", "peft", "--out", tmp_path / "o", "--state", state)
-    assert ran.code == 0
+    ran = run("export", path, "--to", "peft", "--out", tmp_path / "o", "--state", state, code=0)
     assert "adapter_config.json, adapter_model.safetensors" in ran.out
     assert missing(ran.out, "lora", "tinsmith/nano", "0") == []
     assert "max log-probability difference: 0.00e+00 nats (limit 0.00e+00)" in ran.out
@@ -131,8 +130,7 @@ def test_a_run_folder_stands_for_its_last_checkpoint(run: Run, state: Path, tmp_
     folder.mkdir()
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "checkpoints.jsonl").write_text(text)
-    ran = run("export", folder, "--to", "peft", "--out", tmp_path / "o", "--state", state)
-    assert ran.code == 0
+    run("export", folder, "--to", "peft", "--out", tmp_path / "o", "--state", state, code=0)
     assert json.loads((tmp_path / "o" / "adapter_config.json").read_text())["use_dora"] is True
 
 
@@ -144,8 +142,7 @@ def test_a_base_that_moved_is_named_and_its_tokenizer_is_copied(run: Run, tmp_pa
     folder, _ = _save(tmp_path, "tinker://a/weights/a", base)
     (tmp_path / "base").rename(tmp_path / "moved")
     arguments = ("export", folder, "--to", "merged", "--out", tmp_path / "out")
-    ran = run(*arguments)
-    assert ran.code == 2
+    ran = run(*arguments, code=2)
     assert "--base PATH" in ran.err
     assert not (tmp_path / "out").exists()
     assert run(*arguments, "--base", tmp_path / "moved").code == 0
@@ -159,8 +156,7 @@ def test_an_export_above_the_limit_exits_with_1(run: Run, tmp_path: Path, nano: 
     adapter.decoder.final_norm.value.fill_(3e38)  # finite, but no logit is
     session = TrainingSession(adapter)
     save(session, tmp_path / "a", base=nano.identity, with_optimizer=False)
-    ran = run("export", tmp_path / "a", "--to", "merged", "--out", tmp_path / "out")
-    assert ran.code == 1
+    ran = run("export", tmp_path / "a", "--to", "merged", "--out", tmp_path / "out", code=1)
     assert "nan nats" in ran.out
     assert missing(ran.err, "limit") == []
 

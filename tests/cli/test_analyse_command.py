@@ -22,8 +22,7 @@ def squeezed(text: str) -> list[str]:
 
 
 def test_the_seeds_tables_are_checked(run: Run) -> None:
-    ran = run("consistency", "--seeds")
-    assert ran.code == 0
+    ran = run("consistency", "--seeds", code=0)
     printed = squeezed(ran.out)
     assert "n = 500: 145 disruptive, 166 consolidating, 189 neutral" in printed
     assert "n = 2000: 693 disruptive, 1307 consolidating + neutral" in printed
@@ -45,11 +44,9 @@ EXP4 = ["disruptive=0.0069", "consolidating=0.2831", "neutral=0.7937"]
 
 def test_one_line_from_options(run: Run) -> None:
     recalls = [part for rate in EXP4 for part in ("--recall", rate)]
-    ran = run("consistency", *recalls, "--label-match", ".396", "--n", 500)
-    assert ran.code == 0
+    ran = run("consistency", *recalls, "--label-match", ".396", "--n", 500, code=0)
     assert "n = 500: 145 disruptive, 166 consolidating, 189 neutral" in ran.out
-    none = run("consistency", *recalls, "--label-match", ".397", "--n", 500)
-    assert none.code == 1
+    none = run("consistency", *recalls, "--label-match", ".397", "--n", 500, code=1)
     assert missing(none.out, "label_match", "0.397", "500") == []
 
 
@@ -60,8 +57,7 @@ def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
     )
     found = json.loads(run("consistency", "--file", file, "--json").out)
     assert {"a": 70, "b": 30} in [solution["sizes"] for solution in found["solutions"]]
-    other = run("consistency", "--file", file, "--n", 10)
-    assert other.code == 1
+    other = run("consistency", "--file", file, "--n", 10, code=1)
     assert "n = 10" in other.out
 
 
@@ -187,6 +183,5 @@ def test_a_mistake_is_told_in_a_few_lines(
     monkeypatch.chdir(tmp_path)
     if text or arguments[-1:] == ["p.jsonl"]:
         Path(arguments[-1]).write_text(text)
-    ran = run(verb, *arguments)
-    assert ran.code == 2
+    ran = run(verb, *arguments, code=2)
     assert words in ran.err

@@ -50,8 +50,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_reward_of_rollouts_below_or_that_is_learned_can_be_tried_before_a_run(
     run: Run, name: str, checked: tuple[str, ...]
 ) -> None:
-    ran = run(name, "dry_run=true", *checked)
-    assert ran.code == 0, ran.err
+    ran = run(name, "dry_run=true", *checked, code=0)
     assert (Tried.MUTANT.value in ran.out) == bool(checked)
 
 
@@ -59,6 +58,5 @@ def test_the_learned_reward_of_the_documentation_can_be_tried_before_a_run(run: 
     text = (ROOT / "docs" / "your-task.md").read_text("utf-8")
     (shown,) = (part.partition("```")[0] for part in text.split("```python\n") if "import LearnedReward" in part)
     (tmp_path / "mine.py").write_text(shown, encoding="utf-8")
-    ran = run("mine.py", "model_name=tinsmith/nano", "dry_run=true", "check_reward=true")
-    assert ran.code == 0, ran.err
+    ran = run("mine.py", "model_name=tinsmith/nano", "dry_run=true", "check_reward=true", code=0)
     assert "no right answer is known" in ran.out

@@ -105,8 +105,7 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     (tmp_path / "killed/metrics.jsonl").write_text('{"step": 0, "eval/reward/total": 0.5}\n{"step": 1}\n{"st')
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text('{"model_type": "llama"}')
-    code, listed, _ = command(capsys, "ls", tmp_path)
-    assert code == 0
+    listed = command(capsys, "ls", tmp_path, code=0).out
     lines = [line.split() for line in listed.splitlines()]
     assert lines[1:] == [
         ["killed", "two", "begun", "2", "reward", "0.500"],
@@ -182,8 +181,7 @@ def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, caps
 
 @pytest.mark.parametrize("verb", ["ls", "export-results"])
 def test_a_folder_without_runs_is_refused(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused = command(capsys, verb, tmp_path)
-    assert refused.code == 2
+    refused = command(capsys, verb, tmp_path, code=2)
     assert "holds no run" in refused.err
 
 

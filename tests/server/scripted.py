@@ -18,18 +18,16 @@ from tinsmith.types.sampling import StopReason
 
 END = 0
 """The preset's end token."""
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Oslo", "Rome"]}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-OK: Any = {
-    "type": "object",
-    "properties": {"ok": {"type": "boolean"}},
-    "required": ["ok"],
-    "additionalProperties": False,
-}
+
+
+def form(first: str, shape: dict[str, Any], **optional: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of objects with one member that is required, and no others than those named."""
+    properties = {first: shape, **optional}
+    return {"type": "object", "properties": properties, "required": [first], "additionalProperties": False}
+
+
+SCHEMA = form("city", {"enum": ["Oslo", "Rome"]})
+OK = form("ok", {"type": "boolean"})
 """The form of a text without calls."""
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from llguidance import LLMatcher
 from llguidance.hf import from_tokenizer
+from scripted import form
 
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.renderers.tool_calls import CallStyle
@@ -22,13 +23,7 @@ pytestmark = pytest.mark.whole
 
 TAGGED, BARE = CallStyle.TAGGED, CallStyle.BARE
 JSON_SCHEMA = GrammarKind.JSON_SCHEMA
-SCHEMA = {
-    "$defs": {"Days": {"type": "integer"}},
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"$ref": "#/$defs/Days"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+SCHEMA = {"$defs": {"Days": {"type": "integer"}}, **form("city", {"type": "string"}, days={"$ref": "#/$defs/Days"})}
 F = Tool(name='odd "f"', parameters=SCHEMA)
 G = Tool(name="g")
 
@@ -123,13 +118,7 @@ def test_bare_calls_are_the_whole_reply() -> None:
 
 
 def test_a_format_is_that_of_replies_that_call_nothing() -> None:
-    schema = {
-        "$defs": {"Name": {"type": "string"}},
-        "type": "object",
-        "properties": {"name": {"$ref": "#/$defs/Name"}},
-        "required": ["name"],
-        "additionalProperties": False,
-    }
+    schema = {"$defs": {"Name": {"type": "string"}}, **form("name", {"$ref": "#/$defs/Name"})}
     formed = GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema))
     for style, call in ((TAGGED, tagged(F, city="Oslo")), (BARE, bare(F, city="Oslo"))):
         grammar = lark(Tools(offered=(F,)), style, answer=formed)

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import CALL, NOW, OK, replies, serving, text_of
+from scripted import CALL, NOW, OK, form, replies, serving, text_of
 from tool_templates import LLAMA
 
 from loopback import MODEL, Running
@@ -15,12 +15,7 @@ from loopback import MODEL, Running
 pytestmark = pytest.mark.whole
 
 ASK: list[Any] = [{"role": "user", "content": "Weather?"}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+SCHEMA = form("city", {"enum": ["Oslo", "Rome"]}, days={"type": "integer"})
 WEATHER = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
 
 
@@ -262,13 +257,7 @@ def test_strict_tools_leave_text_free(client: OpenAI) -> None:
 
 
 def test_schemas_may_refer_to_their_own_definitions(client: OpenAI) -> None:
-    schema = {
-        "$defs": {"City": {"enum": ["Oslo", "Rome"]}},
-        "type": "object",
-        "properties": {"city": {"$ref": "#/$defs/City"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    }
+    schema = {"$defs": {"City": {"enum": ["Oslo", "Rome"]}}, **form("city", {"$ref": "#/$defs/City"})}
     tools = [function(name="weather", parameters=schema)]
     _, calls, _ = told(
         chat(client, tools=tools, tool_choice="required", max_tokens=120, seed=2, parallel_tool_calls=False)

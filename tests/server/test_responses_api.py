@@ -94,19 +94,9 @@ def test_a_stream_is_the_sequence_of_events_that_openai_tells(client: OpenAI) ->
     with replies(f"I look.\n{CALL}", size=1000):
         events = list(create(client, tools=TOOLS, stream=True))
     assert [event.type.removeprefix("response.") for event in events] == [
-        "created",
-        "in_progress",
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "output_item.added",
-        "function_call_arguments.delta",
-        "function_call_arguments.done",
-        "output_item.done",
-        "completed",
+        *("created", "in_progress", "output_item.added", "content_part.added", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done", "output_item.added"),
+        *("function_call_arguments.delta", "function_call_arguments.done", "output_item.done", "completed"),
     ]
     assert {event.output_index for event in events[2:8]} == {0}
     assert {event.output_index for event in events[8:12]} == {1}

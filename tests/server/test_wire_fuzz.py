@@ -44,15 +44,8 @@ def known(model: str, sampler: str) -> dict[str, dict[str, Any]]:
 
 
 GETS = (
-    "get_server_capabilities",
-    "training_runs",
-    "training_runs/x",
-    "training_runs/x/checkpoints",
-    "checkpoints",
-    "sessions",
-    "sessions/x",
-    "samplers/x",
-    "nothing",
+    *("get_server_capabilities", "training_runs", "training_runs/x", "training_runs/x/checkpoints"),
+    *("checkpoints", "sessions", "sessions/x", "samplers/x", "nothing"),
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFValueType
 from tokenizer_kinds import converted, write_metadata
 
+from gguf_files import finish
 from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_model
 from tinsmith.models.gguf.tokenizer import file_tokenizer
@@ -61,10 +62,7 @@ def _write(path: Path, tokenizer: dict[str, object]) -> None:
         values = np.full(shape, 0.5, dtype=np.float32)
         kind = GGMLQuantizationType.Q8_0 if "ffn" in name and len(shape) == 2 else GGMLQuantizationType.F32
         writer.add_tensor(name, gguf.quantize(values, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def _places(data: bytes) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int, int], ...]]:

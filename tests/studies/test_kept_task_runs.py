@@ -99,8 +99,7 @@ def test_an_environment_that_changed_is_refused_by_a_replay(
 ) -> None:
     assert run("verifiers:sums_env", log_path="run", steps="1").code == 0
     (tmp_path / "sums_env.py").write_text(SUMS + "# another\n")
-    refused = command(capsys, "replay", "run")
-    assert refused.code == 2
+    refused = command(capsys, "replay", "run", code=2)
     assert "sums_env.py" in refused.err
 
 
@@ -112,8 +111,7 @@ def test_a_checker_that_always_fails_ends_the_run(run: Run) -> None:
 
 def test_a_base_can_be_built_from_what_a_task_demonstrates(capsys: pytest.CaptureFixture[str], run: Run) -> None:
     for name in TASKS:
-        ran = command(capsys, "run", name, "dry_run=true")
-        assert ran.code == 0, ran
+        ran = command(capsys, "run", name, "dry_run=true", code=0)
         assert "demonstrations" in ran.out
     del run
 

@@ -5,15 +5,8 @@ import pytest
 from tinsmith.types.errors import ConfigError, DataError, near, no_such, perhaps
 
 KEYS = (
-    "batch_size",
-    "check_reward",
-    "group_size",
-    "learning_rate",
-    "lora_rank",
-    "seed",
-    "steps",
-    "temperature",
-    "threads",
+    *("batch_size", "check_reward", "group_size", "learning_rate", "lora_rank", "seed", "steps", "temperature"),
+    *("threads",),
 )
 
 

@@ -49,8 +49,7 @@ def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
 
 def test_a_synthetic_corpus_brings_its_own_cut(run: Run, tmp_path: Path) -> None:
     labelled_corpus(tmp_path / "c", 200, cut=0.02)
-    code, shown, _ = run("slice", tmp_path / "c", "--natural", "--out", tmp_path / "s")
-    assert code == 0
+    shown = run("slice", tmp_path / "c", "--natural", "--out", tmp_path / "s", code=0).out
     assert "cd >= 0.02" in shown
 
 
@@ -114,8 +113,7 @@ def test_a_missing_corpus_or_missing_metrics_says_what_to_run(run: Run, tmp_path
 
 @pytest.mark.parametrize("command", ["baselines", "card"])
 def test_a_folder_that_is_no_slice_is_named(run: Run, tmp_path: Path, command: str) -> None:
-    code, _, errors = run(command, tmp_path)
-    assert code == 2
+    errors = run(command, tmp_path, code=2).err
     assert str(tmp_path) in errors
 
 
@@ -131,8 +129,7 @@ def test_papers_are_left_out_by_a_file_of_ids(run: Run, corpus: Path, tmp_path: 
     rows = [json.loads(line) for line in (tmp_path / "all" / "test.jsonl").read_text().splitlines()]
     named = [row["openalex_id"] for row in rows[:3]]
     (tmp_path / "ids").write_text("# seen before\n" + "\n".join([*named, "", "W-nobody"]))
-    code, shown, _ = run(*usual, tmp_path / "some", "--leave-out", tmp_path / "ids")
-    assert code == 0
+    shown = run(*usual, tmp_path / "some", "--leave-out", tmp_path / "ids", code=0).out
     assert "3 left out by id" in shown
     left = [json.loads(line)["openalex_id"] for line in (tmp_path / "some" / "test.jsonl").read_text().splitlines()]
     assert left == [row["openalex_id"] for row in rows if row["openalex_id"] not in named]
@@ -141,8 +138,7 @@ def test_papers_are_left_out_by_a_file_of_ids(run: Run, corpus: Path, tmp_path: 
     # Without the file it is another slice; with ids that nobody has, a mistake.
     assert run(*usual, tmp_path / "some")[0] == 2
     (tmp_path / "ids").write_text("nobody\n")
-    code, _, errors = run(*usual, tmp_path / "none", "--leave-out", tmp_path / "ids")
-    assert code == 2
+    errors = run(*usual, tmp_path / "none", "--leave-out", tmp_path / "ids", code=2).err
     assert "none of the 1 ids" in errors
 
 

@@ -76,8 +76,7 @@ def test_two_packs_of_one_run_have_equal_bytes_wherever_it_lies(
 ) -> None:
     again = tmp_path / "again.zip"
     copy = Path(shutil.copytree(original, tmp_path / "elsewhere" / "run"))
-    ran = command(capsys, "pack", str(copy), "--out", str(again), *WITH_ALL)
-    assert ran.code == 0, ran
+    ran = command(capsys, "pack", str(copy), "--out", str(again), *WITH_ALL, code=0)
     assert file_sha256(again) in ran.out
     assert bundle.read_bytes() == again.read_bytes()
     unpack(bundle, tmp_path / "unpacked")
@@ -94,8 +93,7 @@ def test_a_base_that_was_built_here_is_named_without_its_place(
         values = json.loads(marker.read_text())
         values["base"]["name"], _ = str(Path.home() / "bases" / "0123abcd"), values.pop("sha256")
         marker.write_text(json.dumps({**values, "sha256": sha256_of(values)}))
-    ran = command(capsys, "pack", str(copy), "--out", str(tmp_path / "run.zip"), *WITH_ALL)
-    assert ran.code == 0, ran
+    command(capsys, "pack", str(copy), "--out", str(tmp_path / "run.zip"), *WITH_ALL, code=0)
     unpack(tmp_path / "run.zip", tmp_path / "unpacked")
     packed = [read(marker.parent) for marker in (tmp_path / "unpacked").rglob(MARKER)]
     assert packed
@@ -151,8 +149,7 @@ def test_it_is_audited_and_replayed_where_nothing_else_is(
         assert len(found["drawn"]) == 2
         monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
         monkeypatch.chdir(tmp_path / "reviewer")
-        replayed = command(capsys, "replay", elsewhere, "--json")
-        assert replayed.code == 0, replayed
+        replayed = command(capsys, "replay", elsewhere, "--json", code=0)
         assert json.loads(replayed.out)["equal"]
     finally:
         hidden.rename(original.parent)
@@ -179,12 +176,10 @@ def test_without_checkpoints_and_data_the_last_adapter_alone_goes_along(
     unpack(file, tmp_path / "small")
     adapters = [each.parent.name for each in (tmp_path / "small").rglob("adapter.safetensors")]
     assert adapters == ["final"]
-    exported = command(capsys, "export", str(tmp_path / "small"), "--to", "peft", "--out", str(tmp_path / "adapter"))
-    assert exported.code == 0, exported
+    command(capsys, "export", str(tmp_path / "small"), "--to", "peft", "--out", str(tmp_path / "adapter"), code=0)
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
     assert not list((tmp_path / "small").rglob("items.jsonl"))
-    checked = command(capsys, "audit", str(file), "--steps", "0")
-    assert checked.code == 0, checked
+    command(capsys, "audit", str(file), "--steps", "0", code=0)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +201,7 @@ def test_a_secret_or_a_path_is_refused_by_file_and_line_and_not_shown(
     monkeypatch.setenv("MY_API_TOKEN", "correct horse battery")
     folder = Path(shutil.copytree(original, tmp_path / "run"))
     (folder / name).write_text(text.replace("HERE", str(folder)))
-    refused = command(capsys, "pack", str(folder), "--out", str(tmp_path / "run.zip"), *SAID)
-    assert refused.code == 2
+    refused = command(capsys, "pack", str(folder), "--out", str(tmp_path / "run.zip"), *SAID, code=2)
     assert found in refused.err
     assert not any(secret in refused.err for secret in ("0123456789", "correct", "me:secret", "a" * 34))
     assert not (tmp_path / "run.zip").exists()
@@ -222,8 +216,7 @@ def test_a_forged_value_in_a_bundle_is_found_as_in_a_folder(
     (folder / "trace.jsonl").write_text("".join([trace[0], trace[2], trace[1]]))
     forged = tmp_path / "forged.zip"
     assert command(capsys, "pack", str(folder), "--out", str(forged), *WITH_ALL).code == 0
-    checked = command(capsys, "audit", str(forged), "--steps", "0")
-    assert checked.code == 1
+    checked = command(capsys, "audit", str(forged), "--steps", "0", code=1)
     assert "trace.jsonl: line 2 is the first" in checked.out
 
 
@@ -238,8 +231,7 @@ def test_a_place_that_a_strangers_manifest_names_is_not_gone_to(
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["circumstances"][name] = value
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    refused = command(capsys, "replay", str(folder))
-    assert refused.code == 2
+    refused = command(capsys, "replay", str(folder), code=2)
     assert value in refused.err
 
 
@@ -250,8 +242,7 @@ def test_a_study_is_packed_with_its_runs(
     folder = tmp_path / "study"
     studied("dead_groups", folder)
     for number in (1, 2):
-        ran = command(capsys, "pack", str(folder), "--out", f"{number}.zip", *SAID)
-        assert ran.code == 0, ran
+        command(capsys, "pack", str(folder), "--out", f"{number}.zip", *SAID, code=0)
     assert Path("1.zip").read_bytes() == Path("2.zip").read_bytes()
     unpack(Path("1.zip"), tmp_path / "unpacked")
     assert {each.parent.name for each in folder.rglob(CONFIG)} == {

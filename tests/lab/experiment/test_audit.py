@@ -157,8 +157,7 @@ def test_a_unit_of_gradient_that_was_forged_and_signed_again_is_named_where_its_
 ) -> None:
     line_changed(TRACE, 0, _unit)(forged)
     signed_again(forged)
-    ran = command(capsys, "audit", forged, "--steps", 1, "--seed", FIRST_STEP)
-    assert ran.code == 1
+    ran = command(capsys, "audit", forged, "--steps", 1, "--seed", FIRST_STEP, code=1)
     (honest, *_) = (json.loads(line)["units"] for line in (original / TRACE).read_text().splitlines())
     named = f"unit of gradient 1 of {len(honest)}: {'0' * 16} | {honest[1][:16]}"
     assert named in ran.out
@@ -277,8 +276,7 @@ def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(
     for number in range(STEPS):
         line_changed(TRACE, number, lambda line: line.pop("units"))(forged)
     for asked in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
-        refused = command(capsys, "audit", forged, *asked)
-        assert refused.code == 2
+        refused = command(capsys, "audit", forged, *asked, code=2)
         assert "--units" in refused.err
 
 
@@ -287,8 +285,7 @@ def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_on
 ) -> None:
     line_changed(TRACE, 0, _unit)(forged)
     signed_again(forged)
-    code, said, _ = command(capsys, "audit", forged, "--units", "100%", "--seed", 1)
-    assert code == 1
+    said = command(capsys, "audit", forged, "--units", "100%", "--seed", 1, code=1).out
     count = len(places(forged))
     assert f"{count} units of {count}" in said
     assert "unit of gradient 1 of " in said

@@ -68,8 +68,7 @@ def test_a_second_interrupt_ends_at_once_and_leaves_what_was_saved(
 ) -> None:
     folder = tmp_path / "run"
     struck(monkeypatch, 0, signal.SIGINT, signal.SIGINT)
-    ran = command(capsys, "run", EXPERIMENT, *given(made, folder))
-    assert ran.code == 130
+    ran = command(capsys, "run", EXPERIMENT, *given(made, folder), code=130)
     assert "no checkpoint" in ran.err
     assert manifest(folder)["status"] == "interrupted"
     assert RunFolder(folder).marks() == []

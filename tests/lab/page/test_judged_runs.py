@@ -168,8 +168,7 @@ def test_the_command_compares_and_refuses_a_mixture_in_few_lines(
     reworded = write_rubric_run(tmp_path / "reworded", RubricStory(prompt="Write {word}."))
     papers = write_run(tmp_path / "papers", LADDER["sft"])
     out = tmp_path / "compare.html"
-    code, printed, _ = command(capsys, "report", one, two, "--out", out)
-    assert code == 0
+    printed = command(capsys, "report", one, two, "--out", out, code=0).out
     assert "-0.250" in printed
     assert "pass rate" in printed
     assert out.exists()

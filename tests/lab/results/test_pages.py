@@ -18,14 +18,9 @@ from tinsmith.lab.results.label_page import compare_labels, page_of_labels
 from tinsmith.pages.page import document_html
 from tinsmith.types.errors import ConfigError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.pictures]
 
 VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
 
 
 class Page(Words):

@@ -16,16 +16,11 @@ from pages_of import report_of
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.runs.reader import read_run, read_task_run
 
-pytestmark = [needs_browser, pytest.mark.whole]
+pytestmark = [needs_browser, pytest.mark.whole, pytest.mark.pictures]
 
 ITEMS = 64
 HERE = "document.activeElement"
 FORMULAS = ('=HYPERLINK("http://a","b")', "+1+1", "-2 apples", "@SUM(A1)", "-0.5", "+7", "1,000", "two, three\nfour")
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
 
 
 @pytest.fixture(scope="module")

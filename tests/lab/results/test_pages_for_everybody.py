@@ -20,16 +20,11 @@ from tinsmith.lab.study.report import page_of_study
 from tinsmith.pages.cards import write_page
 from tinsmith.pages.page import document_html
 
-pytestmark = [needs_axe, pytest.mark.whole]
+pytestmark = [needs_axe, pytest.mark.whole, pytest.mark.pictures]
 
 VALUES = Path(__file__).parents[3] / "docs" / "results" / "values"
 """Kept values of four studies."""
 CUT = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=60)
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
 
 
 @pytest.fixture(scope="module")

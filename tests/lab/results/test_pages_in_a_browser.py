@@ -14,12 +14,7 @@ from pages_of import report_of
 from tinsmith.lab.results.label_page import compare_labels, page_of_labels
 from tinsmith.pages.page import document_html
 
-pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
+pytestmark = [needs_browser, pytest.mark.pictures]
 
 
 @pytest.fixture(scope="module")

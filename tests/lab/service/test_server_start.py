@@ -92,7 +92,7 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pipe, fakes = tmp_path / "pid", tmp_path / "fakes"
     os.mkfifo(pipe)
     fakes.mkdir()
-    (fakes / "uvloop.py").write_text(NEVER_UP)
+    (fakes / "torch.py").write_text(NEVER_UP)
     monkeypatch.setenv("PYTHONPATH", str(fakes))
     monkeypatch.setenv("TELL_PID", str(pipe))
     return pipe

@@ -57,8 +57,7 @@ def test_the_commands_forecast_it_and_tell_its_keys(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("key", ["stepz", "seed", "size"])
 def test_a_mistake_in_a_key_takes_five_lines_at_most(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused = command(capsys, "run", str(EXAMPLE), f"{key}=1")
-    assert refused.code == 2
+    refused = command(capsys, "run", str(EXAMPLE), f"{key}=1", code=2)
     assert key in refused.err
 
 

@@ -10,12 +10,9 @@ from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.user_task.run import study_frame, study_plot
 from tinsmith.types.errors import DataError
 
+pytestmark = pytest.mark.pictures
+
 VALUES = Path(__file__).parents[3] / "docs" / "results" / "values"
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,10 @@ def run(server: Connection, place: None, capsys: pytest.CaptureFixture[str]) -> 
     """Run a task on the shared server."""
     del place
 
-    def run(file: str = "mine.py", without: Sequence[str] = (), **changes: str) -> Ran:
+    def run(file: str = "mine.py", without: Sequence[str] = (), code: int | None = None, **changes: str) -> Ran:
         keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
-        return command(capsys, "run", file, *(f"{key}={one}" for key, one in keys.items() if key not in without))
+        given = (f"{key}={one}" for key, one in keys.items() if key not in without)
+        return command(capsys, "run", file, *given, code=code)
 
     return run
 

@@ -42,8 +42,7 @@ pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_a_task_is_trained_by_example_and_evaluated_like_any_other(run: Run, tmp_path: Path) -> None:
-    ran = run(without=GROUPS, kind="task_sft", batch_size="4", log_path="run")
-    assert ran.code == 0, ran
+    run(without=GROUPS, kind="task_sft", batch_size="4", log_path="run", code=0)
     metrics = lines(tmp_path / "run", "metrics.jsonl")
     assert all("train/nll" in one for one in metrics[:-1])
     assert {"eval/reward/right", "eval_greedy/reward/right"} <= metrics[-1].keys()
@@ -52,8 +51,7 @@ def test_a_task_is_trained_by_example_and_evaluated_like_any_other(run: Run, tmp
 
 
 def test_the_first_steps_are_supervised_and_the_others_rewarded(run: Run, tmp_path: Path) -> None:
-    ran = run(sft_steps="1", sft_batch_size="3", sft_learning_rate="1e-3", log_path="run")
-    assert ran.code == 0, ran
+    run(sft_steps="1", sft_batch_size="3", sft_learning_rate="1e-3", log_path="run", code=0)
     metrics = lines(tmp_path / "run", "metrics.jsonl")
     assert ["train/nll" in one for one in metrics[:3]] == [True, False, False]
     rewarded = {one["step"] for one in lines(tmp_path / "run", "rollouts.jsonl") if one["split"] == "train"}
@@ -77,8 +75,7 @@ def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(run: Run, t
 
 def test_answers_that_fail_end_the_run_and_say_of_which_item(run: Run, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
-    ran = run(without=GROUPS, kind="task_sft", log_path="run")
-    assert ran.code == 3
+    ran = run(without=GROUPS, kind="task_sft", log_path="run", code=3)
     assert "item-" in ran.err
     assert "the answers are not there" in ran.err
 

@@ -1,6 +1,5 @@
 """A loss on what the environment answers: on which tokens, with what weight, and the policy's own as it was."""
 
-import math
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -39,13 +38,6 @@ def test_without_a_weight_nothing_that_was_answered_has_an_advantage() -> None:
 def test_with_one_only_the_environments_own_words_have_it_and_actions_are_as_before() -> None:
     assert inputs("advantages", 0.25) == [0.0, 0.0, 1.0, 1.0, 0.0, 0.25, 0.0, 1.0]
     assert inputs("logprobs", 0.25) == [0.0, 0.0, -0.5, -0.25, 0.0, -2.0, 0.0, -0.125]
-
-
-def test_the_gradient_of_the_ratio_at_one_is_that_of_the_log_probability() -> None:
-    """d/dx exp(x - x0) at x0 is 1, as d/dx x is: so the datum's loss teaches as cross-entropy does."""
-    told, step = -2.0, 1e-6
-    ratio = (math.exp(told + step - told) - math.exp(told - step - told)) / (2 * step)
-    assert abs(ratio - 1.0) < 1e-9
 
 
 def test_what_is_known_of_a_conversation() -> None:

@@ -31,8 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_help_lists_the_files_own_keys_before_those_of_every_run(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = command(capsys, "run", "mine.py", "--help")
-    assert ran.code == 0
+    ran = command(capsys, "run", "mine.py", "--help", code=0)
     listed = [line.split()[0] for line in ran.out.splitlines()[3:] if line and line[0] != " "]
     assert listed[0] == "start"
     assert "the first of the numbers" in ran.out
@@ -44,8 +43,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
-    ran = command(capsys, "run", "mine.py", "model_name=tinsmith/nano", "start=5", "dry_run=true")
-    assert ran.code == 0, ran
+    ran = command(capsys, "run", "mine.py", "model_name=tinsmith/nano", "start=5", "dry_run=true", code=0)
     for words in (
         "Does it write letters?",
         "start=5",
@@ -94,8 +92,7 @@ def test_mistakes_are_told_in_five_lines_and_leave_nothing(
     (tmp_path / "keys.py").write_text(f"{head}task = {made}, keys={{'stepz': 3}})\n")
     (tmp_path / "clash.py").write_text(f"{head}def task(steps=3):\n    return {made})\n")
     before = sorted(tmp_path.rglob("*"))
-    ran = command(capsys, "run", *arguments)
-    assert ran.code == 2, ran
+    ran = command(capsys, "run", *arguments, code=2)
     assert words in ran.err
     assert sorted(tmp_path.rglob("*")) == before
 

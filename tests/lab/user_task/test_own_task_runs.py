@@ -83,8 +83,7 @@ def test_a_replay_is_equal_and_another_argument_is_another_run(
 
     task = tmp_path / "mine.py"
     task.write_text(TASK + "# another\n")
-    refused = command(capsys, "replay", "a")
-    assert refused.code == 2
+    refused = command(capsys, "replay", "a", code=2)
     assert "code.mine.py" in refused.err
     task.unlink()
     assert command(capsys, "replay", "a").code == 2
@@ -100,26 +99,21 @@ def test_data_that_changed_are_refused_by_a_replay(
     assert run(log_path="run", steps="1").code == 0
     assert command(capsys, "replay", "run").code == 0
     (tmp_path / "data.jsonl").write_text("".join(rows[1:]))
-    refused = command(capsys, "replay", "run")
-    assert refused.code == 2
+    refused = command(capsys, "replay", "run", code=2)
     assert "data." in refused.err
 
 
 def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, original: Path, tmp_path: Path) -> None:
     assert run(log_path="parts", stop_after="2").code == 0
     assert not (tmp_path / "parts" / "report.html").exists()
-    resumed = run(log_path="parts", behavior_if_log_dir_exists="resume")
-    assert resumed.code == 0, resumed
+    run(log_path="parts", behavior_if_log_dir_exists="resume", code=0)
     for name in BYTES:
         assert (original / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
-    again = run(log_path="parts", behavior_if_log_dir_exists="resume")
-    assert again.code == 0
+    run(log_path="parts", behavior_if_log_dir_exists="resume", code=0)
     (tmp_path / "mine.py").write_text(TASK + "# another\n")
-    refused = run(log_path="parts", behavior_if_log_dir_exists="resume")
-    assert refused.code == 2
+    refused = run(log_path="parts", behavior_if_log_dir_exists="resume", code=2)
     assert "code.mine.py" in refused.err
-    taken = run(log_path="parts")
-    assert taken.code == 2
+    run(log_path="parts", code=2)
 
 
 def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
@@ -145,8 +139,7 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
 def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, original: Path, tmp_path: Path) -> None:
     assert run(log_path="run", stop_after="1").code == 0
     (tmp_path / "broken").touch()
-    lost = run(log_path="run", behavior_if_log_dir_exists="resume")
-    assert lost.code == 3
+    lost = run(log_path="run", behavior_if_log_dir_exists="resume", code=3)
     assert "the checker is not there" in lost.err
     assert "the same command" in lost.err
     assert whole(tmp_path / "run", "manifest.json")["status"] == "lost"
@@ -177,8 +170,7 @@ def test_the_one_turn_example_runs(run: Run) -> None:
 def test_what_new_writes_runs_as_it_is(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "new", "fresh.py").code == 0
     assert run("fresh.py", log_path="run", steps="1").code == 0
-    again = command(capsys, "new", "fresh.py")
-    assert again.code == 2
+    command(capsys, "new", "fresh.py", code=2)
     assert command(capsys, "new", "fresh.txt").code == 2
 
 
@@ -190,8 +182,7 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     (tmp_path / "mine.py").write_text(text)
     for folder, changes in (("a0", {"seed": "0"}), ("a1", {"seed": "1"}), ("b0", {"learning_rate": "1e-2"})):
         assert run(log_path=folder, eval_items="6", steps="1", **changes).code == 0
-    told = command(capsys, "report", "a0", "b0", "a1")
-    assert told.code == 0, told
+    told = command(capsys, "report", "a0", "b0", "a1", code=0)
     assert (tmp_path / "compare.html").is_file()
     found = study_of_runs([tmp_path / folder for folder in ("a0", "b0", "a1")])
     assert [one.seeds for one in found.results.arms.values()] == [(0, 1), (0,)]
@@ -210,8 +201,7 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     assert f"{statistics.mean(rewards[:2]):.3f}" in told.out
     assert f"{rewards[2]:.3f}" in told.out
     assert "none" in told.out  # the baseline that fails is named, without a figure
-    alone = command(capsys, "report", "a0", "a1", "--to", "md")
-    assert alone.code == 0, alone
+    command(capsys, "report", "a0", "a1", "--to", "md", code=0)
 
 
 def changed(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:

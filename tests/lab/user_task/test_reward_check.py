@@ -230,12 +230,10 @@ def test_a_dry_run_says_it_and_only_a_dry_run_does(
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
     assert command(capsys, "new", "mine.py").code == 0
-    ran = command(capsys, "run", "mine.py", "dry_run=true", "check_reward=true")
-    assert ran.code == 0
+    ran = command(capsys, "run", "mine.py", "dry_run=true", "check_reward=true", code=0)
     assert all(how.value in ran.out for how in Tried)
     assert "right answers earn 1.2" in ran.out
-    refused = command(capsys, "run", "mine.py", "check_reward=true")
-    assert refused.code == 2
+    refused = command(capsys, "run", "mine.py", "check_reward=true", code=2)
     assert "check_reward" in refused.err
     assert "dry_run=true check_reward=true" in refused.err
 

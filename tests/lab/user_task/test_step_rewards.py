@@ -134,19 +134,15 @@ def test_runs_on_the_pages_examples_keep_verdicts_and_go_on_to_the_same_bytes(
     monkeypatch.chdir(tmp_path)
     for name, word in (("kind", "judged("), ("novel", "Novelty")):
         (tmp_path / f"{name}.py").write_text(example(word))
-    ran = command(capsys, "run", "kind.py", *KEYS, *MORE, "log_path=kind")
-    assert ran.code == 0, ran.err
+    command(capsys, "run", "kind.py", *KEYS, *MORE, "log_path=kind", code=0)
     verdicts = [one["verdicts"] for one in lines(tmp_path / "kind", "rollouts.jsonl")]
     assert {len(each) for each in verdicts} == {2}
     assert len(lines(tmp_path / "kind", "judge.jsonl")) >= 4
     assert "Criteria" in (tmp_path / "kind" / "report.html").read_text()
 
-    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=whole")
-    assert ran.code == 0, ran.err
-    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts", "stop_after=1")
-    assert ran.code == 0, ran.err
-    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts")
-    assert ran.code == 0, ran.err
+    command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=whole", code=0)
+    command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts", "stop_after=1", code=0)
+    command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts", code=0)
     for file in ("rollouts.jsonl", "metrics.jsonl"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
     trained = [one for one in lines(tmp_path / "whole", "rollouts.jsonl") if one["split"] == "train"]

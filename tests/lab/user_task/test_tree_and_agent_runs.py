@@ -80,6 +80,5 @@ def test_several_adapters_are_saved_and_resumed_together(run: Run, tmp_path: Pat
 
 
 def test_a_watch_of_several_adapters_is_refused(run: Run) -> None:
-    refused = run(log_path="none", agents="both", watch="mutual_information")
-    assert refused.code == 2
+    refused = run(log_path="none", agents="both", watch="mutual_information", code=2)
     assert "watch" in refused.err

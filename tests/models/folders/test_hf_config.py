@@ -222,14 +222,8 @@ def test_a_decoder_its_family_cannot_describe_is_not_written(values: dict[str, A
 @pytest.mark.parametrize(
     "field",
     [
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "max_position_embeddings",
+        *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+        *("num_key_value_heads", "head_dim", "max_position_embeddings"),
     ],
 )
 def test_a_number_out_of_proportion_is_refused_before_anything_is_made_of_it(field: str, value: object) -> None:

@@ -378,8 +378,3 @@ def sum_always(_aggregation: Aggregation, masks: list[np.ndarray], *, constant: 
 def test_a_mutated_normaliser_is_found(mutant: Normaliser) -> None:
     with pytest.raises(AssertionError):
         check_aggregation(mutant)
-
-
-def test_the_mean_of_micro_batch_means_is_the_bug_it_is_known_for() -> None:
-    weights = mean_of_micro_batch_means(Aggregation.TOKEN_MEAN, [np.ones(1), np.ones(3)], constant=math.nan)
-    assert sum(fsum(w * loss) for w, loss in zip(weights, LOSSES_DT, strict=True)) == 2.5

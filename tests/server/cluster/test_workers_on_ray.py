@@ -197,7 +197,7 @@ def test_a_server_whose_ray_is_dead_says_so_and_ends(part: str, tmp_path: Path) 
     server = Running(tmp_path / "state", "--workers", "1")
     try:
         model = server.model()
-        body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 64, "ignore_eos": True}
+        body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 2, "ignore_eos": True}
         assert server.http.post("/v1/completions", json=body).status_code == 200
         assert server.http.get("/api/v1/healthz").status_code == 200
         os.kill(_part(server.process.pid, PARTS[part]), signal.SIGKILL)

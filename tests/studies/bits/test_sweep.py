@@ -241,8 +241,7 @@ def test_a_broken_promise_is_told_and_fails(
         return [replace(sound, number=0), broken]
 
     monkeypatch.setattr(sweep_module, "_outcomes", outcomes)
-    ran = command(capsys, "sweep", "batch=1", "--out", tmp_path)
-    assert ran.code == 1
+    ran = command(capsys, "sweep", "batch=1", "--out", tmp_path, code=1)
     assert "Broken: batch=1: 1 unique of" in ran.out
     verdict = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["cells"][1]["verdict"]
     assert verdict == Verdict.BROKEN
@@ -278,6 +277,5 @@ def test_a_process_that_dies_is_told_in_its_own_words(tmp_path: Path, monkeypatc
 def test_a_mistake_is_told_in_a_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
 ) -> None:
-    code, _, told = command(capsys, "sweep", *arguments, "--out", tmp_path)
-    assert code == 2
+    told = command(capsys, "sweep", *arguments, "--out", tmp_path, code=2).err
     assert named in told

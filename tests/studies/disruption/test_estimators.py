@@ -27,14 +27,9 @@ from tinsmith.studies.disruption import estimators
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.pictures]
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")
-
-
-@pytest.fixture(scope="module")
-def without_pictures() -> None:
-    """Draw all: they are looked at here."""
 
 
 @pytest.fixture(scope="module")

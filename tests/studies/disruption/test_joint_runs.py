@@ -190,8 +190,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     failed = {arm.name: arm.reads[0].failures for arm in without}
     assert failed[arms[NAME].name] == members_of(read_run(whole))["novelty"].failures
     for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
-        refused = command(capsys, "report", *arguments)
-        assert refused.code == 2
+        refused = command(capsys, "report", *arguments, code=2)
         assert "field: --task" in refused.err
     assert command(capsys, "report", *folders, "--task", "novelty", "--out", tmp_path / "c.html").code == 0
     assert (tmp_path / "c.html").read_text() == html

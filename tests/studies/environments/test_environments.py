@@ -174,8 +174,7 @@ def test_what_cannot_be_served_is_refused_by_name(
     kind: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("REFUSED_KIND", kind)
-    ran = command(capsys, "run", "verifiers:refused_env")
-    assert ran.code == 2, ran
+    ran = command(capsys, "run", "verifiers:refused_env", code=2)
     assert words in " ".join(ran.err.split())
 
 
@@ -201,14 +200,12 @@ def test_a_name_that_the_first_task_did_not_record_is_a_failure(monkeypatch: pyt
     ],
 )
 def test_mistakes_are_told(name: str, change: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ran = command(capsys, "run", name, *([change] if change else []))
-    assert ran.code == 2
+    ran = command(capsys, "run", name, *([change] if change else []), code=2)
     assert words in " ".join(ran.err.split())
 
 
 def test_arguments_are_keys_and_the_source_is_part_of_the_identity(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = command(capsys, "run", "verifiers:sums_env", "--help")
-    assert ran.code == 0, ran.err
+    ran = command(capsys, "run", "verifiers:sums_env", "--help", code=0)
     for words in ("args.largest", "args.names", "args.task.broken", "held_out_items", "eval_every"):
         assert words in ran.out
     ran = command(capsys, "run", "verifiers:guess_env", "--help")

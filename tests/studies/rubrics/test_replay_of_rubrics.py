@@ -30,8 +30,7 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
     ]
     data.write_text("".join(json.dumps(each) + "\n" for each in records))
     changes = [f"{key}={value}" for key, value in SMALL.items()]
-    ran = command(capsys, "run", "rlvr", f"log_path={folder}", *changes)
-    assert ran.code == 0, ran
+    ran = command(capsys, "run", "rlvr", f"log_path={folder}", *changes, code=0)
     assert str(folder / "report.html") in ran.out
     page = (folder / "report.html").read_text()
     assert "held-out items" in page
@@ -41,6 +40,5 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
 
     (tmp_path / "elsewhere").mkdir()
     os.chdir(tmp_path / "elsewhere")  # the data are found by their whole path
-    told = command(capsys, "replay", folder)
-    assert told.code == 0, told
+    told = command(capsys, "replay", folder, code=0)
     assert "equal: 3 steps, bit for bit" in told.out

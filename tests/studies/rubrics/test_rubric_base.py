@@ -9,7 +9,7 @@ from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.rlvr import LEXICON, RubricBaseRecipe, demonstrations, rubric_conversations
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 
 pytestmark = pytest.mark.whole
@@ -88,8 +88,3 @@ def test_too_little_to_read_is_refused(tmp_path: Path) -> None:
         build_base(TINY, [one] * 3, tmp_path / "base")
     assert caught.value.field == "conversations"
     assert not (tmp_path / "base").exists()
-
-
-def test_a_share_is_a_share() -> None:
-    with pytest.raises(ConfigError, match="obeying"):
-        rubric_conversations(RubricBaseRecipe(obeying=1.5))
