@@ -16,6 +16,7 @@ from tinsmith.lab.page.examples import cut
 from tinsmith.lab.results import findings
 from tinsmith.lab.results.arms import (
     OFFSETS,
+    TITLES,
     LabelArm,
     LabelRun,
     arms_of,
