@@ -1,7 +1,12 @@
 """Errors that list what is allowed say which of it was probably meant; names that are only a little alike are not."""
 
+import copy
+import pickle
+from dataclasses import dataclass, field, replace
+
 import pytest
 
+from tinsmith.types.arguments import KnownArguments
 from tinsmith.types.errors import ConfigError, DataError, near, no_such, perhaps
 
 KEYS = (
@@ -57,3 +62,26 @@ def test_many_names_are_not_listed() -> None:
     error = no_such("key", field="x", value="y", name="stpes", known=[*KEYS, *"abcdef"], listed_by="tinsmith run")
     assert (error.allowed, error.fix) == (None, "perhaps steps; tinsmith run lists all 15")
     assert perhaps("zzz", KEYS) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk(KnownArguments):
+    steps: int = 1
+    away: bool = field(default=True, init=False)
+
+
+def test_a_mistyped_argument_of_a_class_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Walk(stpes=3)  # type: ignore[call-arg]
+    assert isinstance(caught.value, TypeError)
+    assert (caught.value.field, caught.value.value, caught.value.fix) == ("stpes", 3, "perhaps steps")
+    with pytest.raises(ConfigError):
+        Walk(away=False)  # type: ignore[call-arg]
+
+
+def test_a_class_that_knows_its_arguments_is_replaced_copied_and_pickled() -> None:
+    one = Walk(steps=2)
+    assert replace(one, steps=3) == Walk(steps=3)
+    assert copy.copy(one) == pickle.loads(pickle.dumps(one)) == one
+    with pytest.raises(ConfigError):
+        replace(one, stepz=3)

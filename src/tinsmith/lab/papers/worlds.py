@@ -238,6 +238,9 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
     Raises:
         DataError: there is no slice, or it was changed.
     """
+    if path is not None and not Path(path).is_dir():
+        allowed = "a folder that `tinsmith data slice` wrote"
+        raise DataError("there is no such folder", field="path", value=str(path), allowed=allowed)
     source = world_slice(WorldRecipe(), _told) if path is None else open_slice(Path(path), _told)
     train, validation, test = (tuple(source.rows(split)) for split in Split)
     return LoadedSlice(source, train, validation, test)

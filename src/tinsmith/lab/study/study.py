@@ -20,6 +20,7 @@ from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
+from tinsmith.types.arguments import KnownArguments
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ Samples = Sequence[Fraction]
 
 
 @dataclass(frozen=True, slots=True)
-class PerItem:
+class PerItem(KnownArguments):
     """A value of every held-out item, before and after training: the mean of its answers, or `of` them."""
 
     name: str
@@ -178,7 +179,7 @@ Score = PerItem | Metric
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(KnownArguments):
     """A figure of each arm, read from its finished runs."""
 
     name: str
@@ -304,7 +305,7 @@ def over_steps(metric: str, label: str, *, is_drawn: bool = True) -> Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class Study(KnownArguments):
     """A question, and the runs that answer it.
 
     `tinsmith run FILE.py` runs what has not been run, and writes values, tables and a page; `dry_run=true` forecasts

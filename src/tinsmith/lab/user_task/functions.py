@@ -98,7 +98,9 @@ def load_file(path: Path) -> TaskSource:
 def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
     """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name."""
     if not path.is_file():
-        fix = f"tinsmith new {path.name} writes one to begin with"
+        name, is_file = path.name, path.suffix == ".py"
+        named = f"a file of yours, such as {name}.py; a packaged task runs by its name alone: tinsmith run {name}"
+        fix = f"tinsmith new {name} writes one to begin with" if is_file else named
         raise ConfigError("there is no such file", field="FILE.py", value=str(path), fix=fix)
     source = path.read_bytes()
     files = modules_beside(path, source)

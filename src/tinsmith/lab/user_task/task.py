@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.lab.user_task.tools import Tools
+from tinsmith.types.arguments import KnownArguments
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class Turns(KnownArguments):
     """Texts that follow the model's replies.
 
     All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
@@ -235,7 +236,7 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(KnownArguments):
     """Items, prompt and reward of a run."""
 
     items: Items

@@ -42,7 +42,8 @@ from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
-from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError, no_such
+from tinsmith.types.arguments import require_known
+from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -210,24 +211,15 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         if arguments:
             what = f"{cls.__name__} takes its parameters by name"
             raise ArgumentError(what, field="1st argument", value=arguments[0], fix=f"{cls.__name__}(NAME=VALUE, ...)")
-        cls._require_known(parameters)
+        require_known(cls, parameters)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
         self._bases: dict[Task, Path] = {}  # by what they are asked; of this estimator and its clones
 
-    @classmethod
-    def _require_known(cls, parameters: Mapping[str, object]) -> None:
-        known = [each.name for each in fields(cls)]
-        for name, value in parameters.items():
-            if name not in known:
-                listed_by = f"help(tinsmith.{cls.__name__})"
-                error = no_such("parameter", field=name, value=value, name=name, known=known, listed_by=listed_by)
-                raise ArgumentError(f"{cls.__name__} has no such parameter", field=name, value=value, fix=error.fix)
-
     def set_params(self, **parameters: object) -> Self:
         """Set parameters, as scikit-learn does; return self."""
-        self._require_known(parameters)
+        require_known(type(self), parameters)
         return super().set_params(**parameters)
 
     def __sklearn_clone__(self) -> Self:
