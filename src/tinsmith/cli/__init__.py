@@ -37,6 +37,7 @@ _ELSEWHERE: Final = {
     **{"init": "new", "create": "new", "status": "ls", "compare": "report", "show": "report", "plot": "report"},
     **{"fetch": "base fetch", "download": "base fetch", "server": "serve", "check": "doctor", "verify": "audit"},
     **{"rerun": "replay", "repeat": "replay", "zip": "pack", "dashboard": "report", "eval": "run", "evaluate": "run"},
+    "chat": "serve",
 }
 """Commands of other tools, and the one that does it here."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub import cached_model
 from tinsmith.models.published.packaged import PACKAGED, PREFIX, packaged_model, require_fetched
-from tinsmith.types.errors import ConfigError, perhaps
+from tinsmith.types.errors import ConfigError, near, perhaps
 
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -66,10 +66,18 @@ def find_model(name: str, *, field: str = "model") -> Source:
         value=name,
         allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
         "or ORG/NAME from the hub",
-        fix=perhaps(name, [each.removeprefix(PREFIX) for each in own_names()])
+        fix=_meant(name)
         or perhaps(name, own_names())
         or f"{where} of a model that is here; or fetch one: `tinsmith base fetch smollm2`",
     )
+
+
+def _meant(name: str) -> str | None:
+    """Say which model of ours is probably meant by a name without the prefix, which a fetched one does not need."""
+    bare = {each.removeprefix(PREFIX): each for each in own_names()}
+    own = {name: name if packaged_model(name) else full for name, full in bare.items()}
+    found = [own[each] for each in near(name, own)]
+    return f"perhaps {' or '.join(found)}" if found else None
 
 
 def is_here(name: str) -> bool:
