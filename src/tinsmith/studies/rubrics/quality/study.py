@@ -245,16 +245,19 @@ def _require_rules(pairs: Sequence[PreferencePair]) -> None:
             raise DataError(what, field=error.field, value=error.value, fix=error.fix) from None
 
 
-def forecast(shown: Sequence[PairAnswer], judge: str, cost: Callable[[Spent], str], *, by_rules: bool) -> str:
+def forecast(
+    shown: Sequence[PairAnswer], judge: str, cost: Callable[[Spent], str], *, by_rules: bool
+) -> tuple[str, ...]:
     """Return what it takes to ask a judge: nothing retried, nothing found in the cache."""
     pairs = len({one.pair.pair_id for one in shown})
     first = f"{pairs} pairs under {len(shown) // pairs} conditions, judge {judge}"
     if by_rules:
-        return f"{first}: no call, no key, no network"
+        return (f"{first}: no call, no key, no network",)
     spent = estimate_questions(questions_of(shown)) + estimate_spent(ratings_of(shown), response_tokens=0)
     return (
         f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
-        f"{spent.completion_tokens:,} written, {cost(spent)}; what is in the cache is not asked again"
+        f"{spent.completion_tokens:,} written, {cost(spent)}",
+        "what is in the cache is not asked again",
     )
 
 
@@ -410,7 +413,8 @@ def rubric_quality(
         def dollars_of(spent: Spent) -> float | None:
             return cost_of(table, judge_model, spent)
 
-        say(forecast(shown, judge_model, lambda spent: dollars(dollars_of(spent)), by_rules=chat is None))
+        for line in forecast(shown, judge_model, lambda one: dollars(dollars_of(one)), by_rules=chat is None):
+            say(line)
         if not dry_run:
             _require_free(folder, delete=behavior_if_log_dir_exists is IfExists.DELETE)
             for line in write_quality(folder, answered_by(chat, shown), data, settings, dollars_of):
