@@ -55,6 +55,11 @@ def test_the_commands_forecast_it_and_tell_its_keys(capsys: pytest.CaptureFixtur
     assert "How long the small base is trained." in task.out
 
 
+def test_a_study_asks_a_question_of_a_packaged_task(capsys: pytest.CaptureFixture[str]) -> None:
+    forecast = command(capsys, "run", str(EXAMPLE.with_name("rubric_rewards.py")), "dry_run=true", code=0)
+    assert "10 to report" in forecast.out
+
+
 @pytest.mark.parametrize("key", ["stepz", "seed", "size"])
 def test_a_mistake_in_a_key_takes_five_lines_at_most(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     refused = command(capsys, "run", str(EXAMPLE), f"{key}=1", code=2)
