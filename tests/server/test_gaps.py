@@ -210,13 +210,14 @@ async def drawn(service: Service) -> list[StopReason]:
 
 
 def ended_together(service: Service, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let as many groups end in one step."""
+    """Let as many groups end in one step, those without a future first."""
     sampler, ended = service.engine.sampler(NANO), list[Group]()
     real = sampler.step
 
     def step() -> list[Group]:
         ended.extend(real())
-        return ended if len(ended) == count else []
+        futures = {id(group) for group in service.samplers.requested.values()}
+        return sorted(ended, key=lambda group: id(group) in futures) if len(ended) == count else []
 
     monkeypatch.setattr(sampler, "step", step)
 
