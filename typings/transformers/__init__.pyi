@@ -1,4 +1,4 @@
-"""What is used of transformers, for the type checker: its own `__init__` makes it read the 2,800 files of its models."""
+"""What is used of transformers, for the type checker: its own `__init__` makes it read 2,800 files of models."""
 
 from typing import Any
 
