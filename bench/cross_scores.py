@@ -15,8 +15,8 @@ from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import Datum, LossName
-from tinsmith.types.gradient import GradientUnit
 
 PROMPTS, PROMPT_TOKENS, ANSWER_TOKENS = 64, 128, 24
 GOAL = 0.25

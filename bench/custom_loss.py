@@ -32,9 +32,9 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.extension import module
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, ForwardBackwardResult, LossName
 from tinsmith.types.fingerprints import tensors_sha256
-from tinsmith.types.gradient import GradientUnit
 
 MODEL = "tinsmith/nano"
 PROMPTS, ANSWERS, PROMPT, ANSWER, ROUNDS = 16, 8, 96, 64, 15

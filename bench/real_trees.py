@@ -26,9 +26,9 @@ from tinsmith.models.slots import values
 from tinsmith.ops.extension import native
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
-from tinsmith.types.gradient import GradientUnit
 
 NAME = "tinsmith/smollm2"
 LOSS = LossName.CROSS_ENTROPY

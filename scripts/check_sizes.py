@@ -1,4 +1,4 @@
-"""Fails where a file, a function or a folder is too large, a file name says nothing, or a docstring is a question."""
+"""Fails where a file, function, folder or the laboratory is too large, or a file's name or a docstring says nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 MAX_FILE, MAX_MEDIAN, MAX_FUNCTION = 500, 150, 80
 MAX_BESIDE = 25
 """Files of the package in one folder."""
+LABORATORY, MAX_LABORATORY = ("lab", "studies", "stats", "cli", "pages"), 56_500
+"""Folders of the package, and lines of all: what is added takes the place of something (docs/decisions/0016)."""
 FORBIDDEN = ("util", "helper", "common", "manager")
 QUESTIONS = ("What", "Whether", "How", "Whose", "Where", "When", "Why", "See")
 """Words that no docstring of the package begins with."""
@@ -33,6 +35,9 @@ def main() -> int:
     source = [lines for file, lines in lengths.items() if file.parts[0] == "src"]
     if source and statistics.median(source) > MAX_MEDIAN:
         problems.append(f"median file of src/: {statistics.median(source)} lines, at most {MAX_MEDIAN}")
+    laboratory = sum(lines for file, lines in lengths.items() if file.parts[2:3] and file.parts[2] in LABORATORY)
+    if laboratory > MAX_LABORATORY:
+        problems.append(f"{', '.join(LABORATORY)}: {laboratory} lines, at most {MAX_LABORATORY}")
     for file in files:
         if file.suffix == ".py":
             problems += [f"{file}: {problem}" for problem in long_functions(file)]
@@ -41,7 +46,8 @@ def main() -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     median = statistics.median(source) if source else 0
-    print(f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {max(lengths.values())}")
+    longest = max(lengths.values())
+    print(f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {longest}, laboratory {laboratory}")
     return 1 if problems else 0
 
 

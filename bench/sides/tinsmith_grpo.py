@@ -20,8 +20,8 @@ from tinsmith.ops.advantages import center_within_group
 from tinsmith.ops.extension import configure
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, LossName
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 
 ADAM = AdamParams(learning_rate=1e-6, beta2=0.999, eps=1e-8, grad_clip_norm=1.0)

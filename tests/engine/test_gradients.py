@@ -13,8 +13,8 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum
-from tinsmith.types.gradient import GradientUnit
 
 pytestmark = pytest.mark.whole
 

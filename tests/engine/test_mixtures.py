@@ -26,9 +26,9 @@ from tinsmith.ops.forest import Forest
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, LossName
 from tinsmith.types.errors import DeterminismError
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 
 pytestmark = pytest.mark.whole

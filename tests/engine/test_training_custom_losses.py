@@ -17,9 +17,9 @@ from tinsmith.ops import extension
 from tinsmith.ops.custom_loss.graph import LossInput, SentNode
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import MAX_TARGETS, Datum, LossName
 from tinsmith.types.errors import ConfigError, InputError
-from tinsmith.types.gradient import GradientUnit
 
 BUILT_IN = [LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO]
 

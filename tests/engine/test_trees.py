@@ -25,8 +25,8 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.ops import head
 from tinsmith.ops.extension import native
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import Datum, LossName
-from tinsmith.types.gradient import GradientUnit
 
 pytestmark = pytest.mark.whole
 

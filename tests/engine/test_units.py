@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tinsmith.engine.units import Unit, units_of
 from tinsmith.ops.forest import Forest
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import IntArray
-from tinsmith.types.gradient import GradientUnit
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12).map(
     lambda rows: [np.array(row, np.int32) for row in rows]

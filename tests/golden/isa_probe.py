@@ -27,9 +27,9 @@ from tinsmith.ops.extension import module
 from tinsmith.ops.kernels import Draws
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.seeds import derive, random_bits, uniform
 
 GOLDEN = Path(__file__).with_name("isa.json")

@@ -273,9 +273,8 @@ def serve(options: ServeOptions) -> None:
         from tinsmith.server.cluster.launch import ClusterSettings
         from tinsmith.server.serve import ServeSettings
         from tinsmith.server.serve import serve as run
-        from tinsmith.types.arithmetic import Arithmetic, Hold
+        from tinsmith.types.arithmetic import Arithmetic, GradientUnit, Hold
         from tinsmith.types.deviation import Deviation
-        from tinsmith.types.gradient import GradientUnit
 
     cluster = None
     if options.workers or options.ray or options.shards != 1:

@@ -24,8 +24,8 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.errors import ConfigError, InputError
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.model_names import ENDINGS, SUFFIXES
 from tinsmith.types.sampling import SampleRequest
 

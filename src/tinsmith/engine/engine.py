@@ -28,10 +28,9 @@ from tinsmith.models.stages import held_bytes
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.types.adapters import AdapterSpec
-from tinsmith.types.arithmetic import Arithmetic, Hold
+from tinsmith.types.arithmetic import Arithmetic, GradientUnit, Hold
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 if TYPE_CHECKING:

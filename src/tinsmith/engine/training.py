@@ -28,9 +28,9 @@ from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.objectives.losses import LossValue
 from tinsmith.ops.objectives.objective import objective_of
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
-from tinsmith.types.gradient import GradientUnit
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.ops.forest import TreeNode
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import IntArray
-from tinsmith.types.gradient import GradientUnit
 
 TREE_ROWS: Final = 2048
 """Rows that a tree of several datums may always have: the activations of a unit are held together."""

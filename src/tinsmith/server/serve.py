@@ -36,10 +36,9 @@ from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.presence import SILENT_HOURS, Presence
 from tinsmith.server.service import Service
 from tinsmith.server.state_lock import lock_state
-from tinsmith.types.arithmetic import Arithmetic, Hold
+from tinsmith.types.arithmetic import Arithmetic, GradientUnit, Hold
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError, TinsmithError
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.home import certificates_folder
 from tinsmith.types.waits import READY, STARTING, tell, ticking, unsaid
 

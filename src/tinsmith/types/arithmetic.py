@@ -1,4 +1,4 @@
-"""Arithmetic modes of a process, the CPUs that support them, and the forms of a base in memory."""
+"""Arithmetic modes of a process, the CPUs that support them, units of gradient, and the forms of a base in memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ class Hold(StrEnum):
     PUBLISHED = "published"
     """Form in its file, widened for each product; fp32 if the kernels do not widen that type."""
     FP32 = "fp32"
+
+
+class GradientUnit(StrEnum):
+    """Grouping of a request's datums into units, whose gradient is one chain of sums each; each gives its own bits."""
+
+    TREE = "tree"
+    """Prefix trees: the common prefix of datums is computed once."""
+    DATUM = "datum"
+    """Single datums."""
 
 
 class Arithmetic(StrEnum):

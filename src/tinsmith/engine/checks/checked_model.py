@@ -23,9 +23,9 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
 

@@ -25,9 +25,8 @@ from tinsmith.models.base import BaseModel, OpenedBase, stored_base
 from tinsmith.models.slots import load
 from tinsmith.ops.select import select
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.arithmetic import Arithmetic, GradientUnit
 from tinsmith.types.errors import BackendError
-from tinsmith.types.gradient import GradientUnit
 
 
 class ClusterEngine(Bases):

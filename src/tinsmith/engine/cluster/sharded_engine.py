@@ -21,9 +21,9 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import OpenedBase
 from tinsmith.models.decoder import Decoder
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import GradientUnit
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest
 
 

@@ -12,10 +12,9 @@ from typing import Final, TypeVar, cast, get_type_hints
 
 from tinsmith.lab.runs.files import IfExists, Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
-from tinsmith.types.arithmetic import Arithmetic, Hold
+from tinsmith.types.arithmetic import Arithmetic, GradientUnit, Hold
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError, no_such
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.shards import check_shards
 
 Choice = TypeVar("Choice", bound=enum.Enum)

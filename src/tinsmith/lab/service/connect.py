@@ -209,7 +209,7 @@ class EmbeddedSettings:
     deviation: str = "none"
     """Deliberate fault of the server (`types.deviation`)."""
     gradient_unit: str = "tree"
-    """Unit of one chain of sums (`types.gradient`)."""
+    """Unit of one chain of sums (`types.arithmetic`)."""
     unit_hashes: bool = False
     """True: the trace marks each unit of gradient. Changes no bit of what is computed."""
 

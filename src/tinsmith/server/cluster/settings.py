@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinsmith.types.arithmetic import Arithmetic, Hold
-from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.arithmetic import Arithmetic, GradientUnit, Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
