@@ -61,6 +61,7 @@ def test_a_server_of_its_own_holds_only_the_policy_of_now(connection: Connection
         client.compute_logprobs(text).result(WAIT_SECONDS) for client in (run.base(), first, run.sampler())
     )
     assert earlier == last != base
+    run.folder.close()
 
 
 def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:
