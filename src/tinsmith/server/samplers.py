@@ -172,9 +172,12 @@ class Samplers:
 
     def close_session(self, session_id: str) -> None:
         """Release the weights that a session's samplers hold; accepted requests keep theirs."""
+
+        def close_later() -> None:
+            self.loop.call_soon_threadsafe(self._close, session_id)
+
         self._close(session_id)
-        # Jobs that are queued now may still add snapshots.
-        self.worker.post(lambda: self.loop.call_soon_threadsafe(self._close, session_id))
+        self.worker.post(close_later)  # jobs that are queued now may still add snapshots
 
     def _close(self, session_id: str) -> None:
         """Close the samplers that a session has now; requests that wait for a missing number run at once."""

@@ -289,7 +289,8 @@ def write_quality(
         "failures": answers.failures,
         "asking_once": asdict(answers.once),
     }
-    found |= {"story": quality_story(found), "cannot_be_claimed": limits(found, data["source"])}
+    story = quality_story(found)
+    found |= {"story": story, "cannot_be_claimed": limits(found, data["source"])}
     (folder / MANIFEST).unlink(missing_ok=True)
     identity = {"tinsmith": VERSION, "experiment": NAME, "settings": settings, "pairs_sha256": data["fingerprint"]}
     head: Mapping[str, object] = {
@@ -334,7 +335,7 @@ def write_quality(
         "hashes": {name: file_sha256(folder / name) for name in (ANSWERS, QUALITY, REPORT)},
     }
     write_json(manifest, folder / MANIFEST)
-    return found["story"]
+    return story
 
 
 NAME: Final = "rubric_quality"
