@@ -58,7 +58,8 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
 def headline(found: StudyRecord) -> str:
     """Return a study in one sentence: the main arm's score beside what it is compared with, and the verdict.
 
-    The main arm is that of the first allowed claim, else of the first claim, else the second beside the first.
+    The main arm is that of the first allowed claim, else of the first claim, else the second beside the first. Without
+    a score of each arm the claim's difference stands there.
     """
     scores, verdict = _scores(found), _verdict(found)
     claims = sorted(found.beats or found.learned, key=lambda one: one.verdict is not Verdict.ALLOWED)
@@ -66,11 +67,18 @@ def headline(found: StudyRecord) -> str:
     rows = ["", *scores][-2:] if len(scores) < 2 else list(scores)[:2]
     first, second = next((one for one in pairs if one[0] in scores), (rows[-1], rows[0]))
     if first not in scores:
-        return f"{_capital(verdict)}."
+        return f"{_capital(f'{_difference(claims[0])}; {verdict}' if claims else verdict)}."
     score, before, after = scores[first]
     beside = [f"before training {before.value:.3f}"] if before is not None else []
     beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
     return f"{_capital(first)}: {', '.join([f'{score} {told(after)}', *beside])}; {verdict}."
+
+
+def _difference(claim: Claim) -> str:
+    """Return what a claim is about, with its interval."""
+    other = claim.second if claim.kind is ClaimKind.BEATS else "its control"
+    span = "" if claim.interval is None else f" ({claim.interval.low:.3f} to {claim.interval.high:.3f})"
+    return f"{claim.first}: {metric_name(claim.metric)} {signed(claim.value)}{span} over {other}"
 
 
 class _Ends(NamedTuple):
