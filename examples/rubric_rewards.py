@@ -9,11 +9,11 @@ study = Study(
     task="rlvr",
     arms=(Arm("rl", "RL"), Arm("shuffled", "RL, shuffled labels", shuffle_labels=True)),
     sizes={"nano": Size(split_seed=0, save_every=0)},
-    score=PerItem("pass_rate", "pass rate", "pass_rate"),
+    score=PerItem("reward", "rubric's score"),
     control="shuffled",
     source="arXiv:2605.24218",
     expectations=(
-        Expectation("RL raises the pass rate", checks.rises("rl")),
+        Expectation("RL raises what rubrics give", checks.rises("rl")),
         Expectation("another instruction's rubric does not", checks.no_gain("shuffled")),
     ),
 )

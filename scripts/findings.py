@@ -85,8 +85,8 @@ ROWS: Final = (
         text="One tree of rubrics makes data, filters supervision and rewards RL",
         source="E082, 2605.24218",
         command="rlvr",
-        page="rlvr",
-        begins=("| built-in data", "- What cannot be said"),
+        page="rubric-rewards",
+        more="rlvr",
     ),
     Row(
         text="A rubric is as good as it makes a weak judge",

@@ -114,7 +114,8 @@ class ArmRuns:
             if len(found) < len(exams):
                 raise DataError("a run has no such evaluation", field="step", value=step)
             if not all(one.metric in rewards for rewards in found):
-                raise DataError("a run has no such score", field="score", value=one.metric)
+                known = sorted(set[str].intersection(*(set(rewards) for rewards in found)))
+                raise DataError("a run has no such score", field="score", value=one.metric, allowed=known)
             made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
             if any(len(each[one.metric]) < len(each["total"]) for each in found) and not self.seeds_draw_items:
                 items = set[str].intersection(*(set(each["total"]) for each in found))
