@@ -113,7 +113,7 @@ class Futures:
                     self._record(request_id, outcome)
         except Exception as error:  # the boundary of these requests: the transaction was rolled back
             logger.exception("the results of %d requests could not be written", len(outcomes))
-            failure = error if isinstance(error, TinsmithError) else _failure_of(error)
+            failure = _failure_of(error)
             for request_id, _ in outcomes:
                 self.fail(request_id, failure)
         else:
@@ -128,8 +128,8 @@ class Futures:
         """Settle with an error."""
         try:
             self._record(request_id, error)
-        except Exception as unwritten:
-            # The error cannot be recorded, on a full disk for example: waiters get it directly.
+        except Exception as unwritten:  # the boundary of a request: waiters get what cannot be recorded directly
+            logger.exception("the failure of request %s could not be recorded", request_id)
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
@@ -195,7 +195,9 @@ class Futures:
 
 
 def _failure_of(error: Exception) -> TinsmithError:
-    """Return the error reported to a client for an exception of a library."""
+    """Return the error reported to a client for an exception: its own, or one that names what failed."""
+    if isinstance(error, TinsmithError):
+        return error
     if isinstance(error, (OSError, sqlite3.OperationalError)):
         return disk_full(error) if is_full(error) else BackendError(f"the server could not write: {error}")
     return BackendError(f"the server failed: {type(error).__name__}")
