@@ -9,7 +9,7 @@ from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.stage_calls import StageLostError
-from tinsmith.engine.cluster.work import Lost, Outcome, SampleWork, Shipped, WeightsId, Work
+from tinsmith.engine.cluster.work import GradientWork, Lost, Outcome, SampleWork, Shipped, WeightsId, Work
 
 MODELS = {"tinsmith/nano": "tinsmith/nano"}
 
@@ -21,6 +21,10 @@ class Threads:
         self.dispatcher = Dispatcher(self)
         self.sent: list[tuple[str, str]] = []
         self.tidied: list[str] = []
+        self.gather = 1
+        """Number of workers that must have been sent a gradient before any computes one, so that no pace decides it."""
+        self._computing: set[str] = set()
+        self._gathered = threading.Condition()
         self._dies = dies
         self._queues: dict[str, queue.SimpleQueue[tuple[Work | WeightsId, Shipped | None] | None]]
         self._queues = {}
@@ -43,6 +47,10 @@ class Threads:
     def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
         """Queue it."""
         self.sent.append((worker, work.id))
+        if isinstance(work, GradientWork):
+            with self._gathered:
+                self._computing.add(worker)
+                self._gathered.notify_all()
         self._queues[worker].put(pickle.loads(pickle.dumps((work, weights))))
 
     def drop(self, worker: str, work_id: str) -> None:
@@ -67,6 +75,9 @@ class Threads:
     def _work(self, name: str, host: Host) -> None:
         while (item := self._queues[name].get()) is not None:
             work, weights = item
+            if isinstance(work, GradientWork):
+                with self._gathered:
+                    self._gathered.wait_for(lambda: len(self._computing) >= self.gather)
             if name in self._dead:
                 continue
             if isinstance(work, WeightsId):
