@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, cast
 
@@ -42,10 +42,12 @@ class Pace:
     trained: float  # Forward and backward, LoRA of rank 16 on all linear layers.
     read: float  # Of a prompt, or scored without a gradient.
     written: float  # Sampled, some dozen sequences at once.
+    request: float = 3.5e-3  # Seconds of a request that samples, in the client and in the server, whatever the model.
 
     def __mul__(self, slower: float) -> Pace:
         """Return the pace that is so many times slower."""
-        return Pace(trained=self.trained * slower, read=self.read * slower, written=self.written * slower)
+        read, written = self.read * slower, self.written * slower
+        return Pace(trained=self.trained * slower, read=read, written=written, request=self.request * slower)
 
 
 _MEASURED: Final = Pace(trained=2.5e-3, read=0.7e-3, written=1.2e-3)
@@ -68,11 +70,14 @@ class Lengths:
     eval_samples: int = 1  # Sampled answers to each item, beside a greedy one.
     options: float = 0.0
     """Of all answers that an item has, together, where their probabilities after parts of a reply are computed."""
+    replies: float = 1.0
+    """Replies of an answer. A group's first ones are one request, each later one is a request of its own."""
 
 
 def machine_pace(parameters: int) -> Pace:
     """Return the pace of a model with so many parameters that multiply, on this machine's kernels."""
-    return _MEASURED * (parameters / MEASURED_PARAMETERS * slower_products())
+    pace = _MEASURED * (parameters / MEASURED_PARAMETERS * slower_products())
+    return replace(pace, request=_MEASURED.request)
 
 
 @cache
@@ -107,7 +112,9 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         replies = settings.groups_per_batch * settings.group_size
         answers = replies * lengths.answer
         shaped = replies * forced if settings.confidence_penalty else 0.0
-        by_reward = prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained + shaped
+        requests = settings.groups_per_batch + replies * (lengths.replies - 1)
+        sampled = prompts * pace.read + answers * pace.written + requests * pace.request
+        by_reward = sampled + (prompts + answers) * pace.trained + shaped
     # What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice.
     watched, watched_prompts = 0.0, min(PROMPTS, lengths.examined)
     if settings.watch is Watched.MUTUAL_INFORMATION:
@@ -119,7 +126,9 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     drift = min(DRIFT_PROBED, lengths.examined * lengths.eval_samples)
     probes = (labels * lengths.prompt + drift * (lengths.prompt + lengths.answer)) * pace.read
     # Sampled and greedy answers, for each of which the prompt is read anew.
-    item = 2 * lengths.prompt * pace.read + (lengths.eval_samples + 1) * lengths.answer * pace.written
+    answers = lengths.eval_samples + 1
+    requests = 2 + answers * (lengths.replies - 1)
+    item = 2 * lengths.prompt * pace.read + answers * lengths.answer * pace.written + requests * pace.request
     looks = 1 + sum(due(step, settings.eval_every) for step in range(settings.steps))
     policies = 1 if settings.select_by is Selection.LAST else 2
     return (

@@ -205,9 +205,11 @@ class TaskData:
             texts = attempt(probed.options, one.item)
             mark = len(probed.before_answer)
             options.append(0 if isinstance(texts, Raised) else sum(mark + len(each) for each in texts))
+        replies = 1 if self.task.turns is None else self.task.turns.most
         return Lengths(
             prompt=sum(len(one.prompt) for one in items) / len(items) / a_token + (0 if builds else _CHAT_TOKENS),
-            answer=settings.max_tokens / 2 * (1 if self.task.turns is None else self.task.turns.most),
+            answer=settings.max_tokens / 2 * replies,
+            replies=replies,
             options=sum(options) / len(options) / a_token if options else 0.0,
             examined=min(settings.eval_items, len(split.held_out or items)),
             tested=len(subset(split.tested, settings.test_items, lambda one: one.unit)) * (1 + len(self.task.controls)),
