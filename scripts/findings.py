@@ -51,7 +51,6 @@ ROWS: Final = (
         source="E026, 2605.06241",
         command="microscope",
         page="microscope",
-        begins=("- All 8 findings", "- It did not come out that sparse"),
         more="sparse-select",
     ),
     Row(
@@ -92,8 +91,8 @@ ROWS: Final = (
         text="A rubric is as good as it makes a weak judge",
         source="E019, 2605.03871",
         command="rubric_quality",
-        page="rlvr",
-        begins=("| rubric quality",),
+        page="rubric-quality",
+        begins=("- With its own rubric, minus without", "- With its own rubric, minus with another"),
     ),
     Row(
         text="SFT, then RL, beats either, once training is free of two faults of its libraries",

@@ -12,11 +12,13 @@ from pages_of import report_of
 from scipy.stats import binomtest
 
 from tinsmith.lab.study.keys import keys_of, measure_of
-from tinsmith.studies.rubrics.quality.study import QUESTION, rubric_quality
+from tinsmith.pages.markdown import document_markdown
+from tinsmith.studies.rubrics.quality.study import QUESTION, quality_page, rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import unsaid
 
+PUBLISHED = Path(__file__).parents[3] / "docs" / "results" / "rubric-quality.md"
 FILES = {"answers.jsonl", "config.json", "manifest.json", "quality.json", "report.html", "spent.json"}
 
 
@@ -58,6 +60,8 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
     assert len({line["chosen_first"] for line in lines}) == 2
     assert str(escape(QUESTION)) in (folder / "report.html").read_text()
     assert not (tmp_path / "home").exists()
+    data = json.loads((folder / "config.json").read_text())["data"]
+    assert PUBLISHED.read_text().startswith(document_markdown(quality_page(found, data, 0, "$0.00")))
 
 
 def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
