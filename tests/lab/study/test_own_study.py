@@ -1,15 +1,17 @@
 """A study in a file of a user's: dry run, keys, mistakes, runs that are read again, and a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_studies import MadeArm, MadeStudy, Maker
 
 from command_line import command
-from tinsmith import Study, run
+from tinsmith import Arm, Study, run
+from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import load_study
-from tinsmith.lab.study.sizes import cells_of
+from tinsmith.lab.study.sizes import cells_of, planned
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import unsaid
 
@@ -34,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def example() -> Study:
     found = load_study(EXAMPLE)
-    assert found is not None
+    assert isinstance(found, Study)
     return found
 
 
@@ -64,6 +66,54 @@ def test_a_study_asks_a_question_of_a_packaged_task(capsys: pytest.CaptureFixtur
 def test_a_mistake_in_a_key_takes_five_lines_at_most(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     refused = command(capsys, "run", str(EXAMPLE), f"{key}=1", code=2)
     assert key in refused.err
+
+
+PLAIN, SIZES = 'Arm("plain", "RL")', "Size(learning_rate=2e-3"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "key", "meant"),
+    [
+        (PLAIN, 'Arm("plain", "RL", learning_rte=1e-3)', "learning_rte", "perhaps learning_rate"),
+        (PLAIN, 'Arm("plain", "RL", "stepz=3")', "stepz", "perhaps steps"),
+        (PLAIN, 'Arm("plain", "RL", base_stpes=9)', "base_stpes", "perhaps base_steps"),
+        (PLAIN, 'Arm("plain", "RL", steps={"nan": 3})', "steps", "perhaps nano"),
+        (SIZES, "Size(learning_rte=2e-3", "learning_rte", "perhaps learning_rate"),
+        (SIZES, "Size(seds=(1, 2)", "seds", "seeds"),
+        (SIZES, "Size(seed=3", "seed", "Size(seeds="),
+        ('{"nano"', '{"small": Size(stepz=3), "nano"', "stepz", "perhaps steps"),
+        ("task=turn,", 'task=turn, keys={"learning_rte": 1e-3},', "learning_rte", "perhaps learning_rate"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("dry_run=true",)])
+def test_a_mistyped_key_of_the_file_is_refused_before_any_run(
+    text: str, wrong: str, key: str, meant: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = EXAMPLE.read_text()
+    assert text in source
+    Path("mine.py").write_text(source.replace(text, wrong, 1))
+    refused = command(capsys, "run", "mine.py", *more, code=2)
+    assert f"field: {key} = " in refused.err
+    assert meant in refused.err
+    assert len(refused.err.strip().splitlines()) <= 5
+    assert not Path("runs").exists()
+
+
+def test_a_mistyped_key_beside_a_packaged_task_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    source = EXAMPLE.with_name("rubric_rewards.py").read_text()
+    Path("mine.py").write_text(source.replace("Size(", "Size(group_sise=4, ", 1))
+    assert "perhaps group_size" in command(capsys, "run", "mine.py", "dry_run=true", code=2).err
+
+
+def test_a_mistyped_key_of_an_arm_on_labels_is_refused_by_the_forecast() -> None:
+    packaged = STUDIES["study/sft_vs_rl"].value()
+    assert isinstance(packaged, Study)
+    study = replace(planned(packaged, {})[0], shared=None)
+    arm, *others = study.arms
+    wrong = Arm(arm.name, arm.label, {**arm.keys, "learning_rte": 1e-3}, experiment=arm.experiment)
+    with pytest.raises(ConfigError) as refused:
+        run_study(replace(study, arms=[wrong, *others]), {"dry_run": "true"}, unsaid)
+    assert refused.value.field == "learning_rte"
 
 
 def test_a_new_study_runs_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.experiment.key_text import At, shown_value, truth
+from tinsmith.lab.experiment.key_text import At, shown_value, truth, unknown_key
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
-from tinsmith.lab.user_task.entry import TASK_KINDS, UserTaskEntry, open_task
+from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, UserTaskEntry, open_task
 from tinsmith.lab.user_task.functions import TaskSource, function_task
 from tinsmith.lab.user_task.items import Examined
 from tinsmith.lab.user_task.task import Task
@@ -33,6 +33,7 @@ _SET: Final = frozenset(
 _RATE: Final = "learning_rate"
 _TASK: Final = "task"
 _EVALUATE: Final = "evaluate"  # The key by which a task has a validation part of its own.
+_ARGUMENTS: Final = frozenset(["seed", "seeds"])  # Of a Size, and no keys of its runs or of an arm.
 OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
 """Opens what a command line names, as the command does; None: it is no task."""
 
@@ -290,7 +291,31 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
         open_source=open_source,
     )
     request = request if study.shared is None else replace(request, shared=study.shared(request))
-    return (study if study.complete is None else replace(study.complete(study, request), complete=None)), request
+    study = study if study.complete is None else replace(study.complete(study, request), complete=None)
+    if source is not None:
+        _require_known(study, request, sized)
+    return study, request
+
+
+def _require_known(study: Study, asked: Asked, sized: bool) -> None:
+    """Check that arms and sizes set keys that there are; of a packaged task's sizes each may name another one."""
+    of_runs = EVERY_KEY | asked.task_keys
+    of_sizes = of_runs | asked.own.keys() - _ARGUMENTS
+    there = study.sizes if not study.is_named else {asked.size: study.sizes[asked.size]} if sized else {}
+    sizes = {f"size {name}": size.keys for name, size in there.items()}
+    arms = {f"arm {arm.name}": arm.keys for arm in study.arms if arm.on is None and arm.experiment is None}
+    for where, keys, known in (
+        *((where, keys, of_runs) for where, keys in arms.items()),
+        *((where, keys, of_sizes) for where, keys in [("keys", study.keys if there else {}), *sizes.items()]),
+    ):
+        for key, value in keys.items():
+            if key in _ARGUMENTS:
+                what, fix = "this key is no arm's: every arm is run with the same seeds", "Size(seeds=(1, 2, 3))"
+                raise ConfigError(f"{where}: {what}", field=key, value=value, fix=fix)
+            if key not in known and not key.startswith(study.prefixes):
+                raise unknown_key(key, str(value), known | _ARGUMENTS, study.prefixes).located_at(where)
+            if isinstance(value, Mapping) and (wrong := next(iter(value.keys() - study.sizes.keys()), None)):
+                raise ConfigError(f"{where}: there is no such size", field=key, value=wrong, allowed=study.sizes)
 
 
 def cells_of(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> StudyCells:

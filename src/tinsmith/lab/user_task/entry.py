@@ -198,9 +198,10 @@ JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS)
 """The same for a task whose reward is a judge."""
 
 
-_EVERY_KEY: Final = frozenset(
+EVERY_KEY: Final = frozenset(
     name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.known
 )
+"""Keys that runs on tasks may have, of whatever kind they are."""
 _QUESTION: Final = "What does the model learn of this task?"
 
 
@@ -208,8 +209,8 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
     """Return the plan of a source's task, with `key=value` changes as they stand on a command line."""
     own = {key.name for key in source.keys}
     for key in overrides:
-        if key not in _EVERY_KEY | own:
-            raise unknown_key(key, overrides[key], _EVERY_KEY | own)
+        if key not in EVERY_KEY | own:
+            raise unknown_key(key, overrides[key], EVERY_KEY | own)
     experiment = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
     _require_said(plan, overrides)
@@ -269,7 +270,7 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, li
 def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
     """Return the experiment that a task is; its subject has the values of the source's own keys."""
     values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
-    clash = next((name for name in values if name in _EVERY_KEY), None)
+    clash = next((name for name in values if name in EVERY_KEY), None)
     if clash is not None:
         fix = "give the argument of task() another name"
         raise source.told(ConfigError("every run has a key of this name", field=clash, fix=fix))
