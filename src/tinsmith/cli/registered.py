@@ -14,7 +14,6 @@ from tinsmith.lab.runs.files import CONFIG, Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import EXPERIMENTS, JOINT, LABELS
 from tinsmith.types.errors import ConfigError, no_such
-from tinsmith.types.source import PACKAGE
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.keys import Measurement, StudyKeys
@@ -62,84 +61,126 @@ _BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
 )
 """Presets of a task with right answers."""
 
-_TASKS: Final = {
-    "reasoning_gym": "What does the model learn of a puzzle that is generated? task=NAME",
-    "instructions": "Does the model learn to follow instructions that a program can check?",
-    "verifiers": "What does the model learn of an installed environment? verifiers:NAME",
-    "crossroads": "Does the model learn which of the ways that it knows is asked for?",
-    "backchained": "Does the model learn to call one tool with what another one brought?",
-    "lookup": "Does the model learn to look up what it is asked, in one step or in two?",
-    "searches": "Does a model search as long as those who showed it how?",
-    "shell": "Does the model learn where files are, from what a shell answers?",
-    "house": "Does the model find keys in houses that it has not seen, and look around in them?",
-    "rlvr": "Does a model follow instructions better once fulfilled rubrics are rewarded?",
-    "adversarial": "Does a model under challenge learn to give in to evidence and to nothing else?",
-    "taste": "Does the model learn which of two papers is cited more? data=CORPUS",
-    "sandbagger": "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
-    "handbook": "Does the model learn by which of the ways that it knows signs are sorted?",
-    "relay": "Does the model learn to ask itself about the parts of what does not fit?",
-    "errands": "Do several agents on one base learn who adds which word?",
-    "countdown": "Which signs between the numbers make the target, and when does the model know?",
-    "rooms": "Does the model learn to do what is asked, or what its reward's writer happened to see?",
-    "sums": "Does the model learn to state what it needs, and to follow its plan?",
-    "tones": "Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
-    "porter": "Does the order of examples matter, and does the model mend its answers where it is asked to?",
-    "reasons": "Do the reasons of an answer go on depending on what was asked?",
-}
-"""Questions by name, in the order of the list."""
-_MODULES: Final = {
-    **{"reasoning_gym": "reasoning", "instructions": "instructions.task", "verifiers": "environments.task"},
-    **{"backchained": "backchain", "searches": "patience", "rlvr": "rubrics.rlvr", "adversarial": "debate.task:debate"},
-    **{"taste": "taste.task", "sandbagger": "dead_groups", "handbook": "prompt_search.task", "porter": "curriculum"},
-    **{"relay": "recursion", "errands": "coupled_agents", "rooms": "barrier.rooms", "sums": "metacognition"},
-    **{"tones": "alignment_collapse", "reasons": "template_collapse", "house": "exploration.house"},
-    **{"lookup": "pass_at_k.lookup", "shell": "environment_loss.shell", "countdown": "confidence.countdown"},
-}
-"""Modules below `tinsmith.studies`, and their functions, where these are not called as the task is."""
-_PACKAGES: Final = {"reasoning_gym": "reasoning-gym", "instructions": "if-verifiable", "verifiers": "verifiers"}
-_PRESETS: Final[Mapping[str, Mapping[str, Preset]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("reasoning_gym", "instructions", "crossroads", "lookup", "handbook"), _BY_ANSWERS),
-        "house": {"explore": {"interleave": "5:1"}},
-        "adversarial": {
-            "gated": {},
-            "seed": {"reward": "adversarial/seed"},
-            "forked": {"reward": "adversarial/forked", "forks": "2"},
-            "evidence_free": {"evidence": "0.0"},
-            "alone": {"opponent": "nobody"},
-        },
-        "taste": {**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
-        "sandbagger": {
-            "always": {"fails": "always"},
-            "chance": {"fails": "chance"},
-            "forced": {"fails": "always", "force_options": "true"},
-        },
-        "relay": {"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
-        "errands": {"grown": {"nodes": "3,5@14,7@28"}},
-        "countdown": {"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
-        "rooms": {"open": {"barrier": "open", "tests": "two"}},
-        "sums": {"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
-        "tones": {one: {"steer": one} for one in ("exact", "practical", "labels")},
-        "porter": {**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
-        "reasons": {
-            "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
-        },
-    }
-)
 TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
     {
-        name: TaskEntry(
-            question,
-            where if ":" in where else f"{where}:{name}",
-            package=_PACKAGES.get(name, ""),
-            part="environment" if name == "verifiers" else "",
-            presets=_PRESETS.get(name, {}),
-        )
-        for name, question in _TASKS.items()
-        for where in [_MODULES.get(name, name)]
+        "reasoning_gym": TaskEntry(
+            "What does the model learn of a puzzle that is generated? task=NAME",
+            "reasoning:reasoning_gym",
+            package="reasoning-gym",
+            presets=_BY_ANSWERS,
+        ),
+        "instructions": TaskEntry(
+            "Does the model learn to follow instructions that a program can check?",
+            "instructions.task:instructions",
+            package="if-verifiable",
+            presets=_BY_ANSWERS,
+        ),
+        "verifiers": TaskEntry(
+            "What does the model learn of an installed environment? verifiers:NAME",
+            "environments.task:verifiers",
+            package="verifiers",
+            part="environment",
+        ),
+        "crossroads": TaskEntry(
+            "Does the model learn which of the ways that it knows is asked for?",
+            "crossroads:crossroads",
+            presets=_BY_ANSWERS,
+        ),
+        "backchained": TaskEntry(
+            "Does the model learn to call one tool with what another one brought?", "backchain:backchained"
+        ),
+        "lookup": TaskEntry(
+            "Does the model learn to look up what it is asked, in one step or in two?",
+            "pass_at_k.lookup:lookup",
+            presets=_BY_ANSWERS,
+        ),
+        "searches": TaskEntry("Does a model search as long as those who showed it how?", "patience:searches"),
+        "shell": TaskEntry(
+            "Does the model learn where files are, from what a shell answers?", "environment_loss.shell:shell"
+        ),
+        "house": TaskEntry(
+            "Does the model find keys in houses that it has not seen, and look around in them?",
+            "exploration.house:house",
+            presets={"explore": {"interleave": "5:1"}},
+        ),
+        "rlvr": TaskEntry(
+            "Does a model follow instructions better once fulfilled rubrics are rewarded?", "rubrics.rlvr:rlvr"
+        ),
+        "adversarial": TaskEntry(
+            "Does a model under challenge learn to give in to evidence and to nothing else?",
+            "debate.task:debate",
+            presets={
+                "gated": {},
+                "seed": {"reward": "adversarial/seed"},
+                "forked": {"reward": "adversarial/forked", "forks": "2"},
+                "evidence_free": {"evidence": "0.0"},
+                "alone": {"opponent": "nobody"},
+            },
+        ),
+        "taste": TaskEntry(
+            "Does the model learn which of two papers is cited more? data=CORPUS",
+            "taste.task:taste",
+            presets={**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
+        ),
+        "sandbagger": TaskEntry(
+            "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+            "dead_groups:sandbagger",
+            presets={
+                "always": {"fails": "always"},
+                "chance": {"fails": "chance"},
+                "forced": {"fails": "always", "force_options": "true"},
+            },
+        ),
+        "handbook": TaskEntry(
+            "Does the model learn by which of the ways that it knows signs are sorted?",
+            "prompt_search.task:handbook",
+            presets=_BY_ANSWERS,
+        ),
+        "relay": TaskEntry(
+            "Does the model learn to ask itself about the parts of what does not fit?",
+            "recursion:relay",
+            presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
+        ),
+        "errands": TaskEntry(
+            "Do several agents on one base learn who adds which word?",
+            "coupled_agents:errands",
+            presets={"grown": {"nodes": "3,5@14,7@28"}},
+        ),
+        "countdown": TaskEntry(
+            "Which signs between the numbers make the target, and when does the model know?",
+            "confidence.countdown:countdown",
+            presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
+        ),
+        "rooms": TaskEntry(
+            "Does the model learn to do what is asked, or what its reward's writer happened to see?",
+            "barrier.rooms:rooms",
+            presets={"open": {"barrier": "open", "tests": "two"}},
+        ),
+        "sums": TaskEntry(
+            "Does the model learn to state what it needs, and to follow its plan?",
+            "metacognition:sums",
+            presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
+        ),
+        "tones": TaskEntry(
+            "Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
+            "alignment_collapse:tones",
+            presets={"exact": {"steer": "exact"}, "practical": {"steer": "practical"}, "labels": {"steer": "labels"}},
+        ),
+        "porter": TaskEntry(
+            "Does the order of examples matter, and does the model mend its answers where it is asked to?",
+            "curriculum:porter",
+            presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
+        ),
+        "reasons": TaskEntry(
+            "Do the reasons of an answer go on depending on what was asked?",
+            "template_collapse:reasons",
+            presets={
+                "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
+            },
+        ),
     }
 )
-"""By name."""
+"""Every task by its name, in the order of the list."""
 
 
 SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType(
@@ -205,7 +246,6 @@ def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
 class StudyEntry:
     """A run that is more than one run, or none; `tinsmith run NAME key=value ...` runs it."""
 
-    name: str
     question: str
     where: str | Study | Measurement
     """MODULE:NAME below `tinsmith.studies`, imported when its keys are asked for or it is run."""
@@ -215,8 +255,7 @@ class StudyEntry:
         if not isinstance(self.where, str):
             return self.where
         module, _, name = self.where.partition(":")
-        found = getattr(import_module(f"tinsmith.studies.{module}"), name)
-        return found[self.name] if isinstance(found, Mapping) else found
+        return getattr(import_module(f"tinsmith.studies.{module}"), name)
 
     def all_keys(self) -> StudyKeys:
         """Return its keys."""
@@ -254,75 +293,119 @@ def study_named(name: str) -> StudyEntry | None:
     if found is None:
         return None
     if callable(found):
-        return StudyEntry(Path(name).stem, (found.__doc__ or "").strip().partition("\n")[0], found)
-    return StudyEntry(found.name, found.question, found)
+        return StudyEntry((found.__doc__ or "").strip().partition("\n")[0], found)
+    return StudyEntry(found.question, found)
 
 
-_QUESTIONS: Final = {
-    "study/learning": (
-        "What do supervised training, RL, and one after the other teach of a task, at equal effort? task=FILE.py or "
-        "a packaged one"
-    ),
-    "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
-    "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
-    "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
-    "alignment_collapse": (
-        "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
-    ),
-    "backchain": "Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
-    "barrier": "Does it matter that the writer of a reward cannot see how its tasks were made?",
-    "bridge": "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
-    "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
-    "coupled_agents": (
-        "Do several agents with small adapters do more than one agent with as many weights, if they are grown?"
-    ),
-    "curriculum": (
-        "Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?"
-    ),
-    "dead_groups": "Can RL fix a model that fails, always at the same questions or at random?",
-    "environment_loss": (
-        "Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?"
-    ),
-    "exploration": (
-        "Does exploration between batches of a task teach an agent its environment, at no cost to the task?"
-    ),
-    "metacognition": "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
-    "microscope": "Which tokens of an answer does RL change, and do those few explain the gain?",
-    "patience": "Does a model search as long as its demonstrations do, and does it then find what is far away?",
-    "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
-    "prompt_masked_pretraining": (
-        "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?"
-    ),
-    "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
-    "recursion": "Does RL teach a model to split what does not fit its context, and ask itself about the parts?",
-    "sparse_select": "Does offline training on a few uncertain tokens of the base's own rollouts do what GRPO does?",
-    "study/adapters": (
-        "What do 4-bit weights and trained magnitudes cost and gain, each adapter at its best learning rate?"
-    ),
-    "study/sft_vs_rl": "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
-    "template_collapse": (
-        "Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?"
-    ),
-    "rubric_quality": (
-        "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
-    ),
-    "taste/probe": "Which of two papers is cited more: what does a linear probe of the base's hidden states know?",
-    "moe/wander": "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?",
-}
-_WHERE: Final = {
-    **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),
-    **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
-    "moe/wander": "moe.study:wander",
-    "bridge": "nets.bridge:bridge",
-    "prompt_masked_pretraining": "nets.prompt_masked_pretraining:prompt_masked_pretraining",
-}
-"""Of studies that are no value `study` of a module that is called as they are, or of `study` in such a package."""
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
     {
-        name: StudyEntry(name, question, _WHERE.get(name) or f"{module}{'.study' if is_package else ''}:study")
-        for name, question in _QUESTIONS.items()
-        for module in [name.removeprefix("study/")]
-        for is_package in [PACKAGE.joinpath("studies", module).is_dir()]
+        "study/learning": StudyEntry(
+            "What do supervised training, RL, and one after the other teach of a task, at equal effort? "
+            "task=FILE.py or a packaged one",
+            "learning:study",
+        ),
+        "study/taste": StudyEntry(
+            "What do SFT, RL, and one after the other teach of which of two papers is cited more?", "learning:taste"
+        ),
+        "study/instructions": StudyEntry(
+            "What do SFT, RL, and one after the other teach of following instructions?", "learning:instructions"
+        ),
+        "study/reasoning": StudyEntry(
+            "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME", "learning:reasoning"
+        ),
+        "alignment_collapse": StudyEntry(
+            "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?",
+            "alignment_collapse:study",
+        ),
+        "backchain": StudyEntry(
+            "Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
+            "backchain:study",
+        ),
+        "barrier": StudyEntry(
+            "Does it matter that the writer of a reward cannot see how its tasks were made?", "barrier.study:study"
+        ),
+        "bridge": StudyEntry(
+            "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
+            "nets.bridge:bridge",
+        ),
+        "confidence": StudyEntry(
+            "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
+            "confidence.study:study",
+        ),
+        "coupled_agents": StudyEntry(
+            "Do several agents with small adapters do more than one agent with as many weights, if they are grown?",
+            "coupled_agents:study",
+        ),
+        "curriculum": StudyEntry(
+            "Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?",
+            "curriculum:study",
+        ),
+        "dead_groups": StudyEntry(
+            "Can RL fix a model that fails, always at the same questions or at random?", "dead_groups:study"
+        ),
+        "environment_loss": StudyEntry(
+            "Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?",
+            "environment_loss.study:study",
+        ),
+        "exploration": StudyEntry(
+            "Does exploration between batches of a task teach an agent its environment, at no cost to the task?",
+            "exploration.study:study",
+        ),
+        "metacognition": StudyEntry(
+            "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
+            "metacognition:study",
+        ),
+        "microscope": StudyEntry(
+            "Which tokens of an answer does RL change, and do those few explain the gain?", "microscope.study:study"
+        ),
+        "patience": StudyEntry(
+            "Does a model search as long as its demonstrations do, and does it then find what is far away?",
+            "patience:study",
+        ),
+        "pass_at_k": StudyEntry(
+            "Does RL make a model solve questions that its base never solves, however often it is asked?",
+            "pass_at_k.study:study",
+        ),
+        "prompt_masked_pretraining": StudyEntry(
+            "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?",
+            "nets.prompt_masked_pretraining:prompt_masked_pretraining",
+        ),
+        "prompt_search": StudyEntry(
+            "Does a search for a better prompt reach what RL reaches, with the model as it is?",
+            "prompt_search.study:study",
+        ),
+        "recursion": StudyEntry(
+            "Does RL teach a model to split what does not fit its context, and ask itself about the parts?",
+            "recursion:study",
+        ),
+        "sparse_select": StudyEntry(
+            "Does offline training on a few uncertain tokens of the base's own rollouts do what GRPO does?",
+            "sparse_select:study",
+        ),
+        "study/adapters": StudyEntry(
+            "What do 4-bit weights and trained magnitudes cost and gain, each adapter at its best learning rate?",
+            "adapters:study",
+        ),
+        "study/sft_vs_rl": StudyEntry(
+            "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
+            "sft_vs_rl:study",
+        ),
+        "template_collapse": StudyEntry(
+            "Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?",
+            "template_collapse:study",
+        ),
+        "rubric_quality": StudyEntry(
+            "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
+            "rubrics.quality.study:rubric_quality",
+        ),
+        "taste/probe": StudyEntry(
+            "Which of two papers is cited more: what does a linear probe of the base's hidden states know?",
+            "taste.probe:probe",
+        ),
+        "moe/wander": StudyEntry(
+            "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?",
+            "moe.study:wander",
+        ),
     }
 )
 """Every study by its name."""

@@ -94,7 +94,7 @@ def run(
             plan = with_default_log_path(plan_of(name, overrides))
             require_possible(plan)
     if study is not None:
-        _study(study, overrides, opened)
+        _study(name, study, overrides, opened)
         return
     assert plan is not None, "a name is that of a study, or has a plan"
     try:
@@ -126,12 +126,12 @@ def _conduct(plan: Plan, opened: bool) -> None:
     tell_page(drawn.page or done.folder, opened)
 
 
-def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> None:
+def _study(name: str, study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> None:
     from tinsmith.lab.experiment.key_text import truth
 
     dry, lines = truth("dry_run", overrides.get("dry_run", "false")), list[str]()
     try:
-        with ticking(f"planning {study.name}" if dry else study.name):
+        with ticking(f"planning {name}" if dry else name):
             done = study.run(overrides, lines.append if dry else tell)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
@@ -184,7 +184,7 @@ def _list() -> None:
         package = f" ({task.package})" if task.package else ""
         table.append((f"  {name}", f"{task.question}{package}{presets}"))
     table += [("",), ("studies: several arms compared over seeds",)]
-    table += [(f"  {study.name}", study.question) for study in STUDIES.values()]
+    table += [(f"  {name}", study.question) for name, study in STUDIES.items()]
     table += [("",), ("experiments on labels of papers, and the keys that each changes",)]
     for one in EXPERIMENTS.values():
         delta = " ".join(f"{key}={value}" for key, value in one.delta.items())

@@ -177,10 +177,6 @@ def of_task(task: str, score: str) -> ts.Study:
     return replace(study, task=task, own=own)
 
 
-presets: Final = {
-    "study/learning": study,
-    "study/taste": of_task("taste", "right"),
-    "study/instructions": of_task("instructions", "instruction_strict"),
-    "study/reasoning": of_task("reasoning_gym", "solved"),
-}
-"""By the name on a command line."""
+taste: Final = of_task("taste", "right")
+instructions: Final = of_task("instructions", "instruction_strict")
+reasoning: Final = of_task("reasoning_gym", "solved")
