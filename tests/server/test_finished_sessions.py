@@ -267,12 +267,12 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         now[0] = 50.0
         await client.post("session_heartbeat", {"session_id": sessions[1]})
         now[0] = 99.0
-        service.end_silent()
+        await service.end_silent()
         assert sorted(service.runs.live) == sorted([gone, there])
         now[0] = 100.0
-        service.end_silent()
+        await service.end_silent()
         assert len(service.runs.live) == 2  # what they have said meanwhile is still to be read
-        service.end_silent()
+        await service.end_silent()
         await asyncio.wrap_future(service.worker.call(lambda: None))
         assert list(service.runs.live) == [there]
         assert sampler not in service.samplers.live
@@ -292,10 +292,10 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         assert told["type"] == "cancelled"
         assert "was silent for" in told["detail"]
         now[0] = 1e9
-        service.end_silent()
+        await service.end_silent()
         await client.snapshot(there, 1)  # whatever is asked is a sign of life
-        service.end_silent()
-        service.end_silent()
+        await service.end_silent()
+        await service.end_silent()
         assert list(service.runs.live) == [there]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
@@ -374,7 +374,7 @@ def test_a_session_of_a_client_that_died_before_the_server_ends_too(engine: Engi
     async def after(service: Service, client: Client) -> None:
         now[0] = 200.0
         for _ in range(2):
-            service.end_silent()
+            await service.end_silent()
         told = [service.store.session(session) for session in made]
         assert [each.finished for each in told if each is not None] == ["cancelled", "success"]
         beat = await client.http.post("session_heartbeat", json={"session_id": made[0]})
@@ -404,9 +404,9 @@ def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, mon
         with monkeypatch.context() as patched:
             patched.setattr(service.store, "finish_session", full)
             for _ in range(2):
-                service.end_silent()
+                await service.end_silent()
         assert finished() == [None, "cancelled"]
-        service.end_silent()
+        await service.end_silent()
         assert finished() == ["cancelled", "cancelled"]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))

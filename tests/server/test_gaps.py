@@ -41,7 +41,7 @@ async def sampler(service: Service) -> str:
     opened = CreateSamplingSession.model_validate(
         {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
     )
-    return await service.samplers.create(opened, service.runs)
+    return await service.samplers.create(opened, service.runs, service.turns)
 
 
 def ask(sampler_id: str, seq_id: int, **params: object) -> bytes:

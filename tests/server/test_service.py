@@ -1,18 +1,25 @@
 """The service beside its requests: what expires, who waits for the disk, and bases that are sampled by name."""
 
 import asyncio
+import json
+import re
 import sqlite3
 import threading
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
 import pytest
+from hostile_graphs import graph
 from served import serve, served
-from tenants import NANO, Tenants, with_tenants
+from tenants import NANO, PROMPT, Tenants, with_tenants
 
 from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.server import service as service_module
+from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import CheckpointRecord
+from tinsmith.server.database.store import Store
 from tinsmith.server.direct import Direct
 from tinsmith.server.service import Service
 
@@ -70,33 +77,77 @@ async def test_a_checkpoint_that_is_kept_while_others_expire_stays(
     assert [each.name for each in (run / "weights").iterdir()] == ["kept"]
 
 
-@pytest.mark.parametrize("write", ["create_session", "finish_session"])
+RUN = "training_runs/{model}"
+STEP = {"adam_params": {"learning_rate": 0.1}, "model_id": "{model}", "seq_id": 2}
+NEW = {"session_id": "{session}", "model_seq_id": 1}
+OPENED = {"session_id": "{session}", "sampling_session_seq_id": 1}
+SAMPLE = {"sampling_session_id": "{sampler}", "seq_id": 0, "prompt": PROMPT, "num_samples": 1}
+LOSS = {"name": "summed", "inputs": [{"name": "logprobs", "rank": 1}], "graph": {"nodes": graph()}}
+WRITES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
+    "a session": ("POST", "create_session", {}),
+    "its end": ("POST", "sessions/{session}/finish", {}),
+    "a model": ("POST", "create_model", {**NEW, "base_model": NANO, "lora_config": {"rank": 2}}),
+    "a model of a checkpoint": ("POST", "load_weights", {**NEW, "path": "{checkpoint}", "optimizer": False}),
+    "its unloading": ("POST", "unload_model", {"model_id": "{model}"}),
+    "a step": ("POST", "optim_step", STEP),
+    "a refused step": ("POST", "optim_step", {**STEP, "adam_params": "none"}),
+    "a sampling session": ("POST", "create_sampling_session", {**OPENED, "base_model": NANO}),
+    "one on a checkpoint": ("POST", "create_sampling_session", {**OPENED, "model_path": "{checkpoint}"}),
+    "a copy of it": ("POST", "join_sampling_session", {"sampling_session_id": "{sampler}"}),
+    "samples": ("POST", "asample", {**SAMPLE, "sampling_params": {"max_tokens": 4}}),
+    "refused samples": ("POST", "asample", {**SAMPLE, "sampling_params": {"max_tokens": 1 << 20}}),
+    "a loss": ("POST", "create_custom_loss", {**LOSS, "session_id": "{session}", "custom_loss_seq_id": 0}),
+    "an expiry": ("PUT", RUN + "/checkpoints/weights/a/ttl", {"ttl_seconds": 3600}),
+    "a publication": ("POST", RUN + "/checkpoints/weights/a/publish", {}),
+    "its withdrawal": ("DELETE", RUN + "/checkpoints/weights/a/publish", {}),
+    "a deletion": ("DELETE", RUN + "/checkpoints/weights/a", {}),
+}
+"""Requests that change the state: method, path and body."""
+
+
+@pytest.mark.parametrize("write", WRITES)
 @with_tenants("alice", "bob")
-async def test_others_are_served_while_a_session_waits_for_the_disk(
+async def test_others_are_served_while_a_request_waits_for_the_disk(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    alice, service = tenants["alice"], tenants.service
+    alice, store = tenants["alice"], tenants.service.store
     session = await alice.session()
-    locked, written, called = threading.Event(), threading.Event(), threading.Event()
-    real = getattr(service.store, write)
+    model, sampler = await alice.model(session), await alice.sampler(session)
+    saved = await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "a"})
+    ids = {"session": session, "model": model, "sampler": sampler, "checkpoint": saved.json()["path"]}
+    locked, written, reached = threading.Event(), threading.Event(), threading.Event()
+    on_loop: list[Durability] = []
+    loop, transaction, entrance = threading.get_ident(), Database.transaction, Store.on_the_loop
 
-    def slow() -> bool:
-        with service.store.batch():
+    def disk() -> bool:
+        with store.batch():
             locked.set()
             return written.wait(HANG_S)
 
-    def noted(*arguments: object, **options: object) -> object:
-        called.set()
-        return real(*arguments, **options)
+    def noted(self: Database, durability: Durability = Durability.DISK) -> AbstractContextManager[None]:
+        reached.set()
+        if threading.get_ident() == loop:
+            on_loop.append(durability)
+        return transaction(self, durability)
 
-    monkeypatch.setattr(service.store, write, noted)
-    held = service.worker.call(slow)
+    def entered(self: Store) -> AbstractAsyncContextManager[None]:
+        reached.set()
+        return entrance(self)
+
+    held = asyncio.ensure_future(asyncio.to_thread(disk))
     assert await asyncio.to_thread(locked.wait, HANG_S)
-    path = "create_session" if write == "create_session" else f"sessions/{session}/finish"
-    answering = asyncio.ensure_future(alice.post(f"/api/v1/{path}", {}))
-    assert await asyncio.to_thread(called.wait, HANG_S)
-    assert (await tenants["bob"].http.get("/api/v1/sessions")).json() == {"sessions": []}
-    assert not answering.done()
-    written.set()
-    assert await asyncio.wrap_future(held)
-    assert (await answering).status_code == 200
+    monkeypatch.setattr(Database, "transaction", noted)
+    monkeypatch.setattr(Store, "on_the_loop", entered)
+    method, path, body = WRITES[write]
+    content = re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], json.dumps(body))
+    answering = asyncio.ensure_future(alice.http.request(method, f"/api/v1/{path.format(**ids)}", content=content))
+    try:
+        assert await asyncio.to_thread(reached.wait, HANG_S)
+        assert (await tenants["bob"].http.get("/api/v1/healthz")).json() == {"status": "ok"}
+        assert not answering.done()
+    finally:
+        written.set()
+    assert await held
+    answer = await answering
+    assert answer.status_code == (400 if "refused" in write else 200), answer.text
+    assert Durability.DISK not in on_loop

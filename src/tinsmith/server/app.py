@@ -186,7 +186,7 @@ def _health_route(app: FastAPI, service: Service) -> None:
 
 
 def _session_routes(app: FastAPI, service: Service) -> None:
-    bodies = Bodies(service.turns)
+    bodies = Bodies(service.turns, service.store)
 
     async def config() -> Answer:
         return {"sample_join_sampling_session": True, "custom_loss_server_side": True}
@@ -230,7 +230,8 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         await service.turns.run(
             lambda: service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
         )
-        service.free(session_id)
+        async with service.store.on_the_loop():
+            service.free(session_id)
 
     async def retrieve(request: Request) -> Response:
         body = await bodies.read(OfFuture, request)
@@ -259,7 +260,7 @@ def _numbered(
     service: Service, model: type[R], submit: Callable[[R], A]
 ) -> Callable[[Request], Coroutine[None, None, A]]:
     """Return a handler that reads a model's request and submits it."""
-    bodies, parse = Bodies(service.turns), partial(parse_json, model)
+    bodies, parse = Bodies(service.turns, service.store), partial(parse_json, model)
 
     async def numbered(request: Request) -> A:
         return await bodies.numbered(request, parse, submit, place=place_of_model, count=service.runs.count_refused)
@@ -268,10 +269,12 @@ def _numbered(
 
 
 def _training_routes(app: FastAPI, service: Service) -> None:
-    runs, bodies = service.runs, Bodies(service.turns)
+    runs, bodies = service.runs, Bodies(service.turns, service.store)
 
     async def create_model(request: Request) -> Answer:
-        request_id, model_id = runs.create(await bodies.read(CreateModel, request))
+        body = await bodies.read(CreateModel, request)
+        async with service.store.on_the_loop():
+            request_id, model_id = runs.create(body)
         return {"request_id": request_id, "model_id": model_id}
 
     async def get_info(request: Request) -> Answer:
@@ -289,7 +292,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
 
     async def create_custom_loss(request: Request) -> Answer:
         uploaded = await service.turns.read(request, runs.losses.keep)
-        return {"request_id": runs.losses.accept(uploaded)}
+        return {"request_id": await runs.losses.accept(uploaded, service.turns)}
 
     def load(body: LoadWeights) -> tuple[LoadWeights, str | None]:
         return body, None if body.model_id is None else runs.load_into(body)
@@ -300,12 +303,15 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         body, loaded = await submit_load(request)
         if loaded is not None:
             return {"request_id": loaded, "model_id": body.model_id}
-        request_id, model_id = runs.create_from(body, await runs.read_checkpoint(body.path))
+        checkpoint = await runs.read_checkpoint(body.path)
+        async with service.store.on_the_loop():
+            request_id, model_id = runs.create_from(body, checkpoint)
         return {"request_id": request_id, "model_id": model_id}
 
     async def unload_model(request: Request) -> Answer:
         body = await bodies.read(OfModel, request)
-        return {"request_id": service.unload(body.model_id), "model_id": body.model_id}
+        async with service.store.on_the_loop():
+            return {"request_id": service.unload(body.model_id), "model_id": body.model_id}
 
     app.post("/api/v1/create_model")(create_model)
     app.post("/api/v1/get_info")(get_info)
@@ -377,11 +383,11 @@ def _external_routes(app: FastAPI, service: Service) -> None:
 
 
 def _sampling_routes(app: FastAPI, service: Service) -> None:
-    samplers, bodies = service.samplers, Bodies(service.turns)
+    samplers, bodies = service.samplers, Bodies(service.turns, service.store)
 
     async def create(request: Request) -> Answer:
         body = await bodies.read(CreateSamplingSession, request)
-        created = await samplers.create(body, service.runs)
+        created = await samplers.create(body, service.runs, service.turns)
         service.presence.heard(created)
         # The SDK's client looks for a tokenizer under the name that it was created with.
         await asyncio.to_thread(service.offer_tokenizer, samplers.record(created).base_model)
@@ -401,7 +407,8 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
 
     async def join(request: Request) -> Answer:
         body = await bodies.read(JoinSamplingSession, request)
-        counter = samplers.join(body.sampling_session_id)
+        async with service.store.on_the_loop():
+            counter = samplers.join(body.sampling_session_id)
         return {"client_counter": counter, "type": "join_sampling_session"}
 
     async def sampler(sampler_id: str) -> Answer:

@@ -21,6 +21,7 @@ from pydantic import Field, JsonValue
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.ops.custom_loss.graph import LossInput, SentNode
 from tinsmith.ops.custom_loss.program import CustomLoss
+from tinsmith.server.access.turns import Turns
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.wire.body import Request, SeqId, Settings, parse_json
@@ -136,18 +137,19 @@ class CustomLosses:
             self._hold(loss_id, loss)
         return UploadedLoss(session, request.custom_loss_seq_id, loss_id)
 
-    def accept(self, uploaded: UploadedLoss) -> str:
+    async def accept(self, uploaded: UploadedLoss, turns: Turns) -> str:
         """Return the id of the request, whose answer has the loss's id. On the event loop.
 
         Raises:
             InputError: the number was used for something else, or the key has reached a limit on concurrent work.
         """
-        request_id, new = self.futures.accept(
-            owner=f"{uploaded.session_id}:loss", seq_id=uploaded.seq_id, kind="create_custom_loss"
-        )
+        async with self.store.on_the_loop():
+            request_id, new = self.futures.accept(
+                owner=f"{uploaded.session_id}:loss", seq_id=uploaded.seq_id, kind="create_custom_loss"
+            )
         if new:
             answer = json_result({"loss_id": uploaded.loss_id, "type": "create_custom_loss"})
-            self.futures.finish(request_id, answer)
+            await turns.run(lambda: self.futures.run(request_id, lambda: answer))
         return request_id
 
     def named(

@@ -322,7 +322,6 @@ class Runs:
         if run is None:
             self.worker.post(job)
             return
-        self.store.mark_unloaded(model_id)
         self._release(run, run.lane.append(job))
         self._expect(run)
 
@@ -394,7 +393,7 @@ class Runs:
         run = self._run(model_id)
         request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind, num_bytes=num_bytes)
         if new and seq_id < run.lane.next_seq:
-            self.futures.fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
+            self._fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
         elif new:
 
             def with_session() -> Finished:
@@ -435,9 +434,13 @@ class Runs:
         for seq, job in run.lane.give_up():
             if seq in run.waiting:
                 reason = f"request {expected} of this model never reached the server"
-                self.futures.fail(run.waiting.pop(seq), _gap(seq, reason))
+                self._fail(run.waiting.pop(seq), _gap(seq, reason))
             else:
                 self.worker.post(job)  # an unload request is still wanted
+
+    def _fail(self, request_id: str, error: InputError) -> None:
+        """Fail a request on the compute thread, since that waits for the disk."""
+        self.worker.post(lambda: self.futures.fail(request_id, error))
 
 
 def _gap(seq_id: int, reason: str) -> InputError:

@@ -116,7 +116,7 @@ class Samplers:
     num_tokens: int = 0
     """Tokens drawn by finished requests, counted on the compute thread."""
 
-    async def create(self, request: CreateSamplingSession, runs: Runs) -> str:
+    async def create(self, request: CreateSamplingSession, runs: Runs, turns: Turns) -> str:
         """Open a session on a base model or a checkpoint, and load it.
 
         Raises:
@@ -131,12 +131,10 @@ class Samplers:
             base_model = record.base_model if record else name
         assert base_model is not None, "checked by the request"
         self.engine.base(ModelName.parse(base_model).base)
-        session = self.store.create_sampling_session(
-            session_id=request.session_id,
-            sampling_session_seq_id=request.sampling_session_seq_id,
-            base_model=base_model,
-            model_path=request.model_path,
-        )
+        create = partial(self.store.create_sampling_session, base_model=base_model, model_path=request.model_path)
+        session_id, seq_id = request.session_id, request.sampling_session_seq_id
+        # On a thread: it waits for the disk.
+        session = await turns.run(partial(create, session_id=session_id, sampling_session_seq_id=seq_id))
         live = self._open(session)
         if isinstance(live.source, Future):
             await asyncio.wrap_future(live.source)
@@ -247,26 +245,31 @@ class Samplers:
             check = partial(checked, self.engine, live.name, request)
             max_tokens, grammar = await turns.run(check, size=size_of(request))
             caller_limits().check_sampling(request.num_samples, max_tokens)
+        except TinsmithError as error:
+            async with self.store.on_the_loop():
+                self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
+            raise
+        async with self.store.on_the_loop():
             if self.live.get(request.sampling_session_id) is not live:  # the session has ended meanwhile
                 live = self._live(request.sampling_session_id)
                 lane = self._lane(live, request.seq_id)
-        except TinsmithError as error:
-            self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
-            raise
-        request_id, new = self.futures.accept(
-            owner=request.sampling_session_id, seq_id=request.seq_id, kind=SAMPLE, num_samples=request.num_samples
-        )
-        if new:
-            job = self._job(live, request, request_id, grammar)
-            late = request.seq_id < lane.next_seq  # its number was skipped: it runs at once
-            if request.sampling_params.seed is None and not late:
-                self._post(lane.add(request.seq_id, job))
-                if lane.waiting:
-                    self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
-            else:
-                self.worker.post(job)
-                self._post(lane.skip(request.seq_id))
+            request_id, new = self.futures.accept(
+                owner=request.sampling_session_id, seq_id=request.seq_id, kind=SAMPLE, num_samples=request.num_samples
+            )
+            if new:
+                self._queue(lane, request, self._job(live, request, request_id, grammar))
         return request_id, [f"{request_id}:{i}" for i in range(request.num_samples)]
+
+    def _queue(self, lane: Lane, request: Sample, job: Job) -> None:
+        """Let an unseeded request run after those before it; a seeded one runs at once."""
+        late = request.seq_id < lane.next_seq  # its number was skipped: it runs at once
+        if request.sampling_params.seed is None and not late:
+            self._post(lane.add(request.seq_id, job))
+            if lane.waiting:
+                self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
+        else:
+            self.worker.post(job)
+            self._post(lane.skip(request.seq_id))
 
     def count_refused(self, place: Place, message: str) -> None:
         """Mark a refused request's number as used, unless it was used before."""
@@ -417,6 +420,7 @@ class Samplers:
         live = self.live.get(record.sampling_session_id)
         if live is not None:
             return live
+        self.store.check_open(record.session_id)  # what an ended session loads would never be freed
         parsed = ModelName.parse(record.base_model)
         name, kind = parsed.base, parsed.kind
         # The checkpoint may have been published when the session was created, and withdrawn since.

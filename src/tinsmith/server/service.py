@@ -27,7 +27,7 @@ from tinsmith.server.access.turns import Turns
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.status import WorkersStatus
 from tinsmith.server.custom_losses import CustomLosses
-from tinsmith.server.database.records import CANCELLED
+from tinsmith.server.database.records import CANCELLED, Finished
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import UNLOAD, Futures, json_result
@@ -193,8 +193,12 @@ class Service:
         # In an order of its own: the client's numbers may be used up.
         request_id, new = self.futures.accept(owner=f"{model_id}:end", seq_id=0, kind=UNLOAD)
         if new:
-            answer = json_result({"model_id": model_id, "type": UNLOAD})
-            self.runs.unload(model_id, lambda: self.futures.run(request_id, lambda: answer))
+
+            def answer() -> Finished:
+                self.store.mark_unloaded(model_id)
+                return json_result({"model_id": model_id, "type": UNLOAD})
+
+            self.runs.unload(model_id, lambda: self.futures.run(request_id, answer))
         return request_id
 
     def free(self, session_id: str) -> None:
@@ -208,14 +212,15 @@ class Service:
             self.worker.post(partial(remove_empty, run.model_id, self.state))
         self.worker.post(self.engine.give_back)
 
-    def end_silent(self) -> None:
+    async def end_silent(self) -> None:
         """End the sessions of clients that have been silent too long."""
         for session_id in self.presence.silent():
             logger.info("session %s has ended: its client was silent", session_id)
             detail = f"its client was silent for {self.presence.silent_seconds / 3600:g} hours"
             with _tried_again_later(f"session {session_id} could not be ended"):
-                self.store.finish_session(session_id, reason=CANCELLED, detail=detail)
-                self.free(session_id)
+                await asyncio.to_thread(self.store.finish_session, session_id, reason=CANCELLED, detail=detail)
+                async with self.store.on_the_loop():
+                    self.free(session_id)
 
     async def delete_expired(self, now: float) -> None:
         """Delete the checkpoints that have expired by the wall clock `now`."""
@@ -245,7 +250,7 @@ class Service:
     async def _expire(self) -> None:
         while True:
             with _tried_again_later("silent sessions could not be looked for"):
-                self.end_silent()
+                await self.end_silent()
             with _tried_again_later("expired checkpoints could not be looked for"):
                 await self.delete_expired(time.time())
             await asyncio.sleep(EXPIRY_SECONDS)

@@ -7,10 +7,11 @@ uncommitted rows.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from pathlib import Path
 
@@ -23,6 +24,8 @@ Storable = str | bytes | int | float | None
 _BUSY_S = 10.0
 _LARGEST = 2**63 - 1
 _JOURNAL_BYTES = 64 << 20
+_JOURNAL_PAGES = 1000
+"""Pages after which a commit copies the journal into the file, and waits for the disk."""
 
 
 class Durability(Enum):
@@ -46,6 +49,7 @@ class Database:
         """
         self._file = file
         self._writing = threading.RLock()
+        self._entrance = asyncio.Lock()
         self._reading = threading.Lock()
         self._writer = _connect(file)
         try:
@@ -78,6 +82,26 @@ class Database:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
             raise
+
+    @asynccontextmanager
+    async def without_waiting(self) -> AsyncGenerator[None]:
+        """Write on the event loop without a wait for the disk there: others' commits are awaited on a thread.
+
+        The body holds the lock, so it must not `await`; its commits may promise no more than `Durability.PROCESS`.
+        """
+        async with self._entrance:  # in order of arrival
+            while not self._writing.acquire(blocking=False):
+                await asyncio.to_thread(self._until_written)
+        try:
+            self._writer.execute("PRAGMA wal_autocheckpoint = 0")
+            yield
+        finally:
+            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL_PAGES}")
+            self._writing.release()
+
+    def _until_written(self) -> None:
+        with self._writing:
+            pass
 
     def execute(self, sql: str, *values: Storable) -> list[sqlite3.Row]:
         """Run a statement of the caller's transaction; return its rows."""

@@ -108,8 +108,11 @@ class RunRows:
             )
 
     def mark_unloaded(self, model_id: str) -> None:
-        """Record that a run's weights left memory: it accepts no more requests."""
-        with self._database.transaction():
+        """Record that a run's weights left memory: it accepts no more requests.
+
+        It reaches the disk with the result of the request that unloads the model.
+        """
+        with self._database.transaction(Durability.PROCESS):
             self._database.execute("UPDATE training_runs SET unloaded = 1 WHERE model_id = ?", model_id)
 
 

@@ -73,6 +73,16 @@ class SessionRows:
         rows = self._database.query("SELECT * FROM sessions WHERE session_id = ?", session_id)
         return _session(rows[0]) if rows else None
 
+    def check_open(self, session_id: str) -> None:
+        """Reject a session that has ended, as of the last commit.
+
+        Raises:
+            InputError: naming the reason.
+        """
+        session = self.session(session_id)
+        if session is not None and session.finished is not None:
+            raise _ended(session_id, session.finished_detail or session.finished)
+
     def sessions(self) -> tuple[Session, ...]:
         """Return all sessions in order of creation."""
         own, values = own_rows()
@@ -199,13 +209,16 @@ def require_open_session(database: Database, session_id: str) -> None:
     require_session(database, session_id)
     (row,) = database.execute("SELECT finished, finished_detail FROM sessions WHERE session_id = ?", session_id)
     if row["finished"] is not None:
-        why = row["finished_detail"] or row["finished"]
-        raise InputError(
-            f"this session has ended ({why})",
-            field="session_id",
-            value=session_id,
-            fix="create another session, and load what was saved",
-        )
+        raise _ended(session_id, row["finished_detail"] or row["finished"])
+
+
+def _ended(session_id: str, why: str) -> InputError:
+    return InputError(
+        f"this session has ended ({why})",
+        field="session_id",
+        value=session_id,
+        fix="create another session, and load what was saved",
+    )
 
 
 def number_used(field: str, value: int) -> InputError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
@@ -70,6 +70,14 @@ class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
         would join. Reads do not include its writes before its end. An error in it must propagate out of it.
         """
         return self._database.transaction()
+
+    def on_the_loop(self) -> AbstractAsyncContextManager[None]:
+        """Accept or refuse requests in an `async with` body on the event loop, which waits for no disk meanwhile.
+
+        Every write on the loop stands in one. The body must not `await`; what promises more than to outlive this
+        process, as results and sessions do, is written on a thread.
+        """
+        return self._database.without_waiting()
 
     def close(self) -> None:
         """Close the file; a killed process loses nothing without this call."""

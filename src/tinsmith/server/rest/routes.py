@@ -26,7 +26,7 @@ Answer = Mapping[str, object]
 
 def add_rest_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
     """Add these routes, and reject every path that no earlier route serves."""
-    bodies = Bodies(turns)
+    bodies = Bodies(turns, listing.store)
 
     async def answer(listed: Callable[..., Answer], *about: object) -> Response:
         """Answer with a listing, computed on a thread as it may be long."""
@@ -78,14 +78,14 @@ def _checkpoint_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
         return await turns.run(lambda: JSONResponse(listing.delete(model_id, kind, name)))
 
     async def set_ttl(model_id: str, kind: str, name: str, request: Request) -> Answer:
-        body = await Bodies(turns).read(SetTtl, request)
-        return listing.set_ttl(model_id, kind, name, body.ttl_seconds)
+        body = await Bodies(turns, listing.store).read(SetTtl, request)
+        return await turns.run(lambda: listing.set_ttl(model_id, kind, name, body.ttl_seconds))
 
     async def publish(model_id: str, kind: str, name: str) -> Answer:
-        return listing.set_public(model_id, kind, name, public=True)
+        return await turns.run(lambda: listing.set_public(model_id, kind, name, public=True))
 
     async def unpublish(model_id: str, kind: str, name: str) -> Answer:
-        return listing.set_public(model_id, kind, name, public=False)
+        return await turns.run(lambda: listing.set_public(model_id, kind, name, public=False))
 
     checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}"
     app.delete(checkpoint)(delete)
@@ -96,7 +96,7 @@ def _checkpoint_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
 
 def _search_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
     async def search(request: Request) -> Response:
-        body = await Bodies(turns).read(SearchSessions, request)
+        body = await Bodies(turns, listing.store).read(SearchSessions, request)
         return await turns.run(lambda: JSONResponse(SessionSearch(listing.store).page(body)))
 
     async def storage(project_id: str | None = None) -> Response:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from tinsmith.server.access.turns import Turns
+from tinsmith.server.database.store import Store
 from tinsmith.server.wire.body import R, parse_json
 from tinsmith.server.wire.places import Place, json_place
 from tinsmith.server.wire.requests import Sample
@@ -20,8 +21,9 @@ A = TypeVar("A")
 class Bodies:
     """Reader of requests, large ones on threads."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, store: Store) -> None:
         self._turns = turns
+        self._store = store
 
     async def read(self, model: type[R], request: Request) -> R:
         """Parse a JSON body into a request."""
@@ -51,11 +53,13 @@ class Bodies:
         try:
             if isinstance(parsed, TinsmithError):
                 raise parsed
-            return submit(parsed)
+            async with self._store.on_the_loop():
+                return submit(parsed)
         except TinsmithError as error:
             refused = await self._turns.run(lambda: place(sent), size=len(sent))
             if refused is not None:
-                count(refused, str(error))
+                async with self._store.on_the_loop():
+                    count(refused, str(error))
             raise
 
 
