@@ -66,8 +66,8 @@ class HeadLogprobs(torch.autograd.Function):
         rows_read, begins = np.unique(reads.rows[by_row], return_index=True)
         if len(rows_read):
             rows = torch.from_numpy(rows_read)
-            some = x[rows.to(x.device)]
-            logits, needed, stats = _logits(ctx.kernels, some, rows, linear, low, saved)
+            x_read = x[rows.to(x.device)]
+            logits, needed, stats = _logits(ctx.kernels, x_read, rows, linear, low, saved)
             d_logits = ctx.kernels.logprob_backward(
                 logits,
                 torch.from_numpy(np.append(begins, len(by_row)).astype(np.int64)),
@@ -76,7 +76,7 @@ class HeadLogprobs(torch.autograd.Function):
                 stats,
             )
             bounds = torch.searchsorted(rows, segments)
-            dx[rows.to(x.device)] = backward(ctx.kernels, some, d_logits, linear, low, needed, bounds)
+            dx[rows.to(x.device)] = backward(ctx.kernels, x_read, d_logits, linear, low, needed, bounds)
         return dx, None, None, None, None, None
 
 

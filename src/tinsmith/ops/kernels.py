@@ -263,7 +263,7 @@ class Kernels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Repeatable launches, and the tensor that they write each time."""
+    """Recorded launches that can be repeated, and the tensor that they write."""
 
     out: Tensor
     replay: Callable[[], object]

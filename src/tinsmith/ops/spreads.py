@@ -10,7 +10,7 @@ from tinsmith.types.sampling import Spread
 
 
 def no_spread(length: int) -> Spread:
-    """Return figures for this many rows, none of them known yet."""
+    """Return a table for this many rows, filled with placeholders."""
     return Spread(
         ranks=np.zeros(length, np.int32),
         entropies=np.full(length, np.nan, np.float32),

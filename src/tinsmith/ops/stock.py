@@ -257,7 +257,7 @@ class StockKernels(OneByOne):
         return torch.from_numpy(x).to(self.device)
 
     def _layout_of(self, rows: Rows) -> stock_attention.Layout:
-        """Return the indices of `rows`, cached until other rows come, since every layer needs the same."""
+        """Return the indices of `rows`, cached until `rows` change, since every layer needs them."""
         if self._layout is None or self._layout[0] is not rows:
             self._layout = (rows, stock_attention.layout_of(rows, self.device))
         return self._layout[1]

@@ -43,15 +43,15 @@ class ChatTemplate:
             InputError: with the template's own message and its line, if it rejects them.
         """
         continued = opening is Opening.CONTINUED
-        shown = [dict(message) for message in messages]
-        final = f"{shown[-1]['content']}" if continued else ""
+        plain_messages = [dict(message) for message in messages]
+        final = f"{plain_messages[-1]['content']}" if continued else ""
         if continued:
-            shown[-1]["content"] = final + _TAG
+            plain_messages[-1]["content"] = final + _TAG
         variables = {
             **self.special_tokens,
             "date_string": DATE,
             **(options or {}),
-            "messages": shown,
+            "messages": plain_messages,
             "tools": [dict(tool) for tool in tools] or None,
             "documents": None,
             "add_generation_prompt": opening is Opening.REPLY,

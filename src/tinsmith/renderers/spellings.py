@@ -68,8 +68,8 @@ class Spellings:
         edge = next(chr(code) for code in _PRIVATE if chr(code) not in used)
         spelled: list[str] = []
 
-        def exchange(found: re.Match[str]) -> str:
-            spelled.append(found[0])
+        def exchange(match: re.Match[str]) -> str:
+            spelled.append(match[0])
             return f"{edge}{len(spelled) - 1}{edge}"
 
         hidden = _changed(words, lambda text: self._codec.mark.sub(exchange, text))

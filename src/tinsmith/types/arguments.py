@@ -1,4 +1,4 @@
-"""Named arguments of the classes that users construct: a mistyped one is refused with the nearest one."""
+"""Checked constructors of public dataclasses: an unknown argument raises an error with the most similar name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinsmith.types.errors import ArgumentError, no_such
 
 
 class KnownArguments:
-    """Base of dataclasses whose constructor names what was probably meant."""
+    """Base of dataclasses whose constructor suggests the most similar argument for an unknown one."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class KnownArguments:
 
 
 def require_known(made: type, named: Mapping[str, object]) -> None:
-    """Refuse what is no field of a dataclass, with the nearest one."""
+    """Raise an error for an unknown field of a dataclass, with the most similar field."""
     assert is_dataclass(made), "its fields are its arguments"
     known = [each.name for each in fields(made) if each.init]
     for name, value in named.items():

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from tinsmith.types.errors import DataError
 
 ENCODINGS: Final = "gzip, deflate"
-"""Value of Accept-Encoding: what `BoundedBody` decodes."""
+"""Value of the Accept-Encoding header: the encodings that `BoundedBody` decodes."""
 
 _WINDOWS: Final[Mapping[str, int]] = {"gzip": 47, "x-gzip": 47, "deflate": 15}
 """zlib's `wbits` by content encoding; 47 reads gzip and zlib."""

@@ -62,12 +62,12 @@ def invalid_rate(counts: FloatArray) -> FloatArray:
 
 
 def macro_f1(counts: FloatArray) -> FloatArray:
-    """Return the mean of all K labels' F1, (...); one that no item has and none is answered counts 0."""
+    """Return macro-F1 over the K labels, (...); a label that is neither true nor predicted counts 0."""
     return f1(counts).mean(axis=-1)
 
 
 def balanced_accuracy(counts: FloatArray) -> FloatArray:
-    """Return the mean recall over the labels that some item has, (...); chance is one over their number."""
+    """Return balanced accuracy, the mean recall over the labels that occur, (...); chance is 1 / their number."""
     recalls = recall(counts)
     present = ~np.isnan(recalls)
     return _ratio(np.where(present, recalls, 0.0).sum(axis=-1), present.sum(axis=-1), math.nan)

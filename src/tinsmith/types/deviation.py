@@ -1,4 +1,4 @@
-"""Faults that an engine can be given on purpose, to show that the checks detect them."""
+"""Deliberate faults of an engine, which show that the checks detect them."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Deviation(StrEnum):
     SHARED_RNG = "shared_rng"
     """Samples draw from one generator in the order they are computed, not from (seed, sample, position, token)."""
     REORDERED_GRADIENT = "reordered_gradient"
-    """The first datum of a request comes last, and so does its gradient in the sum."""
+    """The first datum of a request is computed last, and its gradient added last."""

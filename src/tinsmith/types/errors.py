@@ -66,14 +66,14 @@ class TinsmithError(Exception):
         super().__init__(self._message())
 
     def located_at(self, where: str) -> Self:
-        """Return the same error, beginning with the location of the user's mistake."""
+        """Return a copy of this error that begins with the location of the user's mistake."""
         other = type(self)(f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix)
         other.value = self.value
         other.args = (other._message(),)
         return other
 
     def reworded(self, words: Callable[[str], str]) -> Self:
-        """Return the same error with another message and field."""
+        """Return a copy of this error with another message and field."""
         other = type(self)(words(self.what), allowed=self.allowed, fix=self.fix)
         other.field = None if self.field is None else words(self.field)
         other.value = self.value

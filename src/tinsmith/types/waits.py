@@ -1,4 +1,4 @@
-"""Lines on what goes on, so that no command is silent for long: one mechanism for waits of unknown length."""
+"""Progress lines of long waits of unknown length, so that no command is silent for long."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ READY: Final = "tinsmith serve: "
 """A server answers: its line on standard output, with address and key behind this."""
 
 Say = Callable[[str], None]
-"""Takes a line on what is being made, for a person."""
+"""Callback for progress lines that a person reads."""
 
 FIRST_SECONDS: Final = 1.0
 """Seconds of silence before the first line on a wait; in a terminal, between two."""
 LONG_SECONDS: Final = 2.0
-"""The fewest seconds between two lines on one wait where they stay; a shorter wait is not reported."""
+"""Least seconds between two lines on one wait in a pipe or log; a shorter wait is not reported."""
 _LONGEST_SECONDS: Final = 30.0
 _SHARE: Final = 0.1
 
 
 def pause_after(took: float, part: float = 1.0) -> float:
-    """Return the seconds to the next line where lines stay, as in a pipe or a log, on what took so long by now.
+    """Return the seconds until the next line in a pipe or log, from the elapsed seconds.
 
     They come ever more seldom, so that a log of hours stays readable: after two seconds, later after a tenth of what it
     took, at most after half a minute. `part` is the part of that for lines that say more.
@@ -49,7 +49,7 @@ def unsaid(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Print a line on standard error, above the one that counts seconds there."""
+    """Print a line on standard error, above a running counter of seconds."""
     clear = ""
     for wait in _waits:
         wait.heard()
@@ -59,14 +59,14 @@ def tell(line: str) -> None:
 
 @dataclass(slots=True)
 class Ticks:
-    """Lines on one wait: every second where one replaces the other, as in a terminal; elsewhere ever more seldom."""
+    """Lines on one wait: one that counts seconds in a terminal; ever rarer ones in a pipe or log."""
 
     what: str | Callable[[], str]
-    """The work; a function reports how far it is by now."""
+    """Description of the work; a function also reports its progress."""
     say: Say | None = None
-    """Takes the lines where standard error is no terminal; None: they go there."""
+    """Callback for lines where standard error is no terminal; None prints them there."""
     replaces: bool = False
-    """True if `say` puts each line in the place of the one before."""
+    """True if `say` replaces the previous line with each new one."""
     clock: Callable[[], float] = time.perf_counter
     _began: float = field(init=False)
     _heard: float = field(init=False)
@@ -80,7 +80,7 @@ class Ticks:
         return sys.stderr.isatty()
 
     def heard(self) -> None:
-        """Another line was printed; the next one on this wait can be later."""
+        """Postpone the next line on this wait, as another line was printed."""
         self._heard = self.clock()
 
     def tick(self) -> float:
@@ -107,14 +107,14 @@ class Ticks:
 
 _CLEAR: Final = "\r\x1b[K"
 _waits: Final[list[Ticks]] = []
-"""The waits that go on, one within the other; only the last one is reported."""
+"""Waits in progress, innermost last; only the innermost is reported."""
 
 
 @contextmanager
 def ticking(
     what: str | Callable[[], str], say: Say | None = None, *, replaces: bool = False
 ) -> Generator[Ticks, None, None]:
-    """Print lines while the body runs, if it lasts; see Ticks."""
+    """Print progress lines while the body runs, if it takes long; see Ticks."""
     over, ticks = threading.Event(), Ticks(what, say, replaces)
     if say is unsaid:
         yield ticks
@@ -140,7 +140,7 @@ def ticking(
 
 @contextmanager
 def loading(say: Say | None = None) -> Generator[None, None, None]:
-    """Report that libraries are loaded while the body of a command imports them.
+    """Report the import of libraries while the body of a command imports them.
 
     They stay: to look for garbage in them takes a sixth of the time, now and when the command ends. An interrupt ends
     the process at once, as nothing has begun: libraries take one for an error of theirs, or abort.

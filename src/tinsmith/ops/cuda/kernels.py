@@ -251,17 +251,17 @@ class CudaKernels(OneByOne):
         ranked = ((draws.top_ks > 0) & (draws.top_ks < vocab)) | (draws.top_ps < 1)
         ranked &= draws.temperatures != 0
         tokens, logprobs = np.empty(len(ranked), np.int32), np.empty(len(ranked), np.float32)
-        for some in (np.flatnonzero(~ranked), np.flatnonzero(ranked)):
-            if not len(some):
+        for indices in (np.flatnonzero(~ranked), np.flatnonzero(ranked)):
+            if not len(indices):
                 continue
             wide = (draws.rows, draws.seeds, draws.samples, draws.positions, draws.top_ks, draws.top_ps)
-            parts = [each[some].view(np.uint8) for each in (*wide, draws.temperatures)]
+            parts = [each[indices].view(np.uint8) for each in (*wide, draws.temperatures)]
             given = self._put(np.concatenate(parts))  # one copy to the device, and one back
-            order = self._ranked(logits[given[: 8 * len(some)].view(torch.int64)]) if ranked[some[0]] else None
-            found = self._new(2, len(some))
-            self._run("choose_row", len(some), logits, *given.split(list(map(len, parts))), order, *found, vocab)
+            order = self._ranked(logits[given[: 8 * len(indices)].view(torch.int64)]) if ranked[indices[0]] else None
+            found = self._new(2, len(indices))
+            self._run("choose_row", len(indices), logits, *given.split(list(map(len, parts))), order, *found, vocab)
             both = found.cpu().numpy()
-            tokens[some], logprobs[some] = both[0].view(np.int32), both[1]
+            tokens[indices], logprobs[indices] = both[0].view(np.int32), both[1]
         return tokens, logprobs
 
     def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:

@@ -50,15 +50,15 @@ class Kernel(NamedTuple):
 @cache
 def layouts() -> Mapping[str, type[Arguments]]:
     """Return the structures of `native/cuda/args.h`."""
-    found: dict[str, type[Arguments]] = {}
+    structures: dict[str, type[Arguments]] = {}
     for name, body in re.findall(r"struct (\w+Args) \{(.*?)\};", re.sub(r"//.*", "", source("args.h").decode()), re.S):
         fields: list[tuple[str, type[ctypes.c_void_p | ctypes.c_longlong | ctypes.c_float]]] = []
         for declared in filter(None, map(str.strip, body.split(";"))):
             kind, names = declared.rsplit("* ", 1) if "*" in declared else declared.split(" ", 1)
             of = ctypes.c_void_p if "*" in declared else _NUMBERS[kind]
             fields += [(each, of) for each in names.split(", ")]
-        found[name] = type(name, (Arguments,), {"_fields_": fields})
-    return found
+        structures[name] = type(name, (Arguments,), {"_fields_": fields})
+    return structures
 
 
 @cache

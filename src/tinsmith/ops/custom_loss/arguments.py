@@ -147,17 +147,17 @@ def kind(value: object) -> np.dtype[np.generic]:
     refuse(f"the type {name} is not computed here", "float32 and float64 (both are float64 here), int64, int32, bool")
 
 
-def converted(given: Array, wanted: np.dtype[np.generic], tape: Tape) -> Array:
+def converted(source: Array, dtype: np.dtype[np.generic], tape: Tape) -> Array:
     """Convert a tensor to another type; the gradient flows through if both are real."""
-    values = given.value
-    if values.dtype == wanted:
-        return given
-    if wanted == _WHOLE and given.is_float:
-        cut = np.trunc(floats(given))
+    values = source.value
+    if values.dtype == dtype:
+        return source
+    if dtype == _WHOLE and source.is_float:
+        cut = np.trunc(floats(source))
         if not bool((np.abs(cut) < 2.0**63).all()):
             refuse("a number that is not finite, or is too large, has no whole part", "|x| < 2**63")
         return tape.constant(cut.astype(np.int64))
-    return tape.constant(values != 0 if wanted == _TRUTH else values.astype(wanted))
+    return tape.constant(values != 0 if dtype == _TRUTH else values.astype(dtype))
 
 
 def require_placed(device: object, layout: object = None) -> None:

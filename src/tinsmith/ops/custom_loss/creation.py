@@ -156,7 +156,7 @@ def arange(
 
 
 def to(
-    tape: Tape, /, input: object, *wanted: object, dtype: object = None, device: object = None,
+    tape: Tape, /, input: object, *targets: object, dtype: object = None, device: object = None,
     other: object = None, non_blocking: object = False, copy: object = False, memory_format: object = None,
 ) -> Array:  # fmt: skip
     """Convert to another type: x.to(dtype), x.to(y), x.to(device)."""
@@ -164,27 +164,27 @@ def to(
     flag(copy)
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
         refuse(f"{shown(memory_format)} is no order in memory", "a memory format")
-    found = [] if dtype is None else [dtype]
+    dtypes = [] if dtype is None else [dtype]
     places = [device]
-    for each in (*wanted, *(() if other is None else (other,))):
-        match each:
+    for target in (*targets, *(() if other is None else (other,))):
+        match target:
             case Array():
-                found.append(each.value.dtype)
+                dtypes.append(target.value.dtype)
             case DType() | np.dtype():
-                found.append(each)
+                dtypes.append(target)
             case Device() | None:
-                places.append(each)
+                places.append(target)
             case str():
-                places.append(Device(each))
+                places.append(Device(target))
             case bool():
                 pass
             case _:
-                refuse(f"{shown(each)} is neither type nor device", "a dtype, a tensor, a device")
+                refuse(f"{shown(target)} is neither type nor device", "a dtype, a tensor, a device")
     for place in places:
         require_placed(Device(place) if isinstance(place, str) else place)
-    if len(found) > 1:
+    if len(dtypes) > 1:
         refuse("a type is given twice", "one type")
-    return converted(tensor(input), kind(found[0]), tape) if found else tensor(input)
+    return converted(tensor(input), kind(dtypes[0]), tape) if dtypes else tensor(input)
 
 
 def type_as(tape: Tape, /, input: object, other: object) -> Array:

@@ -82,12 +82,12 @@ def softplus(tape: Tape, /, input: object, beta: object = 1, threshold: object =
 
 
 def detach(tape: Tape, /, input: object) -> Array:
-    """Return the same values, constant in the gradient."""
+    """Return the values as a constant: no gradient flows through them."""
     return tape.constant(tensor(input).value)
 
 
 def clone(tape: Tape, /, input: object, memory_format: object = None) -> Array:
-    """Return the same values."""
+    """Return the tensor unchanged."""
     del tape, memory_format  # values have no order in memory here
     return tensor(input)
 
@@ -110,7 +110,7 @@ def invert(tape: Tape, /, input: object) -> object:
 
 
 def positive(tape: Tape, /, input: object) -> object:
-    """Return the same value."""
+    """Return the value unchanged."""
     del tape
     return input if isinstance(input, (int, float)) else tensor(input)
 

@@ -53,18 +53,18 @@ def power(x: Float64Array, y: Float64Array) -> Float64Array:
     A whole y up to 32 in size is repeated multiplication, one half the square root; any other is exp(y log |x|), with
     the sign of x where y is odd, and NaN where x < 0 and y is not whole.
     """
-    found = exp(y * log(np.abs(x)))
+    result = exp(y * log(np.abs(x)))
     whole = np.isfinite(y) & (np.rint(y) == y)
     odd = whole & (np.abs(np.fmod(y, 2.0)) == 1.0)
     negative = np.signbit(x) & np.isfinite(x)
-    found = np.where(negative & odd, -found, found)
-    found = np.where((x < 0.0) & np.isfinite(x) & ~whole & np.isfinite(y), np.nan, found)
-    found = np.where(y == 0.5, np.sqrt(x) + 0.0, found)
-    found = np.where((x == 1.0) | (y == 0.0) | ((x == -1.0) & np.isinf(y)), 1.0, found)
+    result = np.where(negative & odd, -result, result)
+    result = np.where((x < 0.0) & np.isfinite(x) & ~whole & np.isfinite(y), np.nan, result)
+    result = np.where(y == 0.5, np.sqrt(x) + 0.0, result)
+    result = np.where((x == 1.0) | (y == 0.0) | ((x == -1.0) & np.isinf(y)), 1.0, result)
     small = whole & (np.abs(y) <= _SMALL_POWER)
     if small.any():
-        found = np.where(small, _multiplied(x, np.where(small, y, 0.0)), found)
-    return found
+        result = np.where(small, _multiplied(x, np.where(small, y, 0.0)), result)
+    return result
 
 
 def _multiplied(x: Float64Array, y: Float64Array) -> Float64Array:

@@ -78,29 +78,29 @@ class CustomObjective:
 
         Other inputs are ignored: a loss reads only its parameters.
         """
-        for each in self.graph.inputs[1:]:
-            if each.name not in inputs:
+        for declared in self.graph.inputs[1:]:
+            if declared.name not in inputs:
                 raise InputError(
                     f"the loss {self.name!r} needs this input",
-                    field=f"{field}.{each.name}",
+                    field=f"{field}.{declared.name}",
                     allowed=[one.name for one in self.graph.inputs[1:]],
                 )
-            values = inputs[each.name]
-            if each.rank == 0 and values.size == 1:
+            values = inputs[declared.name]
+            if declared.rank == 0 and values.size == 1:
                 allowed = None
-            elif each.rank == 2 and len(shape) == 1:
+            elif declared.rank == 2 and len(shape) == 1:
                 allowed = f"({shape[0]}, K)" if values.shape[:1] != shape or values.ndim != 2 else None
             else:
-                wanted = shape[: each.rank]
-                allowed = str(wanted) if values.shape != wanted else None
+                expected = shape[: declared.rank]
+                allowed = str(expected) if values.shape != expected else None
             if allowed is not None:
                 raise InputError(
-                    f"the loss {self.name!r} declared this input with rank {each.rank}",
-                    field=f"{field}.{each.name}",
+                    f"the loss {self.name!r} declared this input with rank {declared.rank}",
+                    field=f"{field}.{declared.name}",
                     value=values.shape,
                     allowed=allowed,
                 )
-            require_finite(values, f"{field}.{each.name}")
+            require_finite(values, f"{field}.{declared.name}")
 
     def value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
         """Return value, gradient and metrics of one datum.
@@ -121,11 +121,11 @@ class CustomObjective:
 
     def _value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
         graph, tape = self.graph, Tape(self.work)
-        found = self._parameters(tape, logprobs, inputs)
-        leaf = cast("Array", next(iter(found.values())))
+        results = self._parameters(tape, logprobs, inputs)
+        leaf = cast("Array", next(iter(results.values())))
         for call in graph.calls:
-            found[call.name] = _computed(tape, call, found)
-        loss = self._scalar(found[graph.loss], "the loss")
+            results[call.name] = _computed(tape, call, results)
+        loss = self._scalar(results[graph.loss], "the loss")
         if loss.number < 0 or not loss.is_float:
             raise InputError(
                 "the loss does not depend on logprobs",
@@ -134,7 +134,7 @@ class CustomObjective:
                 fix="look for detach, and for comparisons and counts",
             )
         metrics = {
-            name: float(self._scalar(found[node], f"the metric {name}").value[()])
+            name: float(self._scalar(results[node], f"the metric {name}").value[()])
             for name, node in graph.metrics.items()
         }
         try:
@@ -147,17 +147,17 @@ class CustomObjective:
 
     def _parameters(self, tape: Tape, logprobs: FloatArray, inputs: LossInputs) -> dict[str, object]:
         """Return the values of the placeholders by node, logprobs first."""
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for (name, source), each in zip(self.graph.parameters.items(), self.graph.inputs, strict=True):
             try:
-                if not found:
-                    found[name] = tape.leaf(logprobs.astype(np.float64))
+                if not values:
+                    values[name] = tape.leaf(logprobs.astype(np.float64))
                 else:
                     held = inputs[source]
-                    found[name] = tape.constant(held.reshape(()) if each.rank == 0 else held)
+                    values[name] = tape.constant(held.reshape(()) if each.rank == 0 else held)
             except InputError as error:
                 raise at(f"graph.nodes {name} ({source})", error) from None
-        return found
+        return values
 
     def _scalar(self, value: object, what: str) -> Array:
         if not isinstance(value, Array) or value.shape:
@@ -184,18 +184,18 @@ def _computed(tape: Tape, call: Call, found: Mapping[str, object]) -> object:
         raise InputError(f"this cannot be computed: {error}", field=call.place) from None
 
 
-def _resolved(argument: object, found: Mapping[str, object]) -> object:
+def _resolved(argument: object, results: Mapping[str, object]) -> object:
     """Replace nodes' names in an argument by their results."""
     match argument:
         case Ref():
-            return found[argument.name]
+            return results[argument.name]
         case Slice():
-            return Slice(*(_resolved(e, found) for e in (argument.start, argument.stop, argument.step)))
+            return Slice(*(_resolved(e, results) for e in (argument.start, argument.stop, argument.step)))
         case tuple() | list():
-            members = [_resolved(each, found) for each in cast("Sequence[object]", argument)]
+            members = [_resolved(each, results) for each in cast("Sequence[object]", argument)]
             return tuple(members) if isinstance(argument, tuple) else members
         case dict():
-            return {k: _resolved(v, found) for k, v in cast("dict[str, object]", argument).items()}
+            return {k: _resolved(v, results) for k, v in cast("dict[str, object]", argument).items()}
         case _:
             return argument
 

@@ -67,7 +67,7 @@ class LossConfig:
                     value=value,
                     allowed=allowed,
                 )
-        given: dict[str, float] = {}
+        settings: dict[str, float] = {}
         for key, default in defaults.items():
             value = mapping.get(key, default)
             if value is None:
@@ -80,8 +80,8 @@ class LossConfig:
                 )
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 _refuse(key, value, "a number")
-            given[key] = float(value)
-        return cls(**given)
+            settings[key] = float(value)
+        return cls(**settings)
 
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
