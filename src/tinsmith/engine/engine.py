@@ -130,10 +130,10 @@ class Engine(Bases):
         return session
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
-        """Do nothing: the samplers advance in their steps, and nothing blocks for long."""
+        """Do nothing: a local engine has no background work to wait for."""
 
     def tidy(self) -> None:
-        """Do nothing: a request leaves nothing behind."""
+        """Do nothing: a local engine holds no resources of a request."""
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Policy that samples from the base alone."""

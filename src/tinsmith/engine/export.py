@@ -54,7 +54,7 @@ one kind, and a weight that was merged wrongly differs by thousands of times."""
 RUN_CHECKPOINTS = "checkpoints.jsonl"
 RUN_MANIFEST = "manifest.json"
 RUN_STATE = "checkpoints"
-"""Folder, inside a run's folder, with the state of the server that was started for it."""
+"""Folder inside a run's folder with the state of the run's own server."""
 
 _NOT_COMPOSED: Final = (
     "llama.cpp does not compose letters (NFC) before it makes tokens: text with accents apart gets others there"
@@ -123,16 +123,16 @@ def export(
         )
     if to != "gguf" and stored_as is not None:
         raise ConfigError("this choice exists for GGUF files only", field="--stored-as", value=stored_as.value)
-    found = read(find_checkpoint(checkpoint, state))
-    opened = open_base(base or found.base.name, seed=found.base.seed)
+    saved = read(find_checkpoint(checkpoint, state))
+    opened = open_base(base or saved.base.name, seed=saved.base.seed)
     kernels = NativeKernels()
-    decoder = build_decoder(opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised)
-    adapter = load_adapter(decoder, found, base=opened.identity)
+    decoder = build_decoder(opened.config, opened.weights, kernels, quantised=saved.spec.kind.quantised)
+    adapter = load_adapter(decoder, saved, base=opened.identity)
     note: str | None = None
     if to == "peft":
         # Name by which PEFT can find the base: its current path, else its original name.
         named = str(Path(base).resolve()) if base and Path(base).exists() else base
-        export_peft(adapter, out, base_name=named or found.base.name)
+        export_peft(adapter, out, base_name=named or saved.base.name)
         difference, limit = max_logprob_difference(adapter, import_peft(out, decoder)), 0.0
         moved = None
     elif to == "merged":
@@ -146,7 +146,7 @@ def export(
     return Exported(
         out=out,
         files=tuple(sorted(file.name for file in out.iterdir())) if out.is_dir() else (out.name,),
-        checkpoint=found,
+        checkpoint=saved,
         difference=difference,
         limit=limit,
         moved=moved,

@@ -148,7 +148,7 @@ class Grammars:
             raise error.with_traceback(None) from None
 
     def _settle(self, grammar: Grammar, future: Future[CompiledGrammar]) -> None:
-        """Compile a grammar that others may be waiting for. Failures that the grammar did not cause are not cached."""
+        """Compile a grammar once for all callers that wait for it; cache only failures caused by the grammar."""
         try:
             compiled = self._compile(grammar)
         except BaseException as error:

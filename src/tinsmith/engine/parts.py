@@ -35,7 +35,7 @@ class Parts:
     """Exchangeable parts of an engine."""
 
     deviation: Deviation = Deviation.NONE
-    """Deviation that the other parts amount to."""
+    """Name of the deviation that the parts below implement."""
     policy_of: PolicyOf = unmerged
     sampling: Callable[[Kernels], Kernels] = the_trainers
     """Function from the trainer's kernels to the sampler's."""

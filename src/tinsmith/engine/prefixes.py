@@ -103,25 +103,25 @@ class Prefixes:
             return Beginning()
         tree, keys = self._tree(weights), list(_keys(prompt, len(prompt)))
         path = _path(tree.top, keys[: needed // PAGE])
-        found = 0
-        while found < len(path) and path[found].page is not None:
-            found += 1
-        made = takewhile(lambda node: min(node.makers, default=number) < number, path[found:])
+        num_cached = 0
+        while num_cached < len(path) and path[num_cached].page is not None:
+            num_cached += 1
+        made = takewhile(lambda node: min(node.makers, default=number) < number, path[num_cached:])
         coming = len(list(made))
-        if coming and coming * PAGE * LEAST_SAVED >= len(prompt) - found * PAGE:
+        if coming and coming * PAGE * LEAST_SAVED >= len(prompt) - num_cached * PAGE:
             return None
         begun = Beginning(tree=tree, number=number)
-        for node in path[:found]:
+        for node in path[:num_cached]:
             assert node.page is not None
             self.pool.share(node.page)
             begun.pages.append(node.page)
             if node.routes is not None:
                 begun.routes.append(node.routes)
-        self._touch(path[:found])
-        begun.made = _grown(path[found - 1] if found else tree.top, keys[found:])
+        self._touch(path[:num_cached])
+        begun.made = _grown(path[num_cached - 1] if num_cached else tree.top, keys[num_cached:])
         for node in begun.made:
             node.makers.append(number)
-        self.pool.num_reused += found * PAGE
+        self.pool.num_reused += num_cached * PAGE
         return begun
 
     def keep(
@@ -151,7 +151,7 @@ class Prefixes:
             self._give_up_one()
 
     def settle(self, begun: Beginning) -> None:
-        """Mark a request's pages as no longer in progress: they are cached by now, or will not be."""
+        """Mark a request's pages as no longer in progress, whether or not they were cached."""
         for node in reversed(begun.made):
             node.makers.remove(begun.number)
             _prune(node)
@@ -216,7 +216,7 @@ def _keys(tokens: IntArray, count: int) -> Iterator[bytes]:
 
 
 def _path(top: _Node, keys: Sequence[bytes]) -> list[_Node]:
-    """Existing nodes along the keys, as far as they go."""
+    """Return the existing nodes along the keys, up to the first missing one."""
     path: list[_Node] = []
     for key in keys:
         found = (path[-1] if path else top).below.get(key)

@@ -125,19 +125,19 @@ def _most_probable(kernels: Kernels, some: Tensor, reads: Sequence[Read]) -> Non
         top.tokens[read.at], top.logprobs[read.at] = tokens[i, :k], values[i, :k]
 
 
-def _targets(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
+def _targets(kernels: Kernels, row_logits: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     for i, read in enumerate(reads):
-        wanted = read.scores.request.target_prompt_logprobs
-        if wanted is None or read.scores.targets is None:
+        requested = read.scores.request.target_prompt_logprobs
+        if requested is None or read.scores.targets is None:
             continue
-        cells = np.flatnonzero(wanted[read.at - 1] >= 0)
+        cells = np.flatnonzero(requested[read.at - 1] >= 0)
         if len(cells):
-            tokens = wanted[read.at - 1, cells].astype(np.int32)
+            tokens = requested[read.at - 1, cells].astype(np.int32)
             rows = torch.full((len(cells),), i, dtype=torch.int64)
-            read.scores.targets[read.at - 1, cells] = _gathered(kernels, some, stats, tokens, rows)
+            read.scores.targets[read.at - 1, cells] = _gathered(kernels, row_logits, stats, tokens, rows)
 
 
-def _alternatives(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
+def _alternatives(kernels: Kernels, row_logits: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     for i, read in enumerate(reads):
         request = read.scores.request
         k = request.prompt_alternatives
@@ -152,14 +152,14 @@ def _alternatives(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], 
             top_ks=np.full(k, -1, np.int64),
             top_ps=np.ones(k, np.float64),
         )
-        tokens = kernels.choose(some, draws)[0]
+        tokens = kernels.choose(row_logits, draws)[0]
         rows = torch.full((k,), i, dtype=torch.int64)
         table = read.scores.alternatives
         table.tokens[read.at - 1] = tokens
-        table.logprobs[read.at - 1] = _gathered(kernels, some, stats, np.maximum(tokens, 0), rows)
+        table.logprobs[read.at - 1] = _gathered(kernels, row_logits, stats, np.maximum(tokens, 0), rows)
 
 
-def _spreads(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
+def _spreads(kernels: Kernels, row_logits: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     tables = [read.scores.request.spread_targets for read in reads]
     entries = [
         (i, read, int(table[read.at - 1]))
@@ -170,17 +170,17 @@ def _spreads(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads
         return
     rows = np.array([i for i, _, _ in entries], np.int64)
     targets = np.array([target for _, _, target in entries], np.int32)
-    logprobs = _gathered(kernels, some, stats, targets, torch.from_numpy(rows))
+    logprobs = _gathered(kernels, row_logits, stats, targets, torch.from_numpy(rows))
     largest, log_sum = (each.cpu().numpy()[rows] for each in stats)
-    logits = some.cpu().numpy()[rows]
+    logits = row_logits.cpu().numpy()[rows]
     for place, (_, read, target) in enumerate(entries):
-        found, at = read.scores.spread, read.at - 1
-        assert found is not None, "it was asked for"
+        spreads, at = read.scores.spread, read.at - 1
+        assert spreads is not None, "it was asked for"
         if np.isnan(logprobs[place]):
             continue  # the request is about to fail
-        found.ranks[at], found.best[at] = rank_of(logits[place], target)
-        found.logprobs[at] = logprobs[place]
-        found.entropies[at] = entropy_of(logits[place], float(largest[place]), float(log_sum[place]))
+        spreads.ranks[at], spreads.best[at] = rank_of(logits[place], target)
+        spreads.logprobs[at] = logprobs[place]
+        spreads.entropies[at] = entropy_of(logits[place], float(largest[place]), float(log_sum[place]))
 
 
 def _gathered(

@@ -308,7 +308,7 @@ class Sampler:
 
     def _logit_chunks(self, feeds: list[_Feed], begin: list[int]) -> list[list[tuple[_Feed, int, int]]]:
         """(feed, row, position) of every row whose logits are needed, in chunks small enough to hold."""
-        wanted: list[tuple[_Feed, int, int]] = []
+        needed: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
             request = feed.group.request
             scored = feed.sample is None and scores_prompt(request)
@@ -317,9 +317,9 @@ class Sampler:
                 position = feed.first_pos + row - begin[i]
                 last = complete and row == begin[i + 1] - 1
                 if last or (scored and feed.group.scores.asks(position + 1)):
-                    wanted.append((feed, row, position))
+                    needed.append((feed, row, position))
         size = max(1, self.limits.logits // self.config.vocab_size)
-        return [wanted[i : i + size] for i in range(0, len(wanted), size)]
+        return [needed[i : i + size] for i in range(0, len(needed), size)]
 
     def _logits(
         self, decoder: Decoder, hidden: Tensor, wanted: list[int], runs: list[tuple[int, int, Policy]]

@@ -110,10 +110,10 @@ class TrainingSession:
         marks = list[str]()
         if not sums.count:
             self._marks.clear()
-        partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
+        partials, by_position = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
         routes: RouteSums | None = None
         for block in self.compute(self.adapter, sums, self.micro_batches, request):
-            found.update(block.found)
+            by_position.update(block.found)
             routes = added(routes, block.routes)
             marks += block.marks
             if block.partial is not None:
@@ -122,7 +122,7 @@ class TrainingSession:
             _require_finite(self.adapter.decoder.kernels, partials)
             sums.commit(partials, len(units))
             self._marks += marks
-        by_index = {order[i]: results for i, results in found.items()}
+        by_index = {order[i]: results for i, results in by_position.items()}
         values = [by_index[i][1] for i in range(len(datums))]
         outputs = tuple(by_index[i][0] for i in range(len(datums)))
         metrics = dict(objective.metrics(values))

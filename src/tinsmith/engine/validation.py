@@ -133,11 +133,11 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     """
     _check_tokens(request.prompt, "prompt", config)
     params, room = request.params, config.max_positions - len(request.prompt)
-    wanted = room if params.max_tokens is None else params.max_tokens
+    max_tokens = room if params.max_tokens is None else params.max_tokens
     least = 0 if params.max_tokens == 0 else 1
     checks: tuple[tuple[str, object, bool, str], ...] = (
         ("num_samples", request.num_samples, request.num_samples >= 1, ">= 1"),
-        ("max_tokens", wanted, wanted >= least, ">= 1, and a prompt that leaves room for it"),
+        ("max_tokens", max_tokens, max_tokens >= least, ">= 1, and a prompt that leaves room for it"),
         ("temperature", params.temperature, 0.0 <= params.temperature < 1e6, ">= 0 and finite"),
         ("top_k", params.top_k, params.top_k == -1 or params.top_k >= 1, "-1 (all) or >= 1"),
         ("top_p", params.top_p, 0.0 < params.top_p <= 1.0, "0 < top_p <= 1"),
@@ -158,11 +158,11 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     for field, value, holds, allowed in checks:
         if not holds:
             raise InputError("a sampling parameter is out of range", field=field, value=value, allowed=allowed)
-    if wanted > room:
+    if max_tokens > room:
         raise InputError(
             "prompt and completion exceed the model's context",
             field="max_tokens",
-            value=f"{len(request.prompt)} prompt tokens + {wanted}",
+            value=f"{len(request.prompt)} prompt tokens + {max_tokens}",
             allowed=f"at most {config.max_positions} together",
         )
     check_prompt_questions(request, config, MAX_TOP_LOGPROBS)
@@ -171,4 +171,4 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     for i, stop in enumerate(params.stop or ()):
         if isinstance(stop, str) and not stop:
             raise InputError("a stop string is empty", field=f"stop[{i}]", value=stop, allowed="non-empty strings")
-    return wanted
+    return max_tokens

@@ -157,21 +157,21 @@ def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
     return load_tokenizer(source.path)
 
 
-def check_same(found: BaseModel, expected: BaseModel, *, source: str) -> None:
-    """Reject a base model that computes another function than the one `source` was trained on.
+def check_same(actual: BaseModel, expected: BaseModel, *, source: str) -> None:
+    """Reject a base model that differs from the one `source` was trained on.
 
     Raises:
         CheckpointError: the weights or the config differ; names and folders may differ.
     """
-    for field, value, wanted in (
-        ("base fingerprint", found.fingerprint, expected.fingerprint),
-        ("base config_sha256", found.config_sha256, expected.config_sha256),
+    for field, value, required in (
+        ("base fingerprint", actual.fingerprint, expected.fingerprint),
+        ("base config_sha256", actual.config_sha256, expected.config_sha256),
     ):
-        if value != wanted:
+        if value != required:
             raise CheckpointError(
-                f"{source}: trained on another base model than {found.name}",
+                f"{source}: trained on another base model than {actual.name}",
                 field=field,
                 value=value,
-                allowed=f"{wanted}, that of {expected.name}",
+                allowed=f"{required}, that of {expected.name}",
                 fix=f"use the base model that was trained: {expected.name}",
             )

@@ -150,7 +150,7 @@ class Steps(Protocol):
 
 
 OneLayer = Callable[[Steps, Tensor, Tensor | None], tuple[Tensor, Tensor]]
-"""Function that runs a layer: from the residual stream and a pending addend to the same after the layer."""
+"""Function that runs one layer: maps the residual stream and a pending addend to those after the layer."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -32,7 +32,7 @@ class InTurn(Mapping[str, _T]):
         return self._read(name)
 
     def __contains__(self, name: object) -> bool:
-        """True if there is such a value; nothing is read."""
+        """True if the value exists; nothing is read."""
         return name in self._names
 
     def __iter__(self) -> Iterator[str]:
@@ -88,7 +88,7 @@ class RowsInTurn(InTurn[Tensor]):
             yield require_finite(held.rows(begin, min(begin + step, count)), name, self._place_of(name))
 
     def as_fp32(self) -> RowsInTurn:
-        """Return the same tensors, none of them in its file's form."""
+        """Return a view of the tensors in which every matrix is widened to fp32."""
         return RowsInTurn(self._names, self._read_one, self._read_rows, place_of=self._place_of)
 
     def in_memory(self) -> RowsInTurn:

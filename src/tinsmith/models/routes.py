@@ -39,11 +39,11 @@ class RouteSums:
         return RouteSums(self.rows + other.rows, self.loads + other.loads, self.entropies + other.entropies)
 
 
-def added(one: RouteSums | None, other: RouteSums | None) -> RouteSums | None:
+def added(first: RouteSums | None, second: RouteSums | None) -> RouteSums | None:
     """Add two sums, either of which may be None."""
-    if one is None or other is None:
-        return one or other
-    return one + other
+    if first is None or second is None:
+        return first or second
+    return first + second
 
 
 @dataclass(frozen=True, slots=True, eq=False)

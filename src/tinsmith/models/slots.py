@@ -50,7 +50,7 @@ def views(slots: Iterable[Slot]) -> dict[str, Tensor]:
 
 
 def load(slots: Iterable[Slot], tensors: Mapping[str, Tensor], *, source: str) -> None:
-    """Copy published tensors into their weights; nothing is written unless all of them fit.
+    """Copy published tensors into their weights; write nothing unless all of them fit.
 
     Raises:
         CheckpointError: a tensor is missing, unexpected, of another shape, or not finite.

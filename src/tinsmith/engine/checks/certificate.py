@@ -63,16 +63,16 @@ def certify(decoder: Decoder, *, parts: Parts = SOUND) -> Certificate:
     checks = tuple(found for check in CHECKS for found in check(decoder, parts))
     certificate = Certificate(decoder.kernels.arithmetic, checks)
     bad = next((check for check in checks if check.patterns != 1), None)
-    found = "" if bad is None else f"{bad.op} on {bad.shape} gave {bad.patterns} bit patterns"
+    defect = "" if bad is None else f"{bad.op} on {bad.shape} gave {bad.patterns} bit patterns"
     if parts.deviation is not Deviation.NONE:
         logger.warning(
             "deviation=%s: this engine is wrong on purpose; %s",
             parts.deviation,
-            found or "its certificate does not show it",
+            defect or "its certificate does not show it",
         )
     elif bad is not None and decoder.kernels.arithmetic is not Arithmetic.FAST:
         raise DeterminismError(
-            f"arithmetic={decoder.kernels.arithmetic} does not hold here: {found}",
+            f"arithmetic={decoder.kernels.arithmetic} does not hold here: {defect}",
             field="arithmetic",
             value=decoder.kernels.arithmetic.value,
             allowed="one bit pattern for any batch, position, thread count and cache",

@@ -32,7 +32,7 @@ def mixtures(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     if mixture is None or layer is None:
         return
     routing = Routing(active=mixture.num_active, normalised=mixture.normalised)
-    given = near_ties(decoder, layer, routing)
+    rows = near_ties(decoder, layer, routing)
 
     def routes_of(x: Tensor) -> Routes:
         assert layer.router is not None
@@ -50,7 +50,7 @@ def mixtures(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     width = decoder.config.hidden_size
     shape = f"{mixture.num_active} of {mixture.num_experts} experts"
     for op, compute in (("routes near a tie", routes), ("mixture near a tie", mixture_of)):
-        check = by_row(kernels, op, width, compute, counts=_COUNTS, given=given)
+        check = by_row(kernels, op, width, compute, counts=_COUNTS, rows=rows)
         yield Check(check.op, f"{check.shape}, {shape}", check.patterns, check.digest)
 
 

@@ -217,10 +217,10 @@ def by_row(
     *,
     counts: tuple[int, ...] = _ROW_COUNTS,
     draws: int = 6,
-    given: Tensor | None = None,
+    rows: Tensor | None = None,
 ) -> Check:
     """Check fixed rows (random ones by default), each at the first, middle and last place of batches of every size."""
-    fixed = drawn(kernels, op, draws, width) if given is None else given
+    fixed = drawn(kernels, op, draws, width) if rows is None else rows
     draws = len(fixed)
     rest = drawn(kernels, f"{op} neighbours", max(counts), width)
     patterns: list[list[bytes]] = [[] for _ in range(draws)]

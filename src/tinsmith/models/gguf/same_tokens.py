@@ -28,16 +28,16 @@ _PARTS: Final = (
 )
 
 
-def check_same_tokens(wanted: Tokenizer, found: Tokenizer, *, rows: int, file: Path) -> None:
+def check_same_tokens(source: Tokenizer, exported: Tokenizer, *, rows: int, file: Path) -> None:
     """Compare tokens over seeded texts with every mark of either tokenizer; `rows` is the embedding's number of rows.
 
     Raises:
         CheckpointError: they differ; the message contains the text.
     """
-    wanted = _within(wanted, rows)
-    marks = sorted({each.content for which in (wanted, found) for each in which.get_added_tokens_decoder().values()})
+    source = _within(source, rows)
+    marks = sorted({each.content for which in (source, exported) for each in which.get_added_tokens_decoder().values()})
     for text in probe_texts(marks, _NUM_TEXTS):
-        ours, theirs = wanted.encode(text).ids, found.encode(text).ids
+        ours, theirs = source.encode(text).ids, exported.encode(text).ids
         if ours != theirs:
             at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)
             raise CheckpointError(

@@ -110,13 +110,13 @@ def patterns_of(step: Mapping[str, Any] | None) -> tuple[str, ...] | None:
     steps: list[Mapping[str, Any]] = [] if step is None else step.get("pretokenizers", [step])
     if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
         return None
-    found: list[str] = []
+    patterns: list[str] = []
     for each in steps[:-1]:
         if each["type"] == "Digits" and each["individual_digits"]:
-            found.append(_DIGIT)
+            patterns.append(_DIGIT)
         elif each["type"] == "Split" and each["behavior"] == "Isolated" and "Regex" in each["pattern"]:
             spelled = str(each["pattern"]["Regex"]).replace("\r", r"\r").replace("\n", r"\n")
-            found.append(_SPELLINGS.get(spelled, spelled))
+            patterns.append(_SPELLINGS.get(spelled, spelled))
         else:
             return None
-    return (*found, _GPT2) if steps[-1]["use_regex"] else tuple(found)
+    return (*patterns, _GPT2) if steps[-1]["use_regex"] else tuple(patterns)

@@ -121,17 +121,17 @@ def _pipeline(described: FileTokens) -> Tokenizer:
 
 def _templates(metadata: Mapping[str, Value], path: Path | None) -> str | dict[str, str] | None:
     """Return the chat template, or several by name; that of the unnamed key is `default`."""
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     for key, value in metadata.items():
         if key != TEMPLATE and not key.startswith(f"{TEMPLATE}."):
             continue
         name = key.removeprefix(TEMPLATE).removeprefix(".") or "default"
-        if not isinstance(value, str) or not _TEMPLATE_NAME.fullmatch(name) or found.get(name, value) != value:
+        if not isinstance(value, str) or not _TEMPLATE_NAME.fullmatch(name) or templates.get(name, value) != value:
             raise ConfigError(
                 f"{path}: a chat template cannot be read",
                 field=key,
                 value=value,
                 allowed="a text, under a name of letters, digits, _ and - that no other has",
             )
-        found[name] = value
-    return found.get("default") if found.keys() <= {"default"} else found
+        templates[name] = value
+    return templates.get("default") if templates.keys() <= {"default"} else templates

@@ -234,12 +234,12 @@ def merges_by_score(
     SentencePiece joins any two tokens that make a third, best score first. Several splits of one token are in the order
     of transformers' conversion.
     """
-    found: list[tuple[float, int, int, tuple[str, str]]] = []
+    merges: list[tuple[float, int, int, tuple[str, str]]] = []
     for token, index in ids.items():
         if kinds[index] in MATCHED or kinds[index] is TokenType.BYTE:
             continue
         pairs = ((token[:at], token[at:]) for at in range(1, len(token)))
         there = sorted((ids[left], ids[right], left, right) for left, right in pairs if left in ids and right in ids)
-        found += [(-scores[index], -len(left), -len(right), (left, right)) for _, _, left, right in there]
-    found.sort(key=lambda each: each[:3])
-    return tuple(pair for *_, pair in found)
+        merges += [(-scores[index], -len(left), -len(right), (left, right)) for _, _, left, right in there]
+    merges.sort(key=lambda each: each[:3])
+    return tuple(pair for *_, pair in merges)

@@ -136,15 +136,15 @@ class _Writer:
     def kinds(self, tokens: Sequence[str]) -> list[TokenType]:
         known = self.tokenizer.get_vocab()
         kinds = [TokenType.NORMAL if token in known else TokenType.UNUSED for token in tokens]
-        for each in self.whole["added_tokens"]:
-            if each["id"] >= self.rows:
+        for added in self.whole["added_tokens"]:
+            if added["id"] >= self.rows:
                 continue
-            strips = [key for key in ("lstrip", "rstrip", "single_word") if each[key]]
+            strips = [key for key in ("lstrip", "rstrip", "single_word") if added[key]]
             if strips:
                 raise self.unknown(
-                    f"added_tokens: {strips[0]}", each["content"], "tokens that leave what is beside them"
+                    f"added_tokens: {strips[0]}", added["content"], "tokens that leave what is beside them"
                 )
-            kinds[each["id"]] = TokenType.CONTROL if each["special"] else TokenType.USER_DEFINED
+            kinds[added["id"]] = TokenType.CONTROL if added["special"] else TokenType.USER_DEFINED
         return kinds
 
     def byte_level(self, tokens: Sequence[str], merges: Sequence[tuple[str, ...]]) -> dict[str, Value]:

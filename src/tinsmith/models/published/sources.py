@@ -73,7 +73,7 @@ def find_model(name: str, *, field: str = "model") -> Source:
 
 
 def _meant(name: str) -> str | None:
-    """Say which model of ours is probably meant by a name without the prefix, which a fetched one does not need."""
+    """Suggest a packaged model for a name without its prefix; a fetched model needs no prefix."""
     bare = {each.removeprefix(PREFIX): each for each in own_names()}
     own = {name: name if packaged_model(name) else full for name, full in bare.items()}
     found = [own[each] for each in near(name, own)]
