@@ -127,7 +127,7 @@ def build(options: BuildOptions) -> None:
         return
     with progress_bar() as progress:
         own = write_own_labels(corpus, progress)
-    print(f"wrote {own.file}: {own.found:,} own works")
+    print(f"wrote {own.file}: {own.num_works:,} own works")
     for name, count in own.labels.items():
         print(f"  {name:<28}{count:>14,}")
 

@@ -28,7 +28,7 @@ class OwnLabels:
     """File with the labels of own works, and the number of works per label."""
 
     file: Path
-    found: int
+    num_works: int
     labels: Mapping[str, int]
 
 

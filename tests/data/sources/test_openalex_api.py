@@ -341,7 +341,7 @@ def test_own_works_have_the_labels_that_the_whole_graph_gives_them(many: Filteri
     card = build_corpus(source(many, out, ORCID, said), out)
     assert not (out / PAGES).exists()
     own = write_own_labels(Corpus.open(out), Silent())
-    assert own.found == MANY // 40 == len((out / "works.txt").read_text().split())
+    assert own.num_works == MANY // 40 == len((out / "works.txt").read_text().split())
     (tmp_path / "all.json").write_bytes(line(many.works))
     build_corpus(PagesSource((tmp_path / "all.json",), OpenAlexChoices()), tmp_path / "all")
     whole = Corpus.open(tmp_path / "all")
@@ -351,7 +351,7 @@ def test_own_works_have_the_labels_that_the_whole_graph_gives_them(many: Filteri
     truth = label_table(whole).filter(pl.col("id").is_in(rows["id"].implode())).sort("id")
     for name in ("references", "citations", "n_i", "n_j", "n_k", "cd", "cd_status", "disruption"):
         assert rows[name].to_list() == truth[name].to_list(), name
-    assert sum(own.labels.values()) == own.found
+    assert sum(own.labels.values()) == own.num_works
     # No page is asked for twice: the interrupted build's are used.
     asked = [(one["filter"], one["cursor"]) for one in many.asked]
     assert len(asked) - len(set(asked)) == 1

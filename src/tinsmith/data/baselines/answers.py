@@ -51,13 +51,13 @@ def read_answers(folder: Path, report: BaselineReport, target: str) -> Mapping[B
     if file_sha256(file) != report.answers_sha256:
         raise DataError(f"{file} does not belong to the baselines beside it", fix="run: tinsmith data baselines SLICE")
     decoder = msgspec.json.Decoder(AnswersRow)
-    found: dict[Baseline, dict[str, str]] = {}
+    answers: dict[Baseline, dict[str, str]] = {}
     try:
         with file.open("rb") as lines:
             for row in map(decoder.decode, lines):
                 if row.target == target:
                     for baseline, label in row.answers.items():
-                        found.setdefault(baseline, {})[row.id] = label
+                        answers.setdefault(baseline, {})[row.id] = label
     except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", fix="run: tinsmith data baselines SLICE") from None
-    return found
+    return answers

@@ -43,11 +43,11 @@ class Windows:
         begin[:first_dated] = end[:first_dated] = first_dated
         return cls(begin, end, first_dated)
 
-    def pieces(self, wanted: int) -> list[tuple[int, int]]:
+    def pieces(self, count: int) -> list[tuple[int, int]]:
         """Split the rows into about `wanted` ranges, such that rows which share a window stay together."""
         rows = len(self.begin)
         cuts = np.flatnonzero(np.diff(self.begin)) + 1
-        targets = np.linspace(0, rows, wanted, endpoint=False, dtype=np.int64)[1:]
+        targets = np.linspace(0, rows, count, endpoint=False, dtype=np.int64)[1:]
         chosen = np.unique(np.searchsorted(cuts, targets))
         bounds = [0, *cuts[chosen[chosen < len(cuts)]].tolist(), rows]
         return [(begin, end) for begin, end in pairwise(bounds) if begin < end]

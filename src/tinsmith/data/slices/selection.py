@@ -154,12 +154,12 @@ def _capped(
             # With few papers a class may be missing from a split; that does not exclude the others.
             every = (np.flatnonzero(codes[members] == code) for code in range(balanced))
             own = [one for one in every if len(one)]
-            each = min(cap // len(own), *(len(one) for one in own))
-            if not each:
+            size = min(cap // len(own), *(len(one) for one in own))
+            if not size:
                 raise ConfigError(
                     "a balanced split needs a paper of each class",
                     field=split.value,
                     value=cap,
                     allowed=f"{len(own)} or more",
                 )
-            yield split, members[np.sort(np.concatenate([one[:each] for one in own]))]
+            yield split, members[np.sort(np.concatenate([one[:size] for one in own]))]

@@ -187,14 +187,14 @@ class _Cutter:
         """Return the index of the first bracket that closes another kind than is open; if none does, their number."""
         before, number = len(self._open), len(opens)
         below = np.flatnonzero(depths < 0)
-        some = int(below[0]) if len(below) else number
-        levels = np.concatenate([np.arange(1, before + 1), np.where(opens, depths, depths + 1)[:some]])
-        kinds = np.concatenate([self._open, braces[:some]])
-        opening = np.concatenate([np.ones(before, np.bool_), opens[:some]])
+        limit = int(below[0]) if len(below) else number
+        levels = np.concatenate([np.arange(1, before + 1), np.where(opens, depths, depths + 1)[:limit]])
+        kinds = np.concatenate([self._open, braces[:limit]])
+        opening = np.concatenate([np.ones(before, np.bool_), opens[:limit]])
         order = np.argsort(levels, kind="stable")  # at each level every bracket that opens stands before its end
         first, second = order[:-1], order[1:]
         pairs = opening[first] & ~opening[second]
         wrong = second[pairs & (kinds[first] != kinds[second])] - before
         last = np.append(levels[first] != levels[second], True) if len(order) else np.empty(0, np.bool_)
         self._open = kinds[order[last & opening[order]]]
-        return min([some, *wrong.tolist()])
+        return min([limit, *wrong.tolist()])

@@ -213,7 +213,7 @@ def as_ids(value: object) -> tuple[list[str], int]:
         return [], 1
     if len(items) == 1 and isinstance(items[0], str):
         items = list[object](re.split(r"[\s|;,]+", items[0]))
-    found, bad = list[str](), 0
+    ids, bad = list[str](), 0
     for item in items:
         if isinstance(item, dict) and len(cast("dict[str, object]", item)) == 1:
             item = next(iter(cast("dict[str, object]", item).values()))
@@ -223,8 +223,8 @@ def as_ids(value: object) -> tuple[list[str], int]:
             bad += 1
         else:
             if one is not None:
-                found.append(one)
-    return found, bad
+                ids.append(one)
+    return ids, bad
 
 
 def as_texts(value: object) -> list[str]:

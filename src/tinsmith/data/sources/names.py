@@ -16,11 +16,11 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def suggested(columns: Sequence[str], wanted: Sequence[str]) -> str:
+def suggested(columns: Sequence[str], names: Sequence[str]) -> str:
     """Return a suggestion for a missing column: rename the one that resembles it, if any does."""
-    for name in wanted:
+    for name in names:
         inside = [column for column in columns if column and (name in column or column in name)]
         close = get_close_matches(name, columns, 1, 0.6) or inside
         if close:
-            return f'name a column "{wanted[0]}"; is "{close[0]}" that one?'
-    return f'name a column "{wanted[0]}"; there are {", ".join(columns)[:200] or "none"}'
+            return f'name a column "{names[0]}"; is "{close[0]}" that one?'
+    return f'name a column "{names[0]}"; there are {", ".join(columns)[:200] or "none"}'

@@ -163,7 +163,7 @@ def _mended(line: bytes, lost: list[str]) -> _Line:
         raise Malformed("not a JSON object")
     record = cast("Mapping[str, object]", values)
     year = as_year(record.get("year"))
-    found = _Line(id=as_id(record.get("id")), year=year)
+    mended = _Line(id=as_id(record.get("id")), year=year)
     try:
         dated = as_date(record.get("date"), year)
     except Malformed:
@@ -171,18 +171,18 @@ def _mended(line: bytes, lost: list[str]) -> _Line:
             raise
         lost.append("bad_dates")
     else:
-        found.date = None if dated is None else str(dated[0] or f"{dated[1]:04}")
+        mended.date = None if dated is None else str(dated[0] or f"{dated[1]:04}")
     abstract = record.get("abstract")
     if isinstance(abstract, dict):
         record = {**record, "abstract": msgspec.json.encode(abstract).decode()}
     for name in _TEXTS:
         try:
-            setattr(found, name, as_text(record.get(name)))
+            setattr(mended, name, as_text(record.get(name)))
         except Malformed:
             lost.append("bad_values")
     for name, kind in (("concepts", as_texts), ("cited_by_count", as_count)):
         try:
-            setattr(found, name, kind(record.get(name)))
+            setattr(mended, name, kind(record.get(name)))
         except Malformed:
             lost.append("bad_values")
-    return found
+    return mended

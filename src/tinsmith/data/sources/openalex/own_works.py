@@ -92,16 +92,16 @@ def read_names(works: str) -> Named:
     """
     file = Path(works)
     lines = file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else [works]
-    found: dict[str, dict[str, None]] = {}
+    by_filter: dict[str, dict[str, None]] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().strip('",;').strip()
         if not text or text.startswith("#"):
             continue
         name, value = _identifier(text, f"{file.name}:{number}" if file.is_file() else _OPTION)
-        found.setdefault(name, {})[value] = None
-    if not found:
+        by_filter.setdefault(name, {})[value] = None
+    if not by_filter:
         raise ConfigError("no work is named", field=_OPTION, value=works, allowed=_ALLOWED)
-    return Named({name: list(values) for name, values in found.items()})
+    return Named({name: list(values) for name, values in by_filter.items()})
 
 
 def _identifier(text: str, where: str) -> tuple[str, str]:
@@ -235,15 +235,15 @@ def _works(pages: Sequence[Path]) -> Iterator[_Work]:
 
 def _spans(works: Mapping[str, _Work]) -> dict[str, tuple[int, int]]:
     """Return the years in which citers of each reference count, for any of the works that cite it."""
-    found: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for one in works.values():
         year = one.publication_year
         if year is None:
             continue
         for reference in map(_short, one.referenced_works):
-            first, last = found.get(reference, (year, year + WINDOW))
-            found[reference] = (min(first, year), max(last, year + WINDOW))
-    return found
+            first, last = spans.get(reference, (year, year + WINDOW))
+            spans[reference] = (min(first, year), max(last, year + WINDOW))
+    return spans
 
 
 def _short(url: str) -> str:

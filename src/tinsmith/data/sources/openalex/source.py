@@ -36,11 +36,11 @@ class OpenAlexChoices:
         complaints = Complaints(writer, self.skip_bad)
         return OpenAlexReader(complaints, progress, self.keep, self.graph_only)
 
-    def description(self, given: str, **more: str) -> SourceDescription:
+    def description(self, source: str, **more: str) -> SourceDescription:
         """Return the source's description for the card."""
         kinds = " ".join(sorted(self.keep))
         return SourceDescription(
-            kind=SourceKind.OPENALEX, settings={"input": given, "keep": kinds, "graph_only": self.graph_only, **more}
+            kind=SourceKind.OPENALEX, settings={"input": source, "keep": kinds, "graph_only": self.graph_only, **more}
         )
 
 

@@ -148,16 +148,16 @@ def _texts(table: TableFile, complaints: Complaints, *, again: bool) -> Iterator
         for rows in table.rows(list(dict.fromkeys(columns)), complaints):
             reader = ColumnReader(rows, table.name, complaints)
             ids = id_column(rows.frame[paper_id]).values if again else reader.read(paper_id, id_column)
-            found = pl.DataFrame({"id": ids})
+            frame = pl.DataFrame({"id": ids})
             for name, column in (("title", title), ("abstract", abstract), ("language", language)):
-                found = found.with_columns((reader.read(column, text_column) if column else nothing).alias(name))
-            found = found.with_columns([reader.read(c, flag_column).alias(name) for name, c in flags.items()])
+                frame = frame.with_columns((reader.read(column, text_column) if column else nothing).alias(name))
+            frame = frame.with_columns([reader.read(c, flag_column).alias(name) for name, c in flags.items()])
             if index:
-                found = found.with_columns(_decoded(rows.frame[index], rows, table.name, complaints))
+                frame = frame.with_columns(_decoded(rows.frame[index], rows, table.name, complaints))
             if both:
-                found = _with_parts(found, reader.read(both, text_column))
-            tally.read += found.height
-            yield found
+                frame = _with_parts(frame, reader.read(both, text_column))
+            tally.read += frame.height
+            yield frame
 
 
 def _with_parts(frame: pl.DataFrame, both: pl.Series) -> pl.DataFrame:

@@ -67,15 +67,15 @@ class TableFile:
         Raises:
             DataError: none is; the message suggests a similar one.
         """
-        found = self.find(*names)
-        if found is None:
+        column = self.find(*names)
+        if column is None:
             raise DataError(
                 f"{self.name} lacks a column",
                 field=names[0],
                 allowed=", ".join(names),
                 fix=suggested(self.columns, names),
             )
-        return found
+        return column
 
     def rows(self, columns: list[str], complaints: Complaints, tally: Tally | None = None) -> Iterator[Rows]:
         """Read `columns`, batch by batch, with null words as null. The rows are counted in `tally`.
@@ -110,26 +110,26 @@ def find_tables(folder: Path) -> Mapping[Table, TableFile]:
         DataError: papers or references are missing, or a table exists twice.
     """
     known = {name: table for table in Table for name in table.value}
-    found: dict[Table, TableFile] = {}
+    tables: dict[Table, TableFile] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         table = known.get(_table_name(path))
         if table is None:
             continue
-        if table in found:
+        if table in tables:
             raise DataError(
-                f"two files hold the same table: {found[table].name} and {path.name}",
+                f"two files hold the same table: {tables[table].name} and {path.name}",
                 field="tables",
                 fix="leave one of them in the folder",
             )
-        found[table] = _table(path)
+        tables[table] = _table(path)
     for table in (Table.PAPERS, Table.REFERENCES):
-        if table not in found:
+        if table not in tables:
             raise DataError(
                 f"{folder} has no table {' or '.join(table.value)}",
                 field="tables",
                 allowed="SciSciNet's tables as .tsv, .csv, .txt, packed or not, or .parquet",
             )
-    return found
+    return tables
 
 
 def _table_name(path: Path) -> str:

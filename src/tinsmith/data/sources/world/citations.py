@@ -80,7 +80,7 @@ def draw_citations(spec: WorldSpec, papers: WorldPapers, seed: int) -> Citations
         papers.cause,
         papers.fitness,
         papers.wander,
-        papers.wanted,
+        papers.num_references,
         topics=spec.fields * spec.topics,
         fields=spec.fields,
         habits=habits,

@@ -51,7 +51,7 @@ class WorldPapers:
     """Fitness in units of 2**-16; 0 means that nobody picks the paper."""
     wander: NDArray[np.uint32]
     """Threshold for a pick from any field."""
-    wanted: NDArray[np.int32]
+    num_references: NDArray[np.int32]
     """Number of references it makes."""
     recorded: NDArray[np.bool_]
     """False if its record has lost all references."""
@@ -84,7 +84,7 @@ def draw_papers(spec: WorldSpec, seed: int) -> WorldPapers:
         cause=cause.astype(np.uint8),
         fitness=fitness.astype(np.uint32),
         wander=np.where(novel, wander, threshold(_OTHERS_WANDER)).astype(np.uint32),
-        wanted=lengths[normal_grid().draw(bits("references"))].astype(np.int32),
+        num_references=lengths[normal_grid().draw(bits("references"))].astype(np.int32),
         recorded=_high(bits("recorded")) >= threshold(_UNRECORDED),
         second_field=np.where(novel, other, field).astype(np.int32),
     )
