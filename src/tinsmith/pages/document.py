@@ -113,19 +113,19 @@ class ClaimRow:
     passed: tuple[str, ...]  # Checks that a refused claim passes.
 
     @classmethod
-    def of(cls, one: Claim) -> ClaimRow:
+    def of(cls, claim: Claim) -> ClaimRow:
         """Return a claim in words."""
-        allowed = one.verdict is Verdict.ALLOWED
+        allowed = claim.verdict is Verdict.ALLOWED
         return cls(
-            claim=one.words,
+            claim=claim.words,
             allowed=allowed,
-            difference=f"{one.value:+.3f}",
-            interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
-            p_holm="< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}",
-            num_items=f"{one.num_items:,}",
-            scope=one.scope,
-            reasons=tuple(_checked(check) for check in one.checks if allowed or not check.passed),
-            passed=() if allowed else tuple(_checked(check) for check in one.checks if check.passed),
+            difference=f"{claim.value:+.3f}",
+            interval="" if claim.interval is None else f"{claim.interval.low:+.3f} to {claim.interval.high:+.3f}",
+            p_holm="< 0.001" if claim.p_holm < 0.001 else f"{claim.p_holm:.3f}",
+            num_items=f"{claim.num_items:,}",
+            scope=claim.scope,
+            reasons=tuple(_checked(check) for check in claim.checks if allowed or not check.passed),
+            passed=() if allowed else tuple(_checked(check) for check in claim.checks if check.passed),
         )
 
 

@@ -86,13 +86,13 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def counted(count: int, singular: str, plural: str | None = None) -> str:
     """Say how many there are.
 
     >>> counted(1, "run"), counted(1200, "run")
     ('1 run', '1,200 runs')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def told(measure: Measure) -> str:
@@ -169,16 +169,16 @@ def in_turn(kinds: Iterable[Sequence[T]], most: int) -> Iterator[T]:
     return islice((one for turn in zip_longest(*kinds) for one in turn if one is not None), most)
 
 
-def choice_words(shown: int, known: int, what: str, kinds: str) -> str:
+def choice_words(num_shown: int, known: int, what: str, kinds: str) -> str:
     """Return which of `known` rows are shown, chosen in turn of every kind by a hash of their names.
 
     >>> choice_words(2, 2, "item", "result")
     'All 2 items are here.'
     """
-    if shown == known:
+    if num_shown == known:
         return f"All {counted(known, what)} are here."
     return (
-        f"{shown:,} of {counted(known, what)} are here: in turn one of every {kinds}, within each by a hash of its "
+        f"{num_shown:,} of {counted(known, what)} are here: in turn one of every {kinds}, within each by a hash of its "
         "name, so that rare results are complete and frequent ones are a sample. Shares among them are not those of "
         "the run."
     )

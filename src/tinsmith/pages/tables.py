@@ -83,11 +83,11 @@ def measured(measure: Measure) -> Cell:
     return _written(measure, Column(head=""))
 
 
-def figure(shown: str, measure: Measure, under: str = "") -> Cell:
+def figure(formatted: str, measure: Measure, under: str = "") -> Cell:
     """Return a figure as it is shown; what it is in full goes along where that is more."""
     ends = () if measure.low is None or measure.high is None else (measure.low, measure.high)
-    is_all = not ends and "%" not in shown and float(shown.replace(",", "")) == measure.value
-    return Cell(text=shown, under=under, number=True, exact=() if is_all else (measure.value, *ends))
+    is_all = not ends and "%" not in formatted and float(formatted.replace(",", "")) == measure.value
+    return Cell(text=formatted, under=under, number=True, exact=() if is_all else (measure.value, *ends))
 
 
 def column(name: str, under: str = "") -> Cell:
@@ -168,10 +168,10 @@ def shown_table(
     """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
     heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
 
-    def column(place: int, one: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
+    def column(place: int, spec: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
         # At the left where all its cells are words.
         is_text = all(isinstance(row[place], str) for row in rows)
-        return text(*one.head.split("|", 1)) if is_text else one.head, lambda row: _written(row[place], one)
+        return text(*spec.head.split("|", 1)) if is_text else spec.head, lambda row: _written(row[place], spec)
 
     def name(row: Sequence[Shown]) -> Cell:
         return text(*str(row[0]).split("|", 1))
@@ -180,17 +180,17 @@ def shown_table(
     return table_of(caption, rows, (names, name), *made, cards=cards)
 
 
-def _written(shown: Shown, column: Column) -> Cell:
+def _written(value: Shown, column: Column) -> Cell:
     """Return a cell: a figure with its interval below it, or words."""
-    if shown is None:
+    if value is None:
         return absent(column.missing)
-    if isinstance(shown, str):
-        return text(shown)
+    if isinstance(value, str):
+        return text(value)
     ends = ""
-    if shown.low is not None and shown.high is not None:
+    if value.low is not None and value.high is not None:
         between = " to " if column.form.startswith("+") else "\u2013"
-        ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
-    return figure(_figure(shown.value, column.form), shown, ends)
+        ends = f"{_figure(value.low, column.form)}{between}{_figure(value.high, column.form)}"
+    return figure(_figure(value.value, column.form), value, ends)
 
 
 def _figure(value: float, form: str) -> str:
