@@ -189,7 +189,7 @@ def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(connecti
     assert len(scored[2].failures) == 4
     assert not scored[2].scored
     assert not scored[2].learned
-    run.saw(0, scored)
+    run.observe(0, scored)
     run.record(0, {})
     failed = [line for line in lines(run.folder.path, ROLLOUTS) if "failure" in line]
     assert len(failed) == 4

@@ -49,7 +49,7 @@ def test_the_ladder_has_one_solution() -> None:
 
 def test_the_printed_macro_f1_of_the_ladder_narrows_what_was_said() -> None:
     exp4 = recover(seed_ladder()).solutions[0].lines[-1]
-    assert (exp4.said[0].low, exp4.said[0].high) == (1, 9)
+    assert (exp4.answered[0].low, exp4.answered[0].high) == (1, 9)
 
 
 def test_recalls_alone_pin_the_ladders_sizes() -> None:
@@ -81,8 +81,8 @@ def test_exp5_has_one_solution_up_to_3000() -> None:
     assert (solution.n, solution.sizes) == (2000, (693, 1307))
     assert [line.total.low for line in solution.lines] == [672, 689, 699, 693]
     assert [line.correct[0].low for line in solution.lines] == [57, 555, 688, 693]
-    assert [line.said[0].low for line in solution.lines] == [191, 1659, 1977, 2000]
-    assert (solution.lines[-1].said[1].high, solution.lines[-1].invalid.high) == (0, 0)
+    assert [line.answered[0].low for line in solution.lines] == [191, 1659, 1977, 2000]
+    assert (solution.lines[-1].answered[1].high, solution.lines[-1].invalid.high) == (0, 0)
 
 
 # Small tables against brute force
@@ -153,7 +153,7 @@ def _holds(found: Recovery, confusion: Confusion) -> bool:
             one.low <= value <= one.high
             for one, value in (
                 *zip(line.correct, right.tolist(), strict=False),
-                *zip(line.said, said.tolist(), strict=False),
+                *zip(line.answered, said.tolist(), strict=False),
                 (line.invalid, invalid),
                 (line.total, int(np.diagonal(confusion.counts[:, :3]).sum())),
             )

@@ -99,15 +99,15 @@ def test_deviation_is_the_populations_and_exactly_zero_where_rewards_are_equal()
 def test_it_stops_after_ten_steps_below_a_tenth_of_the_first() -> None:
     spread, flat = [[0.0, 1.0]], [[1.0, 1.0]]
     seen = FlatRewards()
-    assert not any(seen.saw(spread) for _ in range(10))
-    assert [seen.saw(flat) for _ in range(10)] == [False] * 9 + [True]
-    assert not seen.saw(spread)
+    assert not any(seen.observe(spread) for _ in range(10))
+    assert [seen.observe(flat) for _ in range(10)] == [False] * 9 + [True]
+    assert not seen.observe(spread)
     assert seen.streak == 0
 
 
 def test_it_goes_on_from_what_it_kept() -> None:
     seen = FlatRewards()
     for _ in range(15):
-        seen.saw([[0.0, 1.0]] if len(seen.first) < 10 else [[0.0, 0.0]])
+        seen.observe([[0.0, 1.0]] if len(seen.first) < 10 else [[0.0, 0.0]])
     again = FlatRewards(first=seen.first, streak=seen.streak)
-    assert [again.saw([[0.0, 0.0]]) for _ in range(5)] == [False] * 4 + [True]
+    assert [again.observe([[0.0, 0.0]]) for _ in range(5)] == [False] * 4 + [True]

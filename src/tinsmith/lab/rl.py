@@ -127,5 +127,5 @@ def _sampled(
                 prefixes=settings.confidence_prefixes,
                 seed=derive(settings.seed, "confidence", step),
             )
-        run.saw(step, groups)
+        run.observe(step, groups)
     return groups, exact, shaping

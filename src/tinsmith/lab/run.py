@@ -152,13 +152,13 @@ class Run(Generic[I, A]):
         finally:
             self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - began
 
-    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
+    def observe(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
         """Watch a step's groups, and keep their rollouts."""
-        self._alarms += self.course.watch.saw(step, groups)
+        self._alarms += self.course.watch.observe(step, groups)
         rewards = [[one.terms.total for one in group.scored] for group in groups]
         self._alarms += self._determinism.observe(step, rewards)
         if isinstance(self.settings, RlSettings) and self.settings.early_stop:
-            self.spent = self._flat.saw(rewards)
+            self.spent = self._flat.observe(rewards)
         for group in groups:
             for one in group.scored:
                 reward: Line = {"terms": dict(one.terms.values), "total": one.terms.total, "advantage": one.advantage}
@@ -185,7 +185,7 @@ class Run(Generic[I, A]):
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step's metrics, rollouts, trace and timings; the policy has changed."""
-        self._alarms += self.experts.saw(step, metrics)
+        self._alarms += self.experts.observe_metrics(step, metrics)
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
         self.folder.append(ROLLOUTS, self._lines)

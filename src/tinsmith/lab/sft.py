@@ -154,7 +154,7 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
         zero_variance_filter=True,
     )
     if step == 0:
-        run.saw(0, groups)
+        run.observe(0, groups)
     rollouts = kept_rollouts(groups, settings)
     if not rollouts:
         what = "no item has right and wrong answers, so that there is nothing to tell apart"

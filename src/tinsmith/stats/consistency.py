@@ -1,4 +1,4 @@
-"""Recovers the whole numbers behind published rates: how many items of each class, how many answered right.
+"""Integer confusion counts behind published rates: items per class, and correct answers per class.
 
 A printed 0.2910 says more than 0.291: it pins the count behind it to a window half as wide as the last digit. Ties are
 accepted both ways, because programs differ in how they round them. Rates printed to four decimals from a few hundred
@@ -22,7 +22,7 @@ from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
 OVER_ALL = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "parse_ok", "format_strict_ok")
-"""Rates whose denominator is the number of items."""
+"""Rates over all items."""
 OF_ALL_LABELS = (Metric.MIN_CLASS_RECALL.value, Metric.MACRO_F1.value, Metric.BALANCED_ACCURACY.value)
 OF_ONE_LABEL = (ClassMetric.RECALL.value, ClassMetric.PREDICTED_SHARE.value)
 _ALLOWED = ", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL)))
@@ -32,7 +32,7 @@ _FORM = re.compile(r"\d(\.\d*)?|\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share in [0, 1] as printed: units * 10**-decimals, rounded from the true one."""
+    """Share in [0, 1] as printed: units * 10**-decimals, rounded from the true share."""
 
     units: int
     decimals: int
@@ -70,13 +70,13 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """One line of a table: rates by the names they have in metrics.jsonl."""
+    """Rates of one system, by their names in metrics.jsonl."""
 
     name: str
     rates: Mapping[str, Rate]
 
     def rate(self, key: str) -> Rate | None:
-        """Return a rate, or None where the line does not give it."""
+        """Return a rate; None if it is not published."""
         return self.rates.get(key)
 
     def of_label(self, metric: ClassMetric, label: str) -> Rate | None:
@@ -86,7 +86,7 @@ class ReportedRun:
 
 @dataclass(frozen=True, slots=True)
 class ReportedTable:
-    """Lines that were scored on the same items; `n` is None where their number is not told."""
+    """Rates of several systems on the same items; `n` is None where the number of items is not published."""
 
     labels: tuple[str, ...]
     runs: tuple[ReportedRun, ...]
@@ -128,14 +128,14 @@ class ReportedTable:
 
 
 class CountRange(NamedTuple):
-    """A count known to lie from `low` to `high`; both equal where it is certain."""
+    """Bounds on a count, from `low` to `high`; equal where it is certain."""
 
     low: int
     high: int
 
     @property
     def certain(self) -> bool:
-        """True if one count is left."""
+        """True if the count is certain."""
         return self.low == self.high
 
     def __str__(self) -> str:
@@ -144,12 +144,12 @@ class CountRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SolvedLine:
-    """One line's counts in one solution. Labels whose sizes nothing tells are lumped in the last column."""
+    """One system's counts in one solution. Labels of unknown size are merged into the last column."""
 
     name: str
     correct: tuple[CountRange, ...]
     total: CountRange
-    said: tuple[CountRange, ...]  # Answers by label.
+    answered: tuple[CountRange, ...]  # Answers by label.
     invalid: CountRange
 
 
@@ -194,12 +194,12 @@ class Window:
         return self.low <= self.high
 
     def meet(self, other: Window) -> Window:
-        """Return what both allow."""
+        """Return the intersection of two windows."""
         return Window(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
 
 
 def window(rate: Rate | None, n: Ints) -> Window:
-    """Return the counts of n (M,) that print as `rate`; all from 0 to n where it is not given.
+    """Return the counts of n (M,) that print as `rate`; 0 to n where `rate` is None.
 
     >>> window(Rate.parse("0.378", "label_match"), np.array([500]))
     Window(low=array([189]), high=array([189]))
@@ -213,7 +213,7 @@ def window(rate: Rate | None, n: Ints) -> Window:
 
 
 def _stacked(windows: Sequence[Window]) -> Window:
-    """Return windows as the columns of one, (M, columns)."""
+    """Stack windows as the columns of one, (M, columns)."""
     return Window(np.stack([one.low for one in windows], axis=1), np.stack([one.high for one in windows], axis=1))
 
 
@@ -235,7 +235,7 @@ def _windows(run: ReportedRun, names: Sequence[str], sizes: Ints) -> tuple[Windo
 
 
 def _possible(run: ReportedRun, names: Sequence[str], lumped: int, sizes: Ints) -> NDArray[np.bool_]:
-    """Return which candidates one line allows, (M,)."""
+    """Return a mask of the candidates that are consistent with one system's rates, (M,)."""
     n = sizes.sum(axis=1)
     correct, total, answers = _windows(run, names, sizes)
     predicted, invalid = answers.low[:, :-1], answers.low[:, -1]
@@ -318,15 +318,15 @@ def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
     sizes_n = _possible_n(table, first, last)
     candidates = [_possible_sizes(table, label, last) for label in sized]
     _check_work(candidates if lumped else candidates[:-1], sizes_n)
-    found = itertools.chain.from_iterable(_solve(table, names, lumped, n, candidates) for n in sizes_n.tolist())
-    solutions = tuple(itertools.islice(found, MOST_SOLUTIONS))
-    truncated = next(found, None) is not None
+    solved = itertools.chain.from_iterable(_solve(table, names, lumped, n, candidates) for n in sizes_n.tolist())
+    solutions = tuple(itertools.islice(solved, MOST_SOLUTIONS))
+    truncated = next(solved, None) is not None
     reasons = () if solutions or table.n is None else _reasons(table, table.n)
     return Recovery(names, solutions, truncated, (first, last), reasons)
 
 
 def _possible_n(table: ReportedTable, first: int, last: int) -> Ints:
-    """Return the n for which every rate over all items is one of whole items."""
+    """Return the n for which every rate over all items is a share of n items."""
     n = np.arange(first, last + 1)
     possible = np.ones(n.size, np.bool_)
     for run in table.runs:
@@ -338,7 +338,7 @@ def _possible_n(table: ReportedTable, first: int, last: int) -> Ints:
 
 
 def _possible_sizes(table: ReportedTable, label: str, last: int) -> Ints:
-    """Return the class sizes for which every recall of the label is one of whole items."""
+    """Return the class sizes for which every recall of the label is a share of whole items."""
     size = np.arange(1, last + 1)
     possible = np.ones(size.size, np.bool_)
     for run in table.runs:
@@ -390,7 +390,7 @@ def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
 
 
 def _solved_line(run: ReportedRun, names: tuple[str, ...], lumped: int, sizes: Ints) -> SolvedLine | None:
-    """Tighten one line's windows by each other and by printed means; None where that leaves nothing."""
+    """Tighten one system's windows by each other and by printed means; None if no count remains."""
     n = int(sizes.sum())
     correct, total, answers = (Window(one.low[0], one.high[0]) for one in _windows(run, names, sizes[None, :]))
     total = total.meet(Window(correct.low.sum(), correct.high.sum()))
@@ -417,7 +417,7 @@ def _ranges(window: Window) -> list[CountRange]:
 
 
 def _by_means(run: ReportedRun, lumped: int, sizes: Ints, correct: Window, answers: Window) -> Window | None:
-    """Narrow the numbers of answers by printed means over the labels; None where they contradict the counts."""
+    """Narrow the numbers of answers by printed means over the labels; None if they contradict the counts."""
     f1 = run.rate(Metric.MACRO_F1.value)
     if lumped:
         return answers if f1 is None or _lump_fits(f1, lumped, sizes, correct, answers) else None
@@ -445,7 +445,7 @@ def _lump_fits(rate: Rate, lumped: int, sizes: Ints, correct: Window, answers: W
 
 def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
     """Name the rates that no whole number of n items, or of a class within n, can print as."""
-    found: list[str] = []
+    reasons: list[str] = []
     for run in table.runs:
         for key, rate in run.rates.items():
             metric, _, label = key.partition("/")
@@ -453,13 +453,13 @@ def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
             if (key in OVER_ALL or share) and not window(rate, np.array([n])).possible.any():
                 below = n * rate.units // 10**rate.decimals
                 less, more = (f"{count / n:.{rate.decimals}f}" for count in (below, below + 1))
-                found.append(
+                reasons.append(
                     f"{run.name}: {key} {rate} is no share of {n} items: {below} of them are {less}, "
                     f"{below + 1} are {more}"
                 )
             elif metric == ClassMetric.RECALL.value and not window(rate, np.arange(1, n + 1)).possible.any():
-                found.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
+                reasons.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
     for label in table.labels:
         if not len(_possible_sizes(table, label, n)):
-            found.append(f"no size of the class {label} up to {n} fits its recalls in all lines")
-    return tuple(found)
+            reasons.append(f"no size of the class {label} up to {n} fits its recalls in all lines")
+    return tuple(reasons)

@@ -22,7 +22,7 @@ Actions = tuple[str, ...]  # What was done, in its order.
 
 
 def different(sequences: Sequence[Actions]) -> int:
-    """Return how many different sequences there are.
+    """Return the number of distinct sequences.
 
     >>> different([("a", "b"), ("b", "a"), ("a", "b")])
     2
@@ -31,7 +31,7 @@ def different(sequences: Sequence[Actions]) -> int:
 
 
 def distinct_n(sequences: Sequence[Actions], n: int) -> Fraction | None:
-    """Return the share of different n-grams among all of them; None where no sequence is that long.
+    """Return the share of distinct n-grams among all n-grams; None if every sequence is shorter than n.
 
     >>> distinct_n([("a", "b"), ("a", "b")], 2)
     Fraction(1, 2)
@@ -40,13 +40,13 @@ def distinct_n(sequences: Sequence[Actions], n: int) -> Fraction | None:
     return Fraction(len(set(grams)), len(grams)) if grams else None
 
 
-def entropy(found: Sequence[object]) -> float:
-    """Return the entropy of what was found, in nats: 0 where all is alike or nothing is there.
+def entropy(values: Sequence[object]) -> float:
+    """Return the entropy of the values' empirical distribution, in nats; 0 for equal values or none.
 
     >>> entropy(["a", "a"]), round(entropy(["a", "b"]), 6)
     (0.0, 0.693147)
     """
-    counts = sorted(Counter(found).values())
+    counts = sorted(Counter(values).values())
     total = sum(counts)
     return math.fsum(-count / total * math.log(count / total) for count in counts if count < total)
 
@@ -135,12 +135,12 @@ def boundary(right: Mapping[str, Sequence[bool]]) -> frozenset[str]:
 
 
 def swapped(after: frozenset[str], before: frozenset[str]) -> McNemar:
-    """Compare two boundaries on the same items by McNemar's exact test: what only `after` has against the rest."""
+    """Compare two boundaries on the same items by McNemar's exact test on items in one of them alone."""
     return mcnemar(len(after - before), len(before - after))
 
 
 def swapped_over_seeds(pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> float:
-    """Return the p-value of boundaries that were found with several seeds, after and before for each.
+    """Return the p-value over several seeds' boundaries, after and before for each.
 
     The seeds of one item hang together: an item's net over the seeds is one observation, and its sign is flipped whole.
     With one seed this is McNemar's test.

@@ -38,7 +38,7 @@ class Runs:
         golds: Sequence[str],
         predicted: Sequence[Sequence[str | None]],
     ) -> Runs:
-        """Build it from n items, their n true labels, and per seed n answers (None: invalid)."""
+        """Build the answers of n items from their true labels and n answers per seed (None: invalid)."""
         if not items or not predicted:
             raise DataError(f"{name}: there is nothing to score", field="items, seeds")
         if len(set(items)) != len(items):
@@ -71,7 +71,7 @@ class Runs:
         return self.predicted.shape[0]
 
     def confusions(self) -> tuple[Confusion, ...]:
-        """Return one confusion matrix a seed."""
+        """Return one confusion matrix per seed."""
         return tuple(Confusion(self.labels, tabulate(self.golds, row, len(self.labels))) for row in self.predicted)
 
     def counts(self) -> Codes:
@@ -83,7 +83,7 @@ class Runs:
         return float(SCORES[metric](self.counts().astype(np.float64)).mean())
 
     def on(self, items: Sequence[str]) -> Runs:
-        """Return the answers to `items` alone, in that order."""
+        """Return the answers restricted to `items`, in their order."""
         place = {item: i for i, item in enumerate(self.items)}
         missing = [item for item in items if item not in place]
         if missing or not items:
@@ -93,7 +93,7 @@ class Runs:
         return Runs(self.name, self.labels, tuple(items), self.golds[order], self.predicted[:, order])
 
     def aligned(self, other: Runs) -> Runs:
-        """Return `other` with its items in the order of this one."""
+        """Return `other` with its items in this system's order."""
         if self.labels != other.labels:
             what = f"{self.name} and {other.name} do not answer the same question"
             raise DataError(what, field="labels", value=other.labels, allowed=self.labels)
@@ -112,7 +112,7 @@ _CHUNK_ITEMS = 1 << 21  # Items drawn at once: bounds the memory at a few tens o
 
 
 def generator(seed: int, *path: str | int) -> np.random.Generator:
-    """Return the generator of one named use of `seed`."""
+    """Return the random generator for one named use of `seed`."""
     return np.random.Generator(np.random.PCG64(derive(seed, "analysis", *path)))
 
 
@@ -152,7 +152,7 @@ def resampled_seeds(scores: FloatArray, *, seed: int, system: str) -> FloatArray
 
 
 def pattern_counts(member: Codes, num_patterns: int, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield, chunk by chunk, how often each pattern was drawn: (chunk, P); `member` (n,) gives an item's."""
+    """Yield resampled counts of patterns in chunks, (chunk, P); `member` (n,) is the pattern of each item."""
     n = member.size
     chunk = max(1, _CHUNK_ITEMS // n)
     dtype = np.uint16 if n <= 1 << 16 else np.uint32
@@ -190,7 +190,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A score and its interval; None where no resample defines it."""
+    """Score with its interval; the interval is None if the score is undefined in every resample."""
 
     value: float
     interval: Interval | None
@@ -201,7 +201,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """The score of one system minus another's on the same items, and what the resamples say of it."""
+    """Difference of two systems' scores on the same items, with interval, p-value and resamples."""
 
     value: float
     draws: FloatArray
@@ -210,7 +210,7 @@ class Difference:
 
     @classmethod
     def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:
-        """Read interval and p off the resamples (R,); the p is not below `least_p`, that of another test.
+        """Compute interval and p-value from the resamples (R,); `least_p`, another test's p, is a lower bound.
 
         Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
         """
@@ -219,7 +219,7 @@ class Difference:
         return cls(value, draws, percentile(draws, level), max(p_value, least_p))
 
     def at(self, level: float) -> Interval | None:
-        """Return the percentile interval of another level."""
+        """Return the percentile interval at another level."""
         return percentile(self.draws, level)
 
 
@@ -231,7 +231,7 @@ def estimate(runs: Runs, metric: Metric, bootstrap: Bootstrap) -> Estimate:
 
 
 def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) -> Difference:
-    """Return `first` minus `second`: mean over seeds of each, on the same items.
+    """Return `first` minus `second`: the difference of their means over seeds, on the same items.
 
     Seeds are drawn apart for the two, then one resample of the items within true labels serves both.
     The p-value needs no assumption of equal variances; it cannot be below 2 / (draws + 1).

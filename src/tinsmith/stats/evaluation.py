@@ -1,4 +1,4 @@
-"""One system on one split: every figure a run reports, under the names it has in metrics.jsonl.
+"""Evaluation of one system on one split: every reported figure, by its name in metrics.jsonl.
 
 An answer is a record: what was true, what was answered, how the text failed. A rollout that failed is no answer and
 must not come here. Where an answer labels an item for several tasks, an exact match has all labels right. Beside it
@@ -35,7 +35,7 @@ STATED: Mapping[str, float] = MappingProxyType({"low": 0.2, "medium": 0.5, "high
 
 
 def calibration(confidences: Sequence[str | None], right: Sequence[bool]) -> Mapping[str, float]:
-    """Return the errors of n stated words (None: no valid answer) against n answers that were right or not.
+    """Return calibration errors of n stated confidences (None: no valid answer) against n correctness values.
 
     With c in {0, 1} and p the stated probability: `ece`, the expected calibration error, sum over words of
     n_w / n |accuracy_w - p_w|; `brier`, the mean (p - c)^2; `nll`, the mean -c log p - (1 - c) log(1 - p), in nats. All
@@ -64,7 +64,7 @@ def _log(p: float) -> float:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the correlation of ranks, -1 to 1; 0 where one side is constant, as nothing goes along with it.
+    """Return Spearman's rank correlation, -1 to 1; 0 if either side is constant.
 
     >>> spearman([0.0, 0.5, 1.0], [0.1, 0.2, 0.9])
     1.0
@@ -87,23 +87,23 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 _FORM, _PARSED = "format_strict_ok", "parse_ok"
 FIGURES = (*(one.value for one in Metric), _FORM, _PARSED, *(one.value for one in ClassMetric))
-"""Names of the figures of answers; those of one label each go on with `/` and the label."""
+"""Names of the figures; those of a single label are followed by `/` and the label."""
 
 
 def _by_name(labels: Sequence[str], counts: FloatArray, names: Collection[str] = FIGURES) -> dict[str, FloatArray]:
     """Return scores of confusion counts (..., K, K + 1) by their names."""
-    found = {metric.value: SCORES[metric](counts) for metric in Metric if metric in names}
+    scores = {metric.value: SCORES[metric](counts) for metric in Metric if metric in names}
     if _FORM in names:
-        found[_FORM] = 1.0 - SCORES[Metric.INVALID_RATE](counts)
+        scores[_FORM] = 1.0 - SCORES[Metric.INVALID_RATE](counts)
     for kind in (one for one in ClassMetric if one in names):
         values = CLASS_SCORES[kind](counts)
-        found |= {f"{kind.value}/{label}": values[..., i] for i, label in enumerate(labels)}
-    return found
+        scores |= {f"{kind.value}/{label}": values[..., i] for i, label in enumerate(labels)}
+    return scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One answer to one item.
+    """Answer to one item, with its true label and outcome.
 
     `predicted` is None unless the answer satisfies its contract; `lenient` is the label found when
     fences, thoughts and text around the JSON object are forgiven.
@@ -137,11 +137,11 @@ class Evaluation:
         return self._confusion([answer.predicted for answer in self.answers])
 
     def runs(self, name: str) -> Runs:
-        """Return the strict answers as a system of one seed, for intervals, tests and claims."""
+        """Return the strict answers as runs with one seed, for intervals, tests and claims."""
         return combine(name, [self])
 
     def metrics(self, prefix: str = "eval") -> Mapping[str, float]:
-        """Return every defined figure as `prefix/name`; what is undefined is left out, never zero.
+        """Return every defined figure as `prefix/name`; undefined figures are left out, never zero.
 
         `label_match invalid_rate macro_f1 balanced_accuracy min_class_recall parse_ok
         format_strict_ok`, per label `recall precision f1 predicted_share`, the calibration errors
@@ -152,12 +152,12 @@ class Evaluation:
         stated = [answer.confidence if answer.predicted is not None else None for answer in self.answers]
         scores = _by_name(self.labels, self.confusion().counts.astype(np.float64))
         # Metrics.jsonl is hashed, and a root's last bit depends on the machine.
-        found = {name: float(value) for name, value in scores.items() if name != Metric.G_MEAN.value}
-        found |= {name: count / len(self.answers) for name, count in self._shares().items()}
+        figures = {name: float(value) for name, value in scores.items() if name != Metric.G_MEAN.value}
+        figures |= {name: count / len(self.answers) for name, count in self._shares().items()}
         for metric in (Metric.LABEL_MATCH, Metric.INVALID_RATE, Metric.MACRO_F1):
-            found[f"lenient_{metric.value}"] = lenient.score(metric)
-        found |= calibration(stated, [answer.predicted == answer.gold for answer in self.answers])
-        return {f"{prefix}/{name}": value for name, value in sorted(found.items()) if not math.isnan(value)}
+            figures[f"lenient_{metric.value}"] = lenient.score(metric)
+        figures |= calibration(stated, [answer.predicted == answer.gold for answer in self.answers])
+        return {f"{prefix}/{name}": value for name, value in sorted(figures.items()) if not math.isnan(value)}
 
     def estimates(self, bootstrap: Bootstrap, names: Collection[str] = FIGURES) -> Mapping[str, Estimate]:
         """Return figures of the strict answers with intervals, without prefix; see `estimates_of`."""
@@ -179,7 +179,7 @@ class Evaluation:
 
 
 def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
-    """Return one system's evaluations, one a seed, as what claims are computed from.
+    """Combine one system's evaluations, one per seed, into the runs from which claims are computed.
 
     Only items that every seed answered are kept: a rollout that failed is left out, never scored.
     """
@@ -200,7 +200,7 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
 
 
 def parsed_of(evaluations: Sequence[Evaluation], runs: Runs) -> Runs:
-    """Return which of one system's answers, a row an evaluation, are JSON, as if JSON were the only label."""
+    """Return the validity of JSON as runs with the only label `json`; one row per evaluation."""
     by_seed = [{one.item: one.parse_ok for one in each.answers} for each in evaluations]
     rows = [["json" if each[item] else None for item in runs.items] for each in by_seed]
     return Runs.of(runs.name, ("json",), runs.items, ["json"] * runs.num_items, rows)
@@ -212,12 +212,12 @@ _SHARES = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, _FORM)  # Of all
 def estimates_of(
     runs: Runs, bootstrap: Bootstrap, parsed: Runs | None = None, names: Collection[str] = FIGURES
 ) -> dict[str, Estimate]:
-    """Return those of FIGURES that `names` lists, by their names in metrics.jsonl; `parsed` says which are JSON.
+    """Estimate the figures in `names`, keyed as in metrics.jsonl; `parsed` has the validity of JSON.
 
     Means over seeds, with percentile intervals over seeds and items, all from the same resamples of the items within
     true labels; shares of the items of one seed have Wilson's.
     """
-    level, seed, found = bootstrap.level, bootstrap.seed, dict[str, Estimate]()
+    level, seed, estimates = bootstrap.level, bootstrap.seed, dict[str, Estimate]()
     drawn = resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=seed)
     draws = _by_name(runs.labels, drawn, names)
     for name, scores in _by_name(runs.labels, runs.counts().astype(np.float64), names).items():
@@ -225,10 +225,10 @@ def estimates_of(
         is_certain = value in (0.0, 1.0) and ends is not None and ends.low == ends.high
         if name in _SHARES and (runs.num_seeds == 1 or is_certain):
             ends = wilson(round(value * runs.num_items), runs.num_items, level)
-        found[name] = Estimate(value, ends)
+        estimates[name] = Estimate(value, ends)
     if parsed is not None:
-        found[_PARSED] = estimates_of(parsed, bootstrap, names=(Metric.LABEL_MATCH,))[Metric.LABEL_MATCH.value]
-    return found
+        estimates[_PARSED] = estimates_of(parsed, bootstrap, names=(Metric.LABEL_MATCH,))[Metric.LABEL_MATCH.value]
+    return estimates
 
 
 _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)  # Of these a system has the mean over its tasks.
@@ -236,7 +236,7 @@ _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)  # Of these a system has th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluations:
-    """The evaluations of one system's answers, one a task, by the task's name."""
+    """Evaluations of one system by task, over the same items."""
 
     tasks: Mapping[str, Evaluation]
 
@@ -257,30 +257,30 @@ class Evaluations:
 
     def score(self, metric: Metric) -> float:
         """Return the mean of a metric over the tasks; of the smallest recall the smallest."""
-        found = [one.confusion().score(metric) for one in self.tasks.values()]
+        scores = [one.confusion().score(metric) for one in self.tasks.values()]
         if metric is Metric.MIN_CLASS_RECALL:
-            return min(found)
-        return math.fsum(found) / len(found)
+            return min(scores)
+        return math.fsum(scores) / len(scores)
 
     def metrics(self, prefix: str) -> dict[str, float]:
-        """Return every figure as `prefix/name`; of several tasks as `prefix/TASK/name`, and of all together beside."""
+        """Return every figure as `prefix/name`; with several tasks also each task's as `prefix/TASK/name`."""
         if len(self.tasks) == 1:
             return dict(next(iter(self.tasks.values())).metrics(prefix))
-        found = {
+        figures = {
             f"{prefix}/{name}/{key.removeprefix('eval/')}": value
             for name, one in self.tasks.items()
             for key, value in one.metrics("eval").items()
         }
         first = next(iter(self.tasks.values())).metrics("eval")
         for key in ("parse_ok", "format_strict_ok", "invalid_rate"):  # one text, one form
-            found[f"{prefix}/{key}"] = first[f"eval/{key}"]
+            figures[f"{prefix}/{key}"] = first[f"eval/{key}"]
         for metric in (*_MEANS, Metric.MIN_CLASS_RECALL):
             if not math.isnan(value := self.score(metric)):
-                found[f"{prefix}/{metric.value}"] = value
-        return {**found, f"{prefix}/exact_match": self.exact_match}
+                figures[f"{prefix}/{metric.value}"] = value
+        return {**figures, f"{prefix}/exact_match": self.exact_match}
 
     def agreement(self, bootstrap: Bootstrap) -> tuple[Estimate, Estimate, Estimate]:
-        """Return the share of answers whose labels are all right, the share expected of independent tasks, and the gap.
+        """Return the exact-match rate, its expectation under independent tasks, and the gap between them.
 
         Independent tasks have the same shares of right answers; the gap is the covariance of being right, for two
         tasks. Intervals are over items: Wilson's, and bootstrapped ones.

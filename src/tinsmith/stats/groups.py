@@ -1,4 +1,4 @@
-"""Groups of rollouts: which carry a gradient, in all and by true label, and why the others do not.
+"""Groups of rollouts: counts with and without gradient, in all and by true label, and the reasons.
 
 A group whose rewards are all equal has no advantage. Where every answer is an independent draw, a group of G differs
 with probability 1 - p^G - (1 - p)^G; where each prompt is always answered rightly or always wrongly, none differs.
@@ -42,7 +42,7 @@ class GroupCensus:
 
 
 def group_census(groups: Sequence[Rewards]) -> GroupCensus:
-    """Count groups; those with fewer than two rewards compare nothing and are left out.
+    """Count groups; those with fewer than two rewards are left out.
 
     >>> group_census([(0.0, 0.0), (1.0, 1.0)]).determinism
     1.0
@@ -100,7 +100,7 @@ FLAT_STEPS = 10  # ... in so many steps running: nothing is left to learn from.
 
 
 def deviation(rewards: Sequence[float]) -> float:
-    """Return the population standard deviation of a group's rewards; exactly 0 where they are equal."""
+    """Return the population standard deviation of a group's rewards; exactly 0 for equal rewards."""
     if not rewards or all(reward == rewards[0] for reward in rewards):
         return 0.0
     mean = math.fsum(rewards) / len(rewards)
@@ -108,7 +108,7 @@ def deviation(rewards: Sequence[float]) -> float:
 
 
 def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
-    """Return which groups to keep: those with the largest deviation, until they have `top_p` of the sum, less 0.01.
+    """Return a mask of the groups with the largest deviations, up to `top_p` of their sum, less 0.01.
 
     A group whose rewards do not differ is never kept; of equal ones the earlier is taken first.
 
@@ -129,15 +129,15 @@ def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class FlatRewards:
-    """True if the variance of rewards within groups has gone: below a tenth of what it was first, ten steps running."""
+    """Early stop when reward variance within groups stays below a tenth of its first value for ten steps."""
 
     first: tuple[float, ...] = ()  # Mean variances of the first steps.
     streak: int = 0
 
-    def saw(self, groups: Sequence[Sequence[float]]) -> bool:
-        """Take a step's groups in; return whether it is time to stop."""
-        found = [deviation(rewards) ** 2 for rewards in groups]
-        variance = math.fsum(found) / len(found) if found else 0.0
+    def observe(self, groups: Sequence[Sequence[float]]) -> bool:
+        """Observe a step's groups; return True if training should stop."""
+        variances = [deviation(rewards) ** 2 for rewards in groups]
+        variance = math.fsum(variances) / len(variances) if variances else 0.0
         if len(self.first) < FIRST_STEPS:
             self.first = (*self.first, variance)
             return False

@@ -1,4 +1,4 @@
-"""Which policy a reward makes optimal, computed before anything is trained: posteriors, policies on them, and ascent.
+"""Optimal policy of a reward, computed before training: posteriors, policies on them, and gradient ascent.
 
 A policy answers paper x with label k with probability pi_k(x). All that a reward sees of it are its confusion shares
 C_yk = sum_x w_x p_y(x) pi_k(x); sums run in a fixed order, so that a tie is a tie on every machine. A reward that pays
@@ -116,7 +116,7 @@ class Policy:
         return cls(posteriors.labels, probabilities, posteriors.rule_shares(rule))
 
     def score(self, metric: Metric) -> float:
-        """Return a score, as it is approached with ever more papers."""
+        """Return a score in the limit of infinitely many papers."""
         return float(SCORES[metric](_with_invalid(self.shares)))
 
     def class_score(self, metric: ClassMetric) -> FloatArray:
@@ -124,7 +124,7 @@ class Policy:
         return CLASS_SCORES[metric](_with_invalid(self.shares))
 
     def greedy(self, posteriors: Posteriors) -> Policy:
-        """Return the policy that always gives this one's likeliest answer, the first of equals."""
+        """Return the greedy policy: the most probable answer, the first of equals."""
         return Policy.of_rule(posteriors, self.probabilities.argmax(axis=1))
 
 
@@ -134,7 +134,7 @@ def _with_invalid(shares: FloatArray) -> FloatArray:
 
 
 Functional = Callable[[FloatArray], FloatArray]
-"""Confusion shares C (K, K) -> rewards r (K, K): what each answer is paid while the confusion is C."""
+"""Function from confusion shares C (K, K) to the rewards r (K, K) of each answer by true label."""
 
 STEPS = 4000
 PATIENCE = 2000
@@ -143,13 +143,13 @@ _SETTLED = 1e-7
 
 
 def _paid_best(posteriors: Posteriors, matrix: FloatArray) -> NDArray[np.bool_]:
-    """Return which answers no other is paid more than, (N, K)."""
+    """Return a mask of the best-paid answers, (N, K)."""
     rho = posteriors.expected(matrix)
     return rho >= rho.max(axis=1, keepdims=True) - _TIE * max(float(np.abs(matrix).max()), 1.0)
 
 
 def best_rule(posteriors: Posteriors, matrix: FloatArray) -> NDArray[np.intp]:
-    """Return argmax_k rho_k(x) for every kind, (N,); of labels that pay the same, the first."""
+    """Return argmax_k rho_k(x) for every kind of paper, (N,); ties go to the first label."""
     return _paid_best(posteriors, matrix).argmax(axis=1)
 
 
@@ -157,7 +157,7 @@ _Rest = tuple[Policy, FloatArray, float]
 
 
 def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, steps: int = STEPS) -> _Rest:
-    """Follow the reward from the policy `start` (N, K) for `steps` steps, or until it rests.
+    """Ascend the reward's gradient from the policy `start` (N, K) for `steps` steps, or until convergence.
 
     Its distance from the fixed point falls like 1 / steps: with 4000, shares are right to about 0.001.
 
@@ -183,7 +183,7 @@ def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, st
 
 
 def rests_at(posteriors: Posteriors, functional: Functional, label: int) -> bool:
-    """True if always answering `label` is a fixed point: once there, the reward pays no other answer more.
+    """True if always answering `label` is a fixed point: under that policy no other answer is paid more.
 
     A reward with duals is asked again until it pays the same twice, at most PATIENCE times.
     """
@@ -247,7 +247,7 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
 
 
 def starts(posteriors: Posteriors) -> Iterator[FloatArray]:
-    """Yield policies to begin from, (N, K): uniform, the likeliest label, and each constant one."""
+    """Yield initial policies (N, K): uniform, the most probable label, and each constant policy."""
     n, k = posteriors.num_kinds, len(posteriors.labels)
     yield np.full((n, k), 1.0 / k)
     yield np.eye(k)[best_rule(posteriors, np.eye(k))]
@@ -256,7 +256,7 @@ def starts(posteriors: Posteriors) -> Iterator[FloatArray]:
 
 
 def best_deterministic(posteriors: Posteriors, metric: Metric) -> Policy | None:
-    """Return the best of all K**N deterministic rules, the first of equals; None where they are too many.
+    """Return the best of all K**N deterministic rules, the first of equals; None if there are too many.
 
     Rules are tried in lexical order of their labels. This is brute force, and an oracle in tests.
     """
@@ -290,55 +290,55 @@ class Optimum:
     gap: float  # Share of the rewards' spread that is left to gain; above 0.001 the optimum is not settled.
     tied: float  # Share of papers with two equally paid answers.
     resting_collapses: tuple[str, ...]
-    """Labels onto which a collapse, once there, is paid at least as well as any other answer."""
+    """Labels whose constant policy is a fixed point of the reward."""
     others: tuple[Policy, ...] = ()  # Other policies at which the reward rests, from other beginnings.
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Labels that the optimum does not say."""
+        """Labels that the optimal policy never answers."""
         return _dead_of(self.policy)
 
     @property
     def ruling(self) -> tuple[str, ...]:
-        """The label that has most of the optimum's answers, if one has."""
+        """Labels with most of the optimal policy's answers: at most one."""
         return _labels_where(self.policy, lambda share: share > RULING_SHARE)
 
     @property
     def settled(self) -> bool:
-        """True if the search came to rest."""
+        """True if the search converged."""
         return self.gap <= _AT_REST
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what one should know before training with this reward, a sentence each."""
-        found: list[str] = []
+        """Return warnings about training with this reward, one sentence each."""
+        notes: list[str] = []
         shares = dict(zip(self.policy.labels, _said(self.policy).tolist(), strict=True))
         for label in self.ruling:
             lost = f"; {' and '.join(self.dead)} die in it" if self.dead else ""
-            found.append(
+            notes.append(
                 f"the optimum answers {label} to {shares[label]:.0%} of the papers{lost}: that "
                 "collapse is what this reward pays for"
             )
         for label in () if self.ruling else self.dead:
-            found.append(
+            notes.append(
                 f"{label} dies: the optimum gives it {shares[label]:.1%} of the answers, so losing "
                 "it is the reward's aim and no failure of training"
             )
-        found += [
+        notes += [
             f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers"
             for label in _dead_of(self.greedy)
             if label not in self.dead
         ]
         if self.reacts and self.resting_collapses:
-            found.append(f"a collapse onto {' or '.join(self.resting_collapses)} would not be undone by this reward")
+            notes.append(f"a collapse onto {' or '.join(self.resting_collapses)} would not be undone by this reward")
         if not self.settled:
-            found.append(f"the search did not settle (gap {self.gap:.4f}): read the figures as rough")
+            notes.append(f"the search did not settle (gap {self.gap:.4f}): read the figures as rough")
         if self.tied > DEAD_SHARE:
-            found.append(f"for {self.tied:.0%} of the papers two answers pay the same; the first label was taken")
-        return tuple(found)
+            notes.append(f"for {self.tied:.0%} of the papers two answers pay the same; the first label was taken")
+        return tuple(notes)
 
 
 def table_optimum(posteriors: Posteriors, matrix: FloatArray) -> Optimum:
-    """Return what a fixed table of rewards r (K, K), truth in rows, makes optimal. Exact."""
+    """Return the exact optimum of a fixed table of rewards r (K, K), with true labels in rows."""
     r = checked_matrix(posteriors, matrix)
     rest = Policy.of_rule(posteriors, best_rule(posteriors, r)), r, 0.0
     tied = float(posteriors.weights[_paid_best(posteriors, r).sum(axis=1) > 1].sum())
@@ -346,7 +346,7 @@ def table_optimum(posteriors: Posteriors, matrix: FloatArray) -> Optimum:
 
 
 def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], steps: int = STEPS) -> Optimum:
-    """Return where a reward that depends on the confusion leads from uniformly random answers.
+    """Return the policy to which a confusion-dependent reward converges from uniformly random answers.
 
     `make` gives the reward at its start; one that remembers more than the confusion (duals) may change
     with every call. It is also followed from the likeliest label and from every collapse; ends whose
@@ -358,12 +358,12 @@ def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], ste
         return lambda shares: checked_matrix(posteriors, functional(shares))
 
     first, *beginnings = starts(posteriors)
-    found = [ascend(posteriors, checked(), first, steps)]
+    converged = [ascend(posteriors, checked(), first, steps)]
     for start in beginnings:
         rest = ascend(posteriors, checked(), start, max(steps // 4, 1))
-        if min(np.abs(_said(rest[0]) - _said(policy)).max() for policy, _, _ in found) > _ANOTHER:
-            found.append(rest)
-    return _optimum(posteriors, checked, found, reacts=True, tied=0.0)
+        if min(np.abs(_said(rest[0]) - _said(policy)).max() for policy, _, _ in converged) > _ANOTHER:
+            converged.append(rest)
+    return _optimum(posteriors, checked, converged, reacts=True, tied=0.0)
 
 
 def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
@@ -377,9 +377,9 @@ def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
 
 
 def _optimum(
-    posteriors: Posteriors, make: Callable[[], Functional], found: Sequence[_Rest], *, reacts: bool, tied: float
+    posteriors: Posteriors, make: Callable[[], Functional], converged: Sequence[_Rest], *, reacts: bool, tied: float
 ) -> Optimum:
-    (policy, matrix, gap), *others = found
+    (policy, matrix, gap), *others = converged
     collapses = [label for i, label in enumerate(posteriors.labels) if rests_at(posteriors, make(), i)]
     return Optimum(
         policy=policy,
@@ -409,7 +409,7 @@ def _labels_where(policy: Policy, holds: Callable[[float], bool]) -> tuple[str, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sensitivity:
-    """Per kind of paper, in ascending order, the weight on `label` above which it is answered so.
+    """Weight on `label` above which each kind of paper is answered with it, in ascending order.
 
     `turns` (N,) has inf for papers that no weight turns; `weights` (N,) are the papers' shares.
     """
@@ -427,13 +427,13 @@ class Sensitivity:
         return float(self.weights[self.turns < weight].sum())
 
     def weight_for(self, share: float) -> float:
-        """Return the smallest weight at or just above which the label has `share` of the answers; inf for none."""
+        """Return the smallest weight at or just above which the label has `share` of the answers; inf if none."""
         reached = np.cumsum(self.weights) >= share - 1e-12
         return float(self.turns[reached.argmax()]) if reached.any() else math.inf
 
     @property
     def window(self) -> tuple[float, float]:
-        """The weights between which the label's share goes from a tenth to nine tenths."""
+        """Weights at which the label's share passes one tenth and nine tenths."""
         return self.weight_for(0.1), self.weight_for(0.9)
 
     @property
@@ -444,7 +444,7 @@ class Sensitivity:
 
 
 def sensitivity(posteriors: Posteriors, matrix: FloatArray, label: str) -> Sensitivity | None:
-    """Return at which weights on `label` its share of the optimum's answers turns.
+    """Return the weights on `label` at which its share of the optimal answers changes.
 
     Paper x turns at w(x) = max over k != d of sum_{y != d} p_y (r[y, k] - r[y, d]) / (p_d (r[d, d] - r[d, k])).
     For r = a + g [y = k] that is max p_k / p_d, whatever a and g > 0. None where the reward does not pay more for d

@@ -1,4 +1,4 @@
-"""Mutual information: of papers and the labels they get, and of prompts and answers by cross-scores.
+"""Mutual information of papers and labels, and of prompts and answers estimated by cross-scores.
 
 It is near zero when every paper gets the same answer, whatever the answer's own spread: the earliest sign of a
 collapse onto one label. With H(Z) = I(X; Z) + H(Z | X), a policy whose answers still vary but no longer depend on what
@@ -54,7 +54,7 @@ STD_FLOOR: Final = 1e-3  # Added to the deviation that the z-score divides by, a
 
 
 def information(scores: Floats, lengths: Sequence[int] | None = None) -> dict[str, float]:
-    """Return what cross-scores (N, N) say; [i, j] is the log-probability of answer i after prompt j, in nats.
+    """Return information estimates from cross-scores (N, N): [i, j] is log p(answer i | prompt j), in nats.
 
     It is summed over the answer's tokens. With their `lengths` everything is told by token instead, and I is capped at
     log N per answer no more.
@@ -86,18 +86,18 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> dict[st
     centre = fmean(mixed)
     spread = math.sqrt(fmean([(one - centre) ** 2 for one in mixed]))
     # The first of equal scores is taken: an answer that tells of no prompt is found for the first one alone.
-    found = [int(row.argmax()) == place for place, row in enumerate(scores)]
+    retrieved = [int(row.argmax()) == place for place, row in enumerate(scores)]
     return {
         "mutual_information": mutual,
         "entropy_given_prompt": -fmean(matched),
         "entropy": -centre,
-        "retrieval_accuracy": sum(found) / len(found),
+        "retrieval_accuracy": sum(retrieved) / len(retrieved),
         "mi_z_score": mutual / (spread + STD_FLOOR),
     }
 
 
 def _log_mean_exp(row: Floats) -> float:
-    """Return the log of the mean of exp, by functions whose bits are the same everywhere."""
+    """Return the log of the mean of exp, with the same bits on every machine."""
     highest = float(row.max())
     total = math.fsum(exp(row - highest).tolist())
     return highest + float(log(np.array([total / len(row)]))[0])

@@ -1,4 +1,4 @@
-"""Intervals: Wilson's for a share, percentiles of bootstrap draws, Student's of one number a seed.
+"""Intervals: Wilson's for a share, percentiles of bootstrap draws, Student's over seeds.
 
 Nothing here draws; the draws come from tinsmith.stats.estimates.
 """
@@ -28,7 +28,7 @@ class Interval:
     level: float
 
     def holds(self, value: float) -> bool:
-        """Return true if `value` lies in the interval."""
+        """Return True if the interval contains `value`."""
         return self.low <= value <= self.high
 
     def above(self, value: float) -> bool:
@@ -36,7 +36,7 @@ class Interval:
         return self.low > value
 
     def within(self, margin: float) -> bool:
-        """Return true if the interval lies strictly inside (-margin, margin): equivalence, seen as an interval.
+        """Return True if the interval lies strictly inside (-margin, margin), as in an equivalence test.
 
         With level 0.90 this is the two one-sided tests at 0.05 each (Schuirmann 1987).
         """
@@ -92,11 +92,11 @@ _T_975: Final = (
     *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
     *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
 )
-"""Of 1 to 20 degrees of freedom; beyond, the last one is a little too wide."""
+"""Quantiles for 1 to 20 degrees of freedom; the last one is used beyond, slightly too wide."""
 
 
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, Interval | None]:
-    """Return the mean, and its 95 % interval: mean +- t(n - 1) s / sqrt(n); none of a single seed.
+    """Return the mean with its 95 % interval, mean +- t(n - 1) s / sqrt(n); no interval for one seed.
 
     Source: Student, Biometrika 6 (1908).
 

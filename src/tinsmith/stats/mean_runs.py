@@ -1,4 +1,4 @@
-"""The values that one system earns on items, trained with one or several seeds: means, intervals, paired differences.
+"""Values of a system on items, over one or several seeds: means, intervals, paired differences.
 
 Items that hang together (both orders of a pair) are drawn together, as a cluster; seeds are crossed with them as in
 tinsmith.stats.estimates. Source: Owen, Annals of Applied Statistics 1 (2007); Davison and Hinkley, "Bootstrap
@@ -36,7 +36,7 @@ ByItem = Mapping[str, Fraction]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanRuns:
-    """A system's values; build it with `of`."""
+    """One system's values by seed and item; build it with `of`."""
 
     name: str
     items: tuple[str, ...]  # Sorted; each has a value under every seed, unless it was built with `some`.
@@ -45,7 +45,7 @@ class MeanRuns:
 
     @classmethod
     def of(cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None) -> MeanRuns:
-        """Build it from each seed's values by item; items that a seed has no value of are left out."""
+        """Build the values from each seed's by item; an item that lacks a seed's value is left out."""
         shared = set(by_seed[0]).intersection(*by_seed[1:]) if by_seed else set[str]()
         return cls.some(name, by_seed, tuple(shared), clusters)
 
@@ -53,7 +53,7 @@ class MeanRuns:
     def some(
         cls, name: str, by_seed: Sequence[ByItem], items: Sequence[str], clusters: Mapping[str, str] | None = None
     ) -> MeanRuns:
-        """Build it from values that not all `items` have, nor the same under every seed.
+        """Build the values of `items`, some of which may be missing under some seeds.
 
         The mean of a seed is over those that have one under it; all are drawn.
         """
@@ -73,7 +73,7 @@ class MeanRuns:
         return len(self.by_seed)
 
     def on(self, items: Sequence[str]) -> MeanRuns:
-        """Return the values of `items` alone."""
+        """Return the values restricted to `items`."""
         missing = [item for item in items if item not in self.clusters]
         if missing or not items:
             what = f"{self.name} has no value of {len(missing)} of {len(items)} items"
@@ -82,12 +82,12 @@ class MeanRuns:
         return replace(self, items=ordered, clusters={item: self.clusters[item] for item in ordered})
 
     def pooled(self) -> dict[str, Fraction]:
-        """Return each item's mean over the seeds that have a value of it."""
-        found = {item: [one[item] for one in self.by_seed if item in one] for item in self.items}
-        return {item: exact_mean(values) for item, values in found.items() if values}
+        """Return each item's mean over the seeds that have its value."""
+        values_by_item = {item: [one[item] for one in self.by_seed if item in one] for item in self.items}
+        return {item: exact_mean(values) for item, values in values_by_item.items() if values}
 
     def means(self) -> tuple[float, ...]:
-        """Return the mean over the items, one a seed."""
+        """Return the mean over the items for each seed."""
         return tuple(map(float, self._means()))
 
     def mean(self) -> float:
@@ -95,15 +95,15 @@ class MeanRuns:
         return float(sum(self._means(), Fraction()) / self.num_seeds)
 
     def _means(self) -> list[Fraction]:
-        found = [[one[item] for item in self.items if item in one] for one in self.by_seed]
-        return [exact_mean(values) for values in found]
+        by_seed = [[one[item] for item in self.items if item in one] for one in self.by_seed]
+        return [exact_mean(values) for values in by_seed]
 
     def estimate(self, bootstrap: Bootstrap) -> Estimate:
-        """Return the mean with its percentile interval over seeds and clusters; none where there is one cluster."""
+        """Return the mean with its percentile interval over seeds and clusters; no interval for one cluster."""
         return Estimate(self.mean(), percentile(self.draws(bootstrap, "first"), bootstrap.level))
 
     def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
-        """Return the mean in each resample, (R,); the same clusters are drawn for every system on these items."""
+        """Return the mean of each resample, (R,); all systems on these items share the drawn clusters."""
         names = sorted(set(self.clusters.values()))
         if len(names) < 2:
             return np.full(bootstrap.draws, math.nan)
@@ -122,7 +122,7 @@ class MeanRuns:
 
 
 def exact_mean(values: Sequence[Fraction]) -> Fraction:
-    """Return the mean; numerators over one denominator, which most values share, are added as integers.
+    """Return the exact mean; values with a common denominator are added as integers.
 
     >>> exact_mean([Fraction(1, 2), Fraction(1, 2), Fraction(1, 3)])
     Fraction(4, 9)
@@ -137,7 +137,7 @@ System = TypeVar("System", Runs, MeanRuns)
 
 
 def shared_items(systems: Sequence[System]) -> tuple[list[System], float]:
-    """Return the systems on the items that all of them have, in the order of the first, and the share left out."""
+    """Restrict systems to their common items, in the order of the first; return them and the share left out."""
     every = set[str]().union(*(one.items for one in systems))
     shared = every.intersection(*(one.items for one in systems))
     items = [item for item in systems[0].items if item in shared]
@@ -176,7 +176,7 @@ def gap_of(
 
 
 def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estimate | None:
-    """Return the mean of `first` over that of `second`, on the items that both have; None where the latter is 0.
+    """Return the ratio of two systems' means on their common items; None if the divisor is 0.
 
     Where a resample has a second mean of 0 the ratio has no upper end, and no interval is given.
     """
@@ -190,5 +190,5 @@ def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estim
 
 
 def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
-    """Return the quotients; where there is nothing to divide by, NaN."""
+    """Return the quotients; NaN where the divisor is 0."""
     return np.divide(top, bottom, out=np.full(top.shape, math.nan), where=bottom != 0.0)

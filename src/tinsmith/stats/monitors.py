@@ -39,13 +39,13 @@ class AlarmKind(StrEnum):
     DETERMINISM = "determinism"
     """Prompts are always right or always wrong: groups carry no gradient, and more samples will not help."""
     ROLLOUTS_FAILED = "rollouts_failed"
-    """Responses have no reward, because a function of the task failed, or nobody sampled them."""
+    """Responses without a reward: a function of the task failed, or sampling did."""
     IDLE_EXPERTS = "idle_experts"  # Many of a mixture's experts get no token.
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing seen at one step; `label` is None where all labels are meant."""
+    """Alarm at one step; `label` is None if it concerns all labels."""
 
     kind: AlarmKind
     label: str | None
@@ -57,11 +57,11 @@ class Alarm:
 
     @property
     def key(self) -> str:
-        """The name in metrics.jsonl: alarm/kind, then /task and /label where it has them."""
+        """Name in metrics.jsonl: alarm/kind, then /task and /label if set."""
         return "/".join(["alarm", self.kind, *(name for name in (self.task, self.label) if name)])
 
     def of_task(self, task: str) -> Alarm:
-        """Return the alarm as one of several tasks' that are watched; it says which."""
+        """Return the alarm with the name of its task, if several tasks are monitored."""
         return replace(self, task=task, message=f"{task}: {self.message}")
 
 
@@ -99,7 +99,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """Figures of one evaluation; None for one that was not measured."""
+    """Figures of one evaluation; None if not measured."""
 
     step: int
     confusion: Confusion
@@ -119,7 +119,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorState:
-    """All that a resumed run must know; frozen and made of numbers, strings and tuples."""
+    """State of a monitor for resuming a run; frozen, of numbers, strings and tuples."""
 
     share_streaks: tuple[int, ...]  # Per label, evaluations running above the largest share.
     steps: tuple[tuple[LabelGroups, ...], ...] = ()  # Per step of the window, the groups of each label.
@@ -131,18 +131,18 @@ class MonitorState:
 
 @dataclass(slots=True)
 class CollapseMonitor:
-    """Raises the alarms of `Limits`; feed it in the order of the steps."""
+    """Collapse monitor: raises the alarms of `Limits`; observe steps in order."""
 
     labels: tuple[str, ...]
     limits: Limits = field(default_factory=Limits)
     _state: MonitorState | None = None
 
     def state(self) -> MonitorState:
-        """Return everything it remembers."""
+        """Return the monitor's state."""
         return self._state or MonitorState(share_streaks=(0,) * len(self.labels))
 
     def restore(self, state: MonitorState) -> None:
-        """Go on from `state`."""
+        """Restore the monitor's state."""
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
             what = "this collapse monitor belongs to another task"
@@ -155,7 +155,7 @@ class CollapseMonitor:
         return self.state().alarms
 
     def observe_evaluation(self, signals: Signals) -> tuple[Alarm, ...]:
-        """Take one evaluation in; return the alarms that begin with it."""
+        """Observe one evaluation; return the alarms that it raises."""
         if signals.confusion.labels != self.labels:
             raise DataError("the monitor watches other labels", value=signals.confusion.labels)
         self._remember(signals)
@@ -169,11 +169,11 @@ class CollapseMonitor:
         return self._begin([alarm for look in looks for alarm in look(signals)], kinds)
 
     def observe_answers(self, step: int, read: int, asked: int) -> tuple[Alarm, ...]:
-        """Take in how many of a training step's answers could be read; return the alarm if it begins with it."""
+        """Observe the share of a training step's answers that parse; return the alarm if it is raised."""
         return self._begin(self._unread(step, read, asked), {AlarmKind.UNREAD})
 
     def observe_groups(self, step: int, census: Mapping[str, LabelGroups]) -> tuple[Alarm, ...]:
-        """Take the groups of one training step in; return the alarms that begin with it.
+        """Observe the groups of one training step; return the alarms that it raises.
 
         Judged over the last `group_steps` steps, and only with `group_count` groups of a label.
         """
@@ -276,7 +276,7 @@ class CollapseMonitor:
         return [Alarm(AlarmKind.GOODHART, None, value, drop, signals.step, message)]
 
     def _begin(self, holding: Sequence[Alarm], kinds: set[AlarmKind]) -> tuple[Alarm, ...]:
-        """Keep what holds of these kinds as active; return what was not active before."""
+        """Replace the active alarms of these kinds; return the new ones."""
         state = self.state()
         judged = tuple(f"alarm/{kind}" for kind in kinds)
         others = [key for key in state.active if key not in judged and key.rpartition("/")[0] not in judged]
@@ -309,7 +309,7 @@ KeptT = TypeVar("KeptT", bound=_Kept)
 
 
 class _Monitor(Generic[KeptT]):
-    """Alarms that are raised when their condition begins; feed it in the order of the steps."""
+    """Base of monitors whose alarms are raised once when their condition begins; observe steps in order."""
 
     def __init__(self, nothing: KeptT) -> None:
         self._kept = nothing
@@ -320,16 +320,16 @@ class _Monitor(Generic[KeptT]):
         return self._kept.alarms
 
     def state(self) -> object:
-        """Return it as plain JSON values."""
+        """Return the state as plain JSON values."""
         return msgspec.to_builtins(self._kept)
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
+        """Restore the state from `state`."""
         self._kept = msgspec.convert(state, type(self._kept))
 
 
 class ResponseMonitor(_Monitor[_KeptKinds]):
-    """Watches free responses: one text that answers everything, and answers that came to nothing."""
+    """Monitor of free responses: one text for every prompt, and failed responses."""
 
     def __init__(self) -> None:
         super().__init__(_KeptKinds())
@@ -337,7 +337,7 @@ class ResponseMonitor(_Monitor[_KeptKinds]):
     def observe(
         self, step: int, texts: Sequence[tuple[str, str]], *, judge_failed: float = 0.0, failed: float = 0.0
     ) -> list[Alarm]:
-        """Take one evaluation in; return the alarms that begin with it.
+        """Observe one evaluation; return the alarms that it raises.
 
         Args:
             step: the step of the policy.
@@ -388,7 +388,7 @@ class DeterminismMonitor(_Monitor[_KeptSteps]):
         super().__init__(_KeptSteps())
 
     def observe(self, step: int, groups: Sequence[Sequence[float]]) -> list[Alarm]:
-        """Take the rewards of a step's groups in; return the alarm that begins with it."""
+        """Observe the rewards of a step's groups; return the alarm if it is raised."""
         steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
         census = group_census([group for each in steps for group in each])
         index, begun = census.determinism, list[Alarm]()
@@ -410,12 +410,12 @@ IDLE_STEPS = 3  # Steps running with more than that.
 
 @dataclass(slots=True)
 class ExpertMonitor:
-    """Raises the alarm; feed it in the order of the steps."""
+    """Monitor of idle experts; observe steps in order."""
 
     _running: int = 0  # Steps running with too many idle experts.
 
     def observe(self, step: int, idle: float) -> list[Alarm]:
-        """Take the share of experts without a token in a training step in; return the alarm that begins with it."""
+        """Observe the share of experts without a token in a training step; return the alarm if it is raised."""
         self._running = self._running + 1 if idle > MAX_IDLE else 0
         if self._running != IDLE_STEPS:
             return []

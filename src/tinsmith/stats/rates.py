@@ -1,4 +1,4 @@
-"""One system's answers on one split as a confusion matrix with a column for invalid answers, and its scores by name."""
+"""Confusion matrix of one system on one split, with a column for invalid answers, and its scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ClassScore = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (..., K).
 
 
 class Metric(StrEnum):
-    """The scores of a whole confusion matrix, by the names they have in metrics.jsonl."""
+    """Scores of a confusion matrix, by their names in metrics.jsonl."""
 
     LABEL_MATCH = "label_match"
     INVALID_RATE = "invalid_rate"
@@ -31,7 +31,7 @@ class Metric(StrEnum):
 
 
 class ClassMetric(StrEnum):
-    """The scores of one label, by the names they have in metrics.jsonl."""
+    """Scores of one label, by their names in metrics.jsonl."""
 
     RECALL = "recall"
     PRECISION = "precision"
@@ -49,7 +49,7 @@ Codes = NDArray[np.int64]  # Positions in a tuple of labels.
 
 
 def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
-    """Return the position of each value in `labels`, (n,); len(labels) stands for None, an invalid answer."""
+    """Return the index of each value in `labels`, (n,); len(labels) for None, an invalid answer."""
     if len(set(labels)) != len(labels) or not labels:
         raise DataError("labels must be distinct names", field="labels", value=tuple(labels))
     position: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
@@ -97,11 +97,11 @@ class Confusion:
         return int(self.counts.sum())
 
     def score(self, metric: Metric) -> float:
-        """Return one score of the whole matrix; NaN where it is undefined."""
+        """Return one score of the confusion matrix; NaN if undefined."""
         return float(SCORES[metric](self.counts.astype(np.float64)))
 
     def class_score(self, metric: ClassMetric) -> Mapping[str, float]:
-        """Return one score of each label; NaN where it is undefined."""
+        """Return one score per label; NaN if undefined."""
         values = CLASS_SCORES[metric](self.counts.astype(np.float64))
         return dict(zip(self.labels, values.tolist(), strict=True))
 
@@ -122,7 +122,7 @@ def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
 
 
 def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -> str:
-    """Return the label whose constant answer scores best; the first of equals."""
+    """Return the constant label with the best score, the first of equals."""
     scores = [Confusion.of(labels, golds, [label] * len(golds)).score(metric) for label in labels]
     return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
 

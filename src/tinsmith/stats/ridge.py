@@ -1,4 +1,4 @@
-"""Ridge regression, elementwise and in a fixed order: the same bits on every machine, which BLAS does not promise."""
+"""Ridge regression in a fixed order of sums, with the same bits on every machine, unlike BLAS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Moments:
         return cls(0.0, np.zeros((width, width)), np.zeros(width))
 
     def with_rows(self, x_ND: Floats, u_N: Floats, decay: float = 1.0) -> Moments:
-        """Return the sums with further rows; what was there before counts `decay` times."""
+        """Add rows to the sums, with the earlier sums multiplied by `decay`."""
         outer, labelled = decay * self.outer_DD, decay * self.labelled_D
         for x, u in zip(x_ND, u_N, strict=True):
             outer += x[:, None] * x[None, :]
@@ -34,10 +34,10 @@ class Moments:
         return Moments(decay * self.weight + len(x_ND), outer, labelled)
 
     def hessian(self, ridge: float) -> Floats:
-        """Return E[x x^T] + ridge I: of the mean of (phi x - u)^2 / 2, and ridge |phi|^2 / 2 beside it."""
-        found = self.outer_DD / self.weight
-        found[np.diag_indices_from(found)] += ridge
-        return found
+        """Return E[x x^T] + ridge I, the Hessian of the mean of (phi x - u)^2 / 2 plus ridge |phi|^2 / 2."""
+        matrix = self.outer_DD / self.weight
+        matrix[np.diag_indices_from(matrix)] += ridge
+        return matrix
 
     def fitted(self, ridge: float) -> Floats:
         """Return the weights phi that minimise that loss."""

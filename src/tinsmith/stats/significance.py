@@ -1,4 +1,4 @@
-"""Tests between two systems on the same items, corrections for many tests, power, and intervals of a paired gain.
+"""Paired tests of two systems, corrections for multiple tests, power, and intervals of a paired gain.
 
 Exact where it can be: McNemar's test is a sum of integers. Everything takes and gives plain numbers. Several pairs with
 one prompt are no independent evidence: what a prompt's pairs gained in sum, its net, is one observation; without an
@@ -29,7 +29,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Exact McNemar test: `only_first` and `only_second` count the items that just one got right."""
+    """Exact McNemar test: `only_first` and `only_second` count the items that one system alone got right."""
 
     only_first: int
     only_second: int
@@ -37,7 +37,7 @@ class McNemar:
 
 
 def mcnemar(only_first: int, only_second: int) -> McNemar:
-    """Test whether two systems are equally often right, from the items on which just one is.
+    """Test whether two systems are equally accurate, from the items on which they disagree.
 
     Under the null each such item is a fair coin: p = min(1, 2 P(X <= min(b, c))), X ~ Bin(b + c, 1/2),
     computed in integers and divided once. Source: McNemar, Psychometrika 12 (1947); exact form as in
@@ -75,7 +75,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA) -> int:
-    """Return how many shared items resolve a difference `effect` of accuracies.
+    """Return the number of shared items that resolve a difference `effect` of accuracies.
 
     n of them resolve (z_{1-alpha/2} + z_power) sqrt(discordance / n), discordance being the share of items that just
     one of the two gets right. Source: Miller, arXiv:2411.00640 sec. 5, for paired items.
@@ -127,7 +127,7 @@ def sign_flip_p(nets: Sequence[int]) -> float:
 
 
 def flip_p(gains: Sequence[Fraction], *, seed: int = 0) -> tuple[float, bool]:
-    """Return the two-sided p-value of a sum under flips of its terms' signs, and whether every flip was counted.
+    """Return the two-sided p-value of a sum under sign flips of its terms, and True if it is exact.
 
     Gains of 0 cannot matter. All 2^n flips are gone through for few units, and counted by their sums where the gains'
     common denominator is small; else flips are drawn, and p = (1 + those that reach the sum) / (1 + those drawn).
@@ -148,7 +148,7 @@ def flip_p(gains: Sequence[Fraction], *, seed: int = 0) -> tuple[float, bool]:
 
 
 def _listed_p(nets: Sequence[int]) -> float:
-    """Go through every flip; the first sign may stay, as turning all of them changes no size."""
+    """Enumerate all sign flips with the first sign fixed, as flipping all signs changes no absolute sum."""
     exact = np.int64 if sum(map(abs, nets)) <= np.iinfo(np.int64).max else object
     sums = np.array(nets[:1], exact)
     for net in nets[1:]:
@@ -164,7 +164,7 @@ def _drawn_p(gains: FloatArray, seed: int) -> float:
 
 
 def _signs(rng: np.random.Generator, draws: int, width: int, cells: int) -> Iterator[FloatArray]:
-    """Yield rows of -1 and 1, `draws` of them in all; at most so many cells at once."""
+    """Yield `draws` rows of -1 and 1, in chunks of limited size."""
     chunk = max(1, cells // width)
     for start in range(0, draws, chunk):
         flips = rng.integers(0, 2, size=(min(chunk, draws - start), width), dtype=np.uint8)
@@ -172,7 +172,7 @@ def _signs(rng: np.random.Generator, draws: int, width: int, cells: int) -> Iter
 
 
 def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Interval:
-    """Return an interval of a gain in accuracy on n pairs that stand alone.
+    """Return an interval of a gain in accuracy on n independent pairs.
 
     Tango's score interval, an approximation. Where it would leave out zero and McNemar's exact test does not,
     it is widened to hold Clopper and Pearson's interval of the share of discordant pairs that were helped,
@@ -199,7 +199,7 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
 
 
 def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, level: float = 0.95) -> Interval:
-    """Return an interval of a gain in accuracy where pairs hang together: the gains that sign flips do not refuse.
+    """Return an interval of a gain in accuracy on clustered pairs: the gains that the sign-flip test does not reject.
 
     `nets` are what each prompt's pairs gained in sum, `sizes` how many pairs each prompt has.
     """
@@ -221,7 +221,7 @@ def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, 
 
 
 def least_moved(alpha: float) -> int:
-    """Return how many discordant observations it takes before the exact p can be as low as alpha.
+    """Return the number of discordant observations from which the exact p-value can reach alpha.
 
     >>> least_moved(0.05)
     6

@@ -180,18 +180,18 @@ def test_what_a_server_tells_of_experts_becomes_metrics() -> None:
 def test_a_dense_model_has_none() -> None:
     assert expert_metrics({"loss:sum": 3.0}) == {}
     assert route_metrics({"loss:sum": 3.0}) == {}
-    assert [ExpertWatch().saw(step, {"optim/loss": 1.0}) for step in range(5)] == [[]] * 5
+    assert [ExpertWatch().observe_metrics(step, {"optim/loss": 1.0}) for step in range(5)] == [[]] * 5
 
 
 def test_a_resumed_run_raises_the_alarm_at_the_same_step() -> None:
     lines = [{"step": step, WITH_TOKENS: 0.5} for step in range(6)]
     whole = ExpertWatch()
-    expected = [bool(whole.saw(int(line["step"]), line)) for line in lines]
+    expected = [bool(whole.observe_metrics(int(line["step"]), line)) for line in lines]
     assert expected == [False, False, True, False, False, False]
     for kept in range(6):
         resumed = ExpertWatch()
         resumed.restore([{"step": -1, "eval/macro_f1": 0.1}, *lines[:kept]])
-        found = [bool(resumed.saw(int(line["step"]), line)) for line in lines[kept:]]
+        found = [bool(resumed.observe_metrics(int(line["step"]), line)) for line in lines[kept:]]
         assert found == expected[kept:]
 
 

@@ -225,7 +225,7 @@ def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
         failed = [isinstance(one, Failure) for one in group]
         assert failed == [group[0].item.item.gold == "neutral"] * 3
     scored = score_groups(groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=False)
-    run.saw(0, scored)
+    run.observe(0, scored)
     run.record(0, {})
     run.folder.close()
     failures = [line for line in lines(tmp_path / "run", ROLLOUTS) if "failure" in line]

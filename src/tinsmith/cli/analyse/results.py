@@ -244,7 +244,7 @@ def _print_solution(console: Console, columns: Sequence[str], solution: Solution
     slashes = "/".join(_short(columns).values())
     table = figures_table("line", f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid")
     for line in solution.lines:
-        right, answers = (" ".join(map(str, counts)) for counts in (line.correct, line.said))
+        right, answers = (" ".join(map(str, counts)) for counts in (line.correct, line.answered))
         low, high, n = line.total.low, line.total.high, solution.n
         accuracy = f"{low / n:.3f} {wilson(low, n)}" if low == high else f"{low / n:.3f}-{high / n:.3f}"
         table.add_row(line.name, right, str(line.total), accuracy, answers, str(line.invalid))
@@ -269,7 +269,7 @@ def recovery_value(table: ReportedTable, found: Recovery) -> dict[str, object]:
                         "name": line.name,
                         "right": dict(zip(found.columns, map(_ends, line.correct), strict=True)),
                         "right_in_all": _ends(line.total),
-                        "said": dict(zip(found.columns, map(_ends, line.said), strict=True)),
+                        "said": dict(zip(found.columns, map(_ends, line.answered), strict=True)),
                         "invalid": _ends(line.invalid),
                     }
                     for line in solution.lines
@@ -359,7 +359,7 @@ def _ladder_sentences(solution: Solution) -> list[str]:
 def _exp5_sentences(solution: Solution, ladder: Solution) -> list[str]:
     size, prior = solution.sizes[0], solution.sizes[0] / solution.n
     precision = ", ".join(
-        f"{line.name.removeprefix('Exp5 ')} {line.correct[0].low / line.said[0].low:.4f}" for line in solution.lines
+        f"{line.name.removeprefix('Exp5 ')} {line.correct[0].low / line.answered[0].low:.4f}" for line in solution.lines
     )
     return [
         f"not the same papers as Baseline to Exp4: {solution.n} of them, {size} {LABELS[0]}, "

@@ -55,7 +55,7 @@ class Watch(Generic[I, A]):
         """Every alarm so far, oldest first."""
         return () if self.monitor is None else self.monitor.alarms
 
-    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
+    def observe(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
         """Take a training step in; return the alarms that begin with it."""
         del step, groups
         return ()
@@ -153,7 +153,7 @@ def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
 class ExpertWatch(ExpertMonitor):
     """Looks at the metrics of a run's steps, in their order."""
 
-    def saw(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
+    def observe_metrics(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
         """Take a step in; return the alarms that begin with it."""
         share = metrics.get(WITH_TOKENS)
         return [] if share is None else self.observe(step, 1.0 - share)

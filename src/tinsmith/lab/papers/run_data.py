@@ -86,7 +86,7 @@ class LabelWatch(Watch[Item, Answer]):
         self._monitors = {one: CollapseMonitor(one.labels) for one in self.study.task.subjects}
         self._rewards = {one: [] for one in self.study.task.subjects}
 
-    def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
+    def observe(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
         """As of a Watch."""
         begun: list[Alarm] = []
         for place, (subject, monitor) in enumerate(self._monitors.items()):
