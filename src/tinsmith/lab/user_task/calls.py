@@ -101,13 +101,13 @@ def _words(error: BaseException, message: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def mistake_in_file(found: Raised, path: Path) -> TinsmithError:
+def mistake_in_file(raised: Raised, path: Path) -> TinsmithError:
     """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
-    error = found.error
+    error = raised.error
     if isinstance(error, TinsmithError):
-        where = f"{found.file}, line {found.line}" if found.file else path.name
+        where = f"{raised.file}, line {raised.line}" if raised.file else path.name
         return error.located_at(where)
-    where = str(found) if found.file else f"{path.name}: {found}"
+    where = str(raised) if raised.file else f"{path.name}: {raised}"
     return ConfigError(where, field="FILE.py", value=str(path))
 
 
@@ -120,37 +120,37 @@ _DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
 _MORE: Final = "tinsmith_more_keys"  # The attribute of a function with further keys.
 
 
-def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
-    """Return a function's arguments as keys; `given` has those that stand on a command line."""
+def argument_keys(entry: Callable[..., Any], path: Path, texts: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
+    """Return a function's arguments as keys; `texts` are those on a command line."""
     hints = attempt(lambda: get_type_hints(entry, include_extras=True))
     if isinstance(hints, Raised):
         raise mistake_in_file(hints, path)
     described = map(_DESCRIBED.match, (inspect.getdoc(entry) or "").splitlines())
     words = {match[1]: match[2] for match in described if match}
     more: MoreKeys | None = vars(entry).get(_MORE)
-    found: dict[str, OwnKey] = {}
-    for each in inspect.signature(entry).parameters.values():
-        if each.kind is each.VAR_KEYWORD and (more is not None or entry.__module__.startswith("tinsmith.")):
+    keys: dict[str, OwnKey] = {}
+    for parameter in inspect.signature(entry).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and (more is not None or entry.__module__.startswith("tinsmith.")):
             continue  # its keys depend on others: see `with_keys`
-        hint = hints.get(each.name, type(each.default))
+        hint = hints.get(parameter.name, type(parameter.default))
         kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        is_file = kind is Path and each.default == Path()
-        if not is_file and (not plain or each.default is each.empty or kind not in _KINDS):
+        plain = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        is_file = kind is Path and parameter.default == Path()
+        if not is_file and (not plain or parameter.default is parameter.empty or kind not in _KINDS):
             what = f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key"
             allowed = "an argument with a default that is a text, a number, True or False; or Path()"
-            raise ConfigError(what, field=str(each), allowed=allowed)
-        found[each.name] = OwnKey(
-            name=each.name,
+            raise ConfigError(what, field=str(parameter), allowed=allowed)
+        keys[parameter.name] = OwnKey(
+            name=parameter.name,
             kind=str if is_file else cast("type[Value]", kind),
-            default="" if is_file else cast(Value, each.default),
-            words=words.get(each.name, ""),
+            default="" if is_file else cast(Value, parameter.default),
+            words=words.get(parameter.name, ""),
             is_file=is_file,
             later=LATER in marks,
         )
     if more is not None:
-        found |= {key.name: key for key in more(given or {})}
-    return tuple(found.values())
+        keys |= {key.name: key for key in more(texts or {})}
+    return tuple(keys.values())
 
 
 def with_keys(more: MoreKeys) -> Callable[[F], F]:

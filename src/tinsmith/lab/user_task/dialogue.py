@@ -132,33 +132,33 @@ def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
 
 def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     """Return what conversations of one step earn that have come to their end; children stand among them."""
-    found: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
+    results: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
     to_score: dict[int, Asked] = {}
     trees: dict[int, Child] = {}  # by the conversation that was spawned
     groups: dict[int, list[int]] = {}  # by what they are compared in: an item may come twice in a step
-    for place, one in enumerate(played):
-        groups.setdefault(id(one.group), []).append(place)
+    for place, talk in enumerate(played):
+        groups.setdefault(id(talk.group), []).append(place)
     lowest_first = sorted(groups.values(), key=lambda places: -played[places[0]].depth)
     for group, places in enumerate(lowest_first):
-        remaining = [place for place in places if place not in found]
+        remaining = [place for place in places if place not in results]
         if not isinstance(task.reward, StepReward):
             texts = [played[place].replies for place in remaining]
             below = [[trees[id(c)] for c in played[place].children if id(c) in trees] for place in remaining]
-            found |= zip(remaining, score_group(task, played[places[0]].item.item, texts, below), strict=True)
-            trees |= {id(played[p]): child for p in remaining if (child := _child(task, played[p], found[p], trees))}
+            results |= zip(remaining, score_group(task, played[places[0]].item.item, texts, below), strict=True)
+            trees |= {id(played[p]): child for p in remaining if (child := _child(task, played[p], results[p], trees))}
             continue
         for place in remaining:
-            one, read = played[place], _read_all(task, played[place].replies)
+            talk, read = played[place], _read_all(task, played[place].replies)
             if isinstance(read, Failed):
-                found[place] = read
+                results[place] = read
             else:
-                conversation: dict[str, Any] = {"replies": tuple(read), "text": one.replies[-1], "heard": one.heard}
-                to_score[place] = Asked(item=one.item.item, group=group, seed=one.seed, **conversation)
+                conversation: dict[str, Any] = {"replies": tuple(read), "text": talk.replies[-1], "heard": talk.heard}
+                to_score[place] = Asked(item=talk.item.item, group=group, seed=talk.seed, **conversation)
     if isinstance(task.reward, StepReward):
         order = sorted(to_score)
-        found |= zip(order, score_step(task, [to_score[place] for place in order]), strict=True)
+        results |= zip(order, score_step(task, [to_score[place] for place in order]), strict=True)
     return [
-        one if isinstance(one := found[place], Failed) else replace(one, heard=talk.heard)
+        result if isinstance(result := results[place], Failed) else replace(result, heard=talk.heard)
         for place, talk in enumerate(played)
     ]
 
@@ -173,10 +173,10 @@ def _child(task: Task, one: Dialogue, scored: Earned | Failed, trees: Mapping[in
     return Child(item=one.item.item, replies=replies, earned=own, children=below)
 
 
-def demonstrated(task: Task, one: UserItem) -> tuple[str, ...]:
+def demonstrated(task: Task, item: UserItem) -> tuple[str, ...]:
     """Return the replies that `answer` demonstrates about an item."""
     assert task.answer is not None, "a task that says no answer is refused before"
-    where, answer = f"answer of the item {one.prompt_id}", attempt(task.answer, one.item)
+    where, answer = f"answer of the item {item.prompt_id}", attempt(task.answer, item.item)
     if isinstance(answer, Raised):
         raise TaskError(f"{where}: {answer}")
     replies = cast("Sequence[object]", [answer] if isinstance(answer, str) else answer)
@@ -185,21 +185,21 @@ def demonstrated(task: Task, one: UserItem) -> tuple[str, ...]:
     return tuple(cast("Sequence[str]", replies))
 
 
-def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
+def right_example(task: Task, item: UserItem, renderer: Renderer) -> Example:
     """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
 
     Its tokens are those that sampling would have come by.
     """
-    first, *others = demonstrated(task, one)
-    tokens, weights = renderer.build_supervised_example((*one.messages, Message(role=Role.ASSISTANT, content=first)))
+    first, *others = demonstrated(task, item)
+    tokens, weights = renderer.build_supervised_example((*item.messages, Message(role=Role.ASSISTANT, content=first)))
     learned = [weight != 0.0 for weight in weights]
-    talk, before = Dialogue(task=task, item=one), first
+    talk, before = Dialogue(task=task, item=item), first
     for reply in others:
         response = talk.say_shown(before)
         if talk.failed is not None:
-            raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
+            raise TaskError(f"{talk.failed.where} of the item {item.prompt_id}: {talk.failed.what}")
         if not isinstance(response, str):
-            raise TaskError(f"answer of the item {one.prompt_id}: the task has no reply to it")
+            raise TaskError(f"answer of the item {item.prompt_id}: the task has no reply to it")
         heard = Message(role=Role.USER, content=response)
         tokens = renderer.extend((), tokens, (heard,))
         learned += [False] * (len(tokens) - len(learned))
@@ -232,26 +232,26 @@ def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Ea
         return Failed(REWARD, f"it gave {type(scored).__name__}, and neither Scored nor Failed")
     if set(scored.terms) != set(reward.terms):
         return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
-    found: Earned | Failed = Earned(terms={}, metrics={}, readable=asked.replies[-1] is not None, scored=scored)
+    result: Earned | Failed = Earned(terms={}, metrics={}, readable=asked.replies[-1] is not None, scored=scored)
     for name in reward.terms:
-        found = _entered(found, REWARD, name, _number(scored.terms[name]))
+        result = _entered(result, REWARD, name, _number(scored.terms[name]))
     for name in reward.metrics:
-        found = _entered(found, METRIC, name, _number(scored.metrics.get(name), optional=True))
+        result = _entered(result, METRIC, name, _number(scored.metrics.get(name), optional=True))
     for name, metric in task.metrics.items():
         (value,) = _valued(metric, asked.item, [list(asked.replies)], [()], optional=True)
-        found = _entered(found, METRIC, name, value)
-    return found
+        result = _entered(result, METRIC, name, value)
+    return result
 
 
-def _entered(found: Earned | Failed, where: str, name: str, value: float | str | None) -> Earned | Failed:
+def _entered(result: Earned | Failed, where: str, name: str, value: float | str | None) -> Earned | Failed:
     """Return what a conversation earned with one more value; text says why there is none."""
-    if isinstance(found, Failed) or value is None:
-        return found
+    if isinstance(result, Failed) or value is None:
+        return result
     if isinstance(value, str):
         return Failed(where, f"{name}: {value}")
     if where == REWARD:
-        return replace(found, terms={**found.terms, name: value})
-    return replace(found, metrics={**found.metrics, name: value})
+        return replace(result, terms={**result.terms, name: value})
+    return replace(result, metrics={**result.metrics, name: value})
 
 
 def score_group(
@@ -262,18 +262,18 @@ def score_group(
     `below` has what each of them spawned; empty: none did.
     """
     read = [_read_all(task, texts) for texts in conversations]
-    found = [
+    results = [
         one if isinstance(one, Failed) else Earned(terms={}, metrics={}, readable=one[-1] is not None) for one in read
     ]
     for where, rewards in ((REWARD, task.rewards), (METRIC, task.metrics)):
         for name, reward in rewards.items():
-            left = [place for place, one in enumerate(found) if isinstance(one, Earned)]
+            left = [place for place, one in enumerate(results) if isinstance(one, Earned)]
             replies = [cast("list[Any]", read[place]) for place in left]
             spawned = [below[place] if below else () for place in left]
             values = _valued(reward, item, replies, spawned, optional=where == METRIC)
             for place, value in zip(left, values, strict=True):
-                found[place] = _entered(found[place], where, name, value)
-    return found
+                results[place] = _entered(results[place], where, name, value)
+    return results
 
 
 def _read_all(task: Task, texts: Sequence[str]) -> list[Any] | Failed:
@@ -297,8 +297,8 @@ def _valued(
 ) -> list[float | str | None]:
     """Return what each conversation is worth, or why that is not known; None, of a metric that does not apply."""
     if isinstance(reward, OfTree):
-        found = [attempt(reward.function, item, list(each), of) for each, of in zip(replies, below, strict=True)]
-        return [_number(one, optional=optional) for one in found]
+        returned = [attempt(reward.function, item, list(each), of) for each, of in zip(replies, below, strict=True)]
+        return [_number(one, optional=optional) for one in returned]
     if isinstance(reward, OfConversation):
         return [_number(attempt(reward.function, item, list(each)), optional=optional) for each in replies]
     if not isinstance(reward, OfGroup):
@@ -306,13 +306,13 @@ def _valued(
     if not replies:
         return []
     count = len(replies)
-    found = attempt(lambda: list(islice(reward.function(item, [each[-1] for each in replies]), count + 1)))
-    if isinstance(found, Raised):
-        return [str(found)] * count
-    if len(found) != count:
-        given = f"{len(found)}" if len(found) < count else f"more than {count}"
+    returned = attempt(lambda: list(islice(reward.function(item, [each[-1] for each in replies]), count + 1)))
+    if isinstance(returned, Raised):
+        return [str(returned)] * count
+    if len(returned) != count:
+        given = f"{len(returned)}" if len(returned) < count else f"more than {count}"
         return [f"it returned {given} numbers for {count} answers"] * count
-    return [_number(value, optional=optional) for value in found]
+    return [_number(value, optional=optional) for value in returned]
 
 
 def _number(value: object, *, optional: bool = False) -> float | str | None:

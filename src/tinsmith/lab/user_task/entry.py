@@ -222,7 +222,7 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
     """Refuse settings that need of the task what it does not say."""
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
-    shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
+    examples, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
     forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
     reads = forgets or settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0)
@@ -230,7 +230,7 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
     def refuse(what: str, key: str, value: object, fix: str) -> NoReturn:
         raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
 
-    if task.answer is None and shown is not None and not isinstance(shown, SparseSettings):
+    if task.answer is None and examples is not None and not isinstance(examples, SparseSettings):
         key, value = "kind" if kind is Kind.TASK_SFT else "sft_steps", overrides.get("sft_steps", kind.value)
         what = "supervised training needs right answers, and this task has none"
         refuse(what, key, value, "answer=..., a function of the item, or train it by reward alone")
@@ -244,9 +244,9 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
         key, value = ("watch", settings.watch.value) if watched else ("confidence_penalty", penalty)
         what = "this needs a task with one turn and `probed`: where its reasoning ends, and its possible answers"
         refuse(what, key, value, "probed=Probed(before_answer=..., options=..., gold=...)")
-    if task.talk is not None and task.talk.several_agents and (shown is not None or reads):
+    if task.talk is not None and task.talk.several_agents and (examples is not None or reads):
         by_example = ("sft_steps", overrides.get("sft_steps", kind.value))
-        key, value = ("watch", settings.watch.value) if shown is None else by_example
+        key, value = ("watch", settings.watch.value) if examples is None else by_example
         fix = "agents=1; or leave out supervised steps, other losses and other measurements (watch_forgetting=false)"
         refuse("several agents can only be trained by reward", key, value, fix)
 
@@ -289,12 +289,12 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
     )
 
 
-def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:
+def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], values: Mapping[str, Value]) -> dict[str, Value]:
     """Return the values that a task gives to keys of every run."""
     circumstances = next(iter(kinds.values())).circumstances - {"model_name"}
     types = {key: kind for each in kinds.values() for key, kind in each.kinds.items()}
     allowed = frozenset(types) - circumstances - {"at"}
-    for key in given:
+    for key in values:
         if key not in allowed:
-            raise source.told(unknown_key(key, str(given[key]), allowed))
-    return {key: value if types[key] is type(value) else shown_value(value) for key, value in given.items()}
+            raise source.told(unknown_key(key, str(values[key]), allowed))
+    return {key: value if types[key] is type(value) else shown_value(value) for key, value in values.items()}

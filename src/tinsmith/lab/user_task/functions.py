@@ -133,7 +133,7 @@ def _beside(folder: Path) -> Generator[None, None, None]:
 
 def modules_beside(path: Path, source: bytes) -> dict[str, Path]:
     """Return the modules beside the file that it imports, and those that they import, by name."""
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     left = [source]
     while left:
         try:
@@ -150,10 +150,10 @@ def modules_beside(path: Path, source: bytes) -> dict[str, Path]:
         for name in sorted({".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}):
             bare = path.parent.joinpath(*name.split("."))
             files = [one for one in (bare.with_name(f"{bare.name}.py"), bare / "__init__.py") if one.is_file()]
-            if files and name not in found and files[0] != path:
-                found[name] = files[0]
+            if files and name not in modules and files[0] != path:
+                modules[name] = files[0]
                 left.append(files[0].read_bytes())
-    return found
+    return modules
 
 
 def function_in_file(path: Path, name: str) -> TaskSource:
@@ -246,12 +246,12 @@ def code_sha256(function: Callable[..., Any]) -> str:
 def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
     """Return what a file defines by name: each with its text, and the names that stand in it."""
     lines = source.split("\n")
-    found: dict[str, tuple[str, Sequence[str]]] = {}
+    definitions: dict[str, tuple[str, Sequence[str]]] = {}
     for node in _tree(source).body:
         if names := _names(node):
             inside = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-            found |= dict.fromkeys(names, (_text(lines, node), inside))
-    return found
+            definitions |= dict.fromkeys(names, (_text(lines, node), inside))
+    return definitions
 
 
 def _text(lines: Sequence[str], node: ast.stmt) -> str:

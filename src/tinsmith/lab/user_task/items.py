@@ -104,16 +104,16 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
     """Return the items with names and prompts, each once, and how many were there more than once."""
-    found: dict[str, UserItem] = {}
+    by_id: dict[str, UserItem] = {}
     repeated = 0
     for place, item in enumerate(_raw(items, folder, what)):
         one = named_item(task, item, f"{what}[{place}]")
-        before = found.setdefault(one.prompt_id, one)
+        before = by_id.setdefault(one.prompt_id, one)
         repeated += before is not one
         if before is not one and _identity(before) != _identity(one):
             fix = "give each an id of its own"
             raise DataError("two items have the same id", field=f"{what}[{place}]", value=one.prompt_id, fix=fix)
-    return tuple(found.values()), repeated
+    return tuple(by_id.values()), repeated
 
 
 def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
@@ -138,18 +138,18 @@ def _lines(file: Path, what: str) -> list[Any]:
     if not file.is_file():
         allowed = "a JSONL file; a name is looked for beside the task's file"
         raise DataError("there is no such file", field=what, value=str(file), allowed=allowed)
-    found: list[Any] = []
+    values: list[Any] = []
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
             try:
-                found.append(parse_json(line))
+                values.append(parse_json(line))
             except ValueError as error:
                 reason = getattr(error, "msg", None) or getattr(error, "reason", None) or error
                 wrong = f"{file.name}, line {number}: this is not JSON: {reason}"
                 raise DataError(wrong, field=what, value=line.decode(errors="replace").strip()) from None
-    return found
+    return values
 
 
 def named_item(task: Task, item: object, where: str = "item") -> UserItem:
@@ -244,7 +244,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
 
 def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
     """Give every item what another is rewarded and answered by; those of one unit get those of one other unit."""
-    units, given = _together(items), dict[str, Any]()
+    units, exchanged = _together(items), dict[str, Any]()
     for size in {len(members) for members in units.values()}:
         names = [name for name, members in units.items() if len(members) == size]
         ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
@@ -254,8 +254,8 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
             raise ConfigError(what, field="shuffle_labels", value=True, allowed=allowed)
         for name, other in zip(ring, [*ring[1:], ring[0]], strict=True):
             for mine, theirs in zip(units[name], units[other], strict=True):
-                given[mine.prompt_id] = theirs.item
-    return tuple(replace(one, item=given[one.prompt_id]) for one in items)
+                exchanged[mine.prompt_id] = theirs.item
+    return tuple(replace(one, item=exchanged[one.prompt_id]) for one in items)
 
 
 def _together(items: Sequence[UserItem]) -> dict[str, Sequence[UserItem]]:

@@ -214,7 +214,7 @@ def asking_circumstances(asking: Asking) -> Mapping[str, object]:
 
     An address is written without what may be a secret in it; an endpoint refuses such an address later.
     """
-    found: dict[str, object] = {
+    circumstances: dict[str, object] = {
         name: str(value.absolute()) if isinstance(value, Path) else value for name, value in asdict(asking).items()
     }
     if asking.judge_base_url is not None:
@@ -223,5 +223,5 @@ def asking_circumstances(asking: Asking) -> Mapping[str, object]:
             bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         except ValueError:
             bare = ""
-        found["judge_base_url"] = bare
-    return found
+        circumstances["judge_base_url"] = bare
+    return circumstances

@@ -41,15 +41,15 @@ class JudgedReward(StepReward):
             JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=tuple(self.criteria(one.item)))
             for one in answers
         ]
-        found = (self.judge or self.rules).judge_all(requests)
-        failures = [one for one in found if isinstance(one, JudgeFailure)]
+        verdicts = (self.judge or self.rules).judge_all(requests)
+        failures = [one for one in verdicts if isinstance(one, JudgeFailure)]
         if self.paid is not None:
-            from_cache = sum(isinstance(one, Answered) and one.from_cache for one in found)
-            counts = {"judged": len(found) - len(failures), "failed": len(failures), "from_cache": from_cache}
-            self.paid(counts, sum((one.spent for one in found), Spent()))
-        if found and len(failures) == len(found):
+            from_cache = sum(isinstance(one, Answered) and one.from_cache for one in verdicts)
+            counts = {"judged": len(verdicts) - len(failures), "failed": len(failures), "from_cache": from_cache}
+            self.paid(counts, sum((one.spent for one in verdicts), Spent()))
+        if verdicts and len(failures) == len(verdicts):
             raise failures[0].error()
-        return [self._scored(one, judged) for one, judged in zip(answers, found, strict=True)]
+        return [self._scored(one, judged) for one, judged in zip(answers, verdicts, strict=True)]
 
     def _scored(self, asked: Asked, judged: Judged | JudgeFailure) -> Scored | Failed:
         if isinstance(judged, JudgeFailure):

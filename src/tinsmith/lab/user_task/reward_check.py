@@ -93,7 +93,7 @@ def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> 
     >>> mutants("so 4", ["5"], Random(0), 3)
     ['so 5', '5 4', '4']
     """
-    parts, found = text.split(), dict[str, None]()
+    parts, texts = text.split(), dict[str, None]()
     for _ in range(8 * count if parts else 0):
         at, way, made = random.randrange(len(parts)), random.randrange(4), list(parts)
         if way == 0:
@@ -109,9 +109,9 @@ def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> 
             changed = str((int(digit) + 1) % 10) if digit in "0123456789" else ""
             made[at] = made[at][:cut] + changed + made[at][cut + 1 :]
         mutant = " ".join(made)
-        if mutant.split() != parts and len(found) < count:
-            found.setdefault(mutant)
-    return list(found)
+        if mutant.split() != parts and len(texts) < count:
+            texts.setdefault(mutant)
+    return list(texts)
 
 
 def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> RewardCheck:
@@ -126,25 +126,25 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
     ends = [each[-1] for each in rights if each]
     words = sorted({word for text in ends or [one.prompt for one in chosen] for word in text.split()})
     played: list[tuple[Tried | None, UserItem, list[Dialogue]]] = []
-    for place, (one, right) in enumerate(zip(chosen, rights, strict=True)):
-        played += [(None, one, [_played(task, one, right)])] if right else []
+    for place, (item, right) in enumerate(zip(chosen, rights, strict=True)):
+        played += [(None, item, [_played(task, item, right)])] if right else []
         others = [each[-1] for each in (*rights[place + 1 :], *rights[:place]) if each and each[-1:] != right[-1:]]
-        for how, text in _tried(one, right, others, words, Random(derive(seed, "tried", one.prompt_id))):
+        for how, text in _tried(item, right, others, words, Random(derive(seed, "tried", item.prompt_id))):
             before, group = () if how in _FROM_THE_FIRST else right[:-1], object()
-            beside = [_played(task, one, right, group)] if right else []
-            played.append((how, one, [_played(task, one, (*before, text), group), *beside]))
+            beside = [_played(task, item, right, group)] if right else []
+            played.append((how, item, [_played(task, item, (*before, text), group), *beside]))
     scored = iter(_paid(task, [each for _, _, both in played for each in both]))
     totals, paid, failed = [], [], 0
-    for how, one, both in played:
-        found = [next(scored) for _ in both]
-        pay = [each.total for each in found if isinstance(each, Earned)]
-        if len(pay) < len(found):
+    for how, item, both in played:
+        earnings = [next(scored) for _ in both]
+        pay = [each.total for each in earnings if isinstance(each, Earned)]
+        if len(pay) < len(earnings):
             failed += 1
         elif how is None:
             totals += pay
         else:
             text = both[0].replies[-1]
-            paid.append(Paid(how=how, item=one.prompt_id, text=text, reward=pay[0], right=(*pay, None)[1]))
+            paid.append(Paid(how=how, item=item.prompt_id, text=text, reward=pay[0], right=(*pay, None)[1]))
     replaced = 0 if task.answer is None else sum(one is not None and not one.named for one in known)
     return RewardCheck(rights=tuple(totals), paid=tuple(paid), failed=failed, replaced=replaced)
 
@@ -169,18 +169,18 @@ def _tried(
     yield from (each for each in made if not right or each[1].split() != end.split())
 
 
-def _right(task: Task, one: UserItem, seed: int) -> _Right | None:
+def _right(task: Task, item: UserItem, seed: int) -> _Right | None:
     """Return what stands for a right answer: the task's, or a demonstration that earns more where that earns nothing.
 
     A task's `answer` may demonstrate what is not right, such as a search that gives up. None: nothing stands for it.
     """
-    random, shown = Random(derive(seed, "right answer", one.prompt_id)), task.demonstrate
-    best = None if task.answer is None else _best_paid(task, one, [attempt(task.answer, one.item)], named=True)
+    random, shown = Random(derive(seed, "right answer", item.prompt_id)), task.demonstrate
+    best = None if task.answer is None else _best_paid(task, item, [attempt(task.answer, item.item)], named=True)
     drawn = 0
     while shown is not None and drawn < _MOST_DRAWS and (best is None or best.pay <= 0.0):
-        some = [attempt(shown, one.item, random) for _ in range(_DRAWS)]
-        found, drawn = _best_paid(task, one, some, named=False), drawn + _DRAWS
-        best = found if found is not None and (best is None or found.pay > best.pay) else best
+        some = [attempt(shown, item.item, random) for _ in range(_DRAWS)]
+        candidate, drawn = _best_paid(task, item, some, named=False), drawn + _DRAWS
+        best = candidate if candidate is not None and (best is None or candidate.pay > best.pay) else best
     return best
 
 
@@ -239,22 +239,22 @@ def _below(talk: Dialogue) -> Iterator[Dialogue]:
 
 def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[str]:
     """Return what a reward pays, for a person; what should not be paid so is shown by an example."""
-    found = check_reward(task, items, seed)
+    check = check_reward(task, items, seed)
     rights = "no right answer is known, as the task has neither answer= nor demonstrate="
-    if found.rights:
-        pay = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(found.rights), max(found.rights))))
+    if check.rights:
+        pay = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(check.rights), max(check.rights))))
         whose = (
             f"the best of {_DRAWS} to {_MOST_DRAWS} demonstrations each"
             if task.answer is None
             else "as the task names them"
         )
         rights = f"right answers earn {pay}, {whose}"
-    if found.replaced:
-        rights += f"; on {found.replaced} items that one earns nothing, and the best demonstration stands for it"
+    if check.replaced:
+        rights += f"; on {check.replaced} items that one earns nothing, and the best demonstration stands for it"
     what = "the labels, of which the reward is learned within a run," if isinstance(task.reward, LearnedReward) else ""
     lines = [f"check of {what or 'the reward'} on {min(len(items), ITEMS)} items; {rights}"]
     for how in Tried:
-        tried, alike, instead = found.of(how), found.as_much(how), found.instead(how)
+        tried, alike, instead = check.of(how), check.as_much(how), check.instead(how)
         paid = sum(one.reward > 0.0 for one in tried)
         line = f"{how.value}: {paid} of {len(tried)} earn something"
         line += f", {len(alike)} AS MUCH AS THE RIGHT ANSWER" if alike else ""
@@ -263,27 +263,27 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
             best = max(alike or instead or tried, key=lambda one: one.reward)
             line += f"; such as {_short(best.text)!r} to {best.item}, {best.reward:g}"
         lines += [line] if tried else []
-    failed = f"{found.failed} answers have no reward, as a function of the task failed on them"
-    return lines + ([failed] if found.failed else [])
+    failed = f"{check.failed} answers have no reward, as a function of the task failed on them"
+    return lines + ([failed] if check.failed else [])
 
 
 def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> list[ExampleRecord]:
     """Return for each item whether its demonstration passes a task's filter; of duplicates the first one passes."""
     read: list[ExampleRecord] = []
     hashes = set[str]()
-    for one in items:
-        replies = demonstrated(task, one)
-        sha256 = sha256_of([(message.role.value, message.content) for message in one.messages] + list(replies))
-        calls = _calls(task, examples, one, replies)
+    for item in items:
+        replies = demonstrated(task, item)
+        sha256 = sha256_of([(message.role.value, message.content) for message in item.messages] + list(replies))
+        calls = _calls(task, examples, item, replies)
         left_out = _too_short_or_long(examples, len(replies), calls)
         if not left_out and examples.where is not None:
-            passes = required(examples.where, one.item, list(replies), field="examples", value=one.prompt_id)
+            passes = required(examples.where, item.item, list(replies), field="examples", value=item.prompt_id)
             left_out = "" if passes else "by the condition"
         if not left_out and not examples.keeps_duplicates and sha256 in hashes:
             left_out = "duplicates"
         if not left_out:
             hashes.add(sha256)
-        read.append(ExampleRecord(id=one.prompt_id, sha256=sha256, steps=len(replies), calls=calls, left_out=left_out))
+        read.append(ExampleRecord(id=item.prompt_id, sha256=sha256, steps=len(replies), calls=calls, left_out=left_out))
     if all(one.left_out for one in read):
         longest, most = max(one.steps for one in read), max(one.calls for one in read)
         value = f"none of {len(read):,} demonstrations, of at most {longest} steps and {most} calls"
@@ -311,14 +311,14 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
     return ""
 
 
-def tried(task: Task, one: UserItem, *, asks_judge: bool = True) -> list[str]:
+def tried(task: Task, item: UserItem, *, asks_judge: bool = True) -> list[str]:
     """Return lines on what `parse`, `reply` and the rewards make of one made-up answer to an item.
 
     A judge that is a model is not to be asked.
     """
-    origin, replies = _made_up(task, one)
+    origin, replies = _made_up(task, item)
     learned, task = isinstance(task.reward, LearnedReward), _apart(task)
-    talk, lines = Dialogue(task=task, item=one), [f"tried on item {one.prompt_id}, {origin}: {_quoted(replies[0])}"]
+    talk, lines = Dialogue(task=task, item=item), [f"tried on item {item.prompt_id}, {origin}: {_quoted(replies[0])}"]
     while not talk.is_over:
         response = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
         if isinstance(response, Spawn):
@@ -335,12 +335,12 @@ def tried(task: Task, one: UserItem, *, asks_judge: bool = True) -> list[str]:
         lines.append(f"  parse gave {read if isinstance(read, Raised) else _quoted(repr(read))}")
     if isinstance(task.reward, JudgedReward) and not asks_judge:
         return [*lines, "  the reward is a judge's, which a dry run does not call"]
-    (found,) = _paid(task, [talk])
-    if isinstance(found, Failed):
-        return [*lines, f"  warning: the task's {found.where} failed: {found.what}"]
-    values = {**found.terms, **found.metrics}
+    (earnings,) = _paid(task, [talk])
+    if isinstance(earnings, Failed):
+        return [*lines, f"  warning: the task's {earnings.where} failed: {earnings.what}"]
+    values = {**earnings.terms, **earnings.metrics}
     summary = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    lines.append(f"  reward {found.total:g} ({summary})")
+    lines.append(f"  reward {earnings.total:g} ({summary})")
     return [*lines, *(["  the label is tried alone: the reward is learned of it within a run"] if learned else [])]
 
 

@@ -196,20 +196,20 @@ def study_frame(study: StudyRecord, table: str = "") -> pl.DataFrame:
 
 
 def _frame(table: TableRecord) -> pl.DataFrame:
-    found: dict[str, Sequence[Any]] = {table.names.lower(): [_joined(name) for name, _ in table.rows]}
+    columns: dict[str, Sequence[Any]] = {table.names.lower(): [_joined(name) for name, _ in table.rows]}
     for place, column in enumerate(table.columns):
         cells: list[Shown] = [row[place] for _, row in table.rows]
         name = _joined(column.head)
         if any(isinstance(one, str) for one in cells):
-            found[name] = [None if one is None else str(one) for one in cells]
+            columns[name] = [None if one is None else str(one) for one in cells]
             continue
         figures = [one if isinstance(one, Measure) else None for one in cells]
-        found[name] = [None if one is None else one.value for one in figures]
+        columns[name] = [None if one is None else one.value for one in figures]
         for end in _ENDS:
             ends = [None if one is None else getattr(one, end) for one in figures]
             if any(one is not None for one in ends):
-                found[f"{name} {end}"] = ends
-    return pl.DataFrame(found)
+                columns[f"{name} {end}"] = ends
+    return pl.DataFrame(columns)
 
 
 def _joined(name: str) -> str:

@@ -326,16 +326,16 @@ def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: S
     """Return what a baseline's answers earn, by item; where it fails it has no figures, but the cause."""
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
-    for one in items:
-        texts = attempt(answer, one.item)
+    for item in items:
+        texts = attempt(answer, item.item)
         if isinstance(texts, Raised):
             return {"failure": str(texts)}
-        (found,) = score_group(task, one.item, [[texts] if isinstance(texts, str) else [str(each) for each in texts]])
-        if isinstance(found, Failed):
-            return {"failure": f"{found.where} {found.what}"}
-        by_item[one.prompt_id] = found.total
-        for name, value in found.metrics.items():
-            metrics[name][one.prompt_id] = value
+        (scored,) = score_group(task, item.item, [[texts] if isinstance(texts, str) else [str(each) for each in texts]])
+        if isinstance(scored, Failed):
+            return {"failure": f"{scored.where} {scored.what}"}
+        by_item[item.prompt_id] = scored.total
+        for name, value in scored.metrics.items():
+            metrics[name][item.prompt_id] = value
     return {"by_item": by_item, "metrics": metrics}
 
 
@@ -421,21 +421,21 @@ def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRe
     ]
 
 
-def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
+def _conversation(task: Task, item: UserItem, seed: int) -> Conversation:
     """Return one conversation; between its replies stands what the task would say to them."""
     assert task.demonstrate is not None
 
     def refused(wrong: object) -> ConfigError:
-        return ConfigError(f"a demonstration failed: {wrong}", field="demonstrate", value=one.item)
+        return ConfigError(f"a demonstration failed: {wrong}", field="demonstrate", value=item.item)
 
-    shown = attempt(task.demonstrate, one.item, Random(seed))
-    if isinstance(shown, Raised):
-        raise refused(shown)
-    replies = (shown,) if isinstance(shown, str) else shown
+    demonstration = attempt(task.demonstrate, item.item, Random(seed))
+    if isinstance(demonstration, Raised):
+        raise refused(demonstration)
+    replies = (demonstration,) if isinstance(demonstration, str) else demonstration
     if not replies or not all(isinstance(cast(object, each), str) for each in replies):
         raise refused(f"it gave {replies!r}, and no text or list of texts")
-    messages = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
-    talk = Dialogue(task=task, item=one, seed=seed)
+    messages = [*item.messages, Message(role=Role.ASSISTANT, content=replies[0])]
+    talk = Dialogue(task=task, item=item, seed=seed)
     for reply, after in pairwise(replies):
         heard = talk.say_shown(reply)
         if talk.failed is not None:

@@ -129,15 +129,15 @@ class Tools:
         file = place / "rollouts.jsonl" if place.is_dir() else place
         if not file.is_file():
             raise DataError("there is no such file", field="record", value=str(file))
-        found: dict[str, str] = {}
+        results: dict[str, str] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             turns = json.loads(line).get("turns", ())
             for reply, heard in zip(turns[::2], turns[1::2], strict=False):
                 call = self.read(reply["text"])
-                if isinstance(call, Call) and found.setdefault(str(call), heard["text"]) != heard["text"]:
+                if isinstance(call, Call) and results.setdefault(str(call), heard["text"]) != heard["text"]:
                     what = "a call brought two results, and cannot be replayed"
-                    raise DataError(what, field="record", value=f"{call}: {found[str(call)]!r}, {heard['text']!r}")
-        return found
+                    raise DataError(what, field="record", value=f"{call}: {results[str(call)]!r}, {heard['text']!r}")
+        return results
 
 
 def tools_of(*functions: Callable[..., object]) -> Tools:
@@ -148,7 +148,7 @@ def tools_of(*functions: Callable[..., object]) -> Tools:
     Raises:
         ConfigError: a function has no name, types or parameters of this kind, or two have one name.
     """
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for function in functions:
         name = getattr(function, "__name__", "")
         kinds = get_type_hints(function) if name.isidentifier() else {}
@@ -156,10 +156,10 @@ def tools_of(*functions: Callable[..., object]) -> Tools:
         if {*parameters, "return"} != set(kinds) or any(_plain(kinds[one]) not in _PLAIN for one in parameters):
             allowed = "a function that names its types: str, int, float, bool, or a NewType of one of them"
             raise ConfigError("this cannot be called by a model", field="tools", value=name, allowed=allowed)
-        if name in found:
+        if name in tools:
             raise ConfigError("two tools have one name", field="tools", value=name)
-        found[name] = Tool(name, function, {one: kinds[one] for one in parameters}, kinds["return"])
-    return Tools(found)
+        tools[name] = Tool(name, function, {one: kinds[one] for one in parameters}, kinds["return"])
+    return Tools(tools)
 
 
 def _plain(kind: object) -> object:
