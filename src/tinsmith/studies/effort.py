@@ -259,11 +259,11 @@ def answers_side_by_side(results: ts.Results) -> tuple[ExampleRecord, ...]:
     prompts = {one.id: one.prompt for one in next(iter(results.arms.values())).reads[0].task.items}
     examples: list[ExampleRecord] = []
     for item in sorted(prompts, key=lambda name: derive(0, "shown", name))[:SHOWN]:
-        before = {label: some[0].shown.get(item) for label, some in exams.items()}
+        before = {label: some[0].first_answers.get(item) for label, some in exams.items()}
         alike = len({None if one is None else one.text for one in before.values()}) == 1
         replies: list[Reply] = []
         for label, some in exams.items():
-            start, last = before[label], some[-1].shown.get(item)
+            start, last = before[label], some[-1].first_answers.get(item)
             if start is not None and (not alike or not replies):
                 replies += shown_replies(start, "before training" if alike else f"{label}, before")
             if last is None:

@@ -63,10 +63,10 @@ def test_the_page_says_the_gain_first_and_loads_nothing(tmp_path: Path) -> None:
 def test_half_of_the_items_gain_and_the_unit_is_the_item(tmp_path: Path) -> None:
     gain = compared(made(tmp_path / "run", learned=4, samples=3))[0]
     assert (gain.row[1], gain.row[6]) == ("8", "4 / 0")
-    assert gain.found.value == pytest.approx(1 / 6)
+    assert gain.delta.value == pytest.approx(1 / 6)
     assert gain.p_value == 2 / 2**4  # however many samples: 4 items moved
     assert gain.finding == "cannot tell"
-    assert compared(made(tmp_path / "none", learned=0))[0].found == Measure(0.0, 0.0, 0.0)
+    assert compared(made(tmp_path / "none", learned=0))[0].delta == Measure(0.0, 0.0, 0.0)
 
 
 def test_one_evaluation_or_none_gives_no_gain_but_a_page(tmp_path: Path) -> None:

@@ -163,9 +163,9 @@ def test_a_tables_figures_are_taken_in_full(page: Driven, folder: Path) -> None:
     (first, *_) = table(text)
     difference = "difference, 95 % interval"
     assert (float(first[f"{difference}: low"]), float(first[difference]), float(first[f"{difference}: high"])) == (
-        gain.found.low,
-        gain.found.value,
-        gain.found.high,
+        gain.delta.low,
+        gain.delta.value,
+        gain.delta.high,
     )
     assert float(first["from"]) == gain.first.mean()
     assert first["from"] != f"{gain.first.mean():.3f}"

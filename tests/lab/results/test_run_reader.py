@@ -213,7 +213,7 @@ def test_an_unknown_label_is_a_note_and_no_crash(tmp_path: Path) -> None:
 
 def test_the_choice_is_whole_where_a_run_is_small(tmp_path: Path) -> None:
     gathered = gather(read_run(write_run(tmp_path / "run", replace(LADDER["exp4"], num_test=30, steps=20))))
-    assert gathered.rollouts == len(gathered.shown) < SHOWN
+    assert gathered.rollouts == len(gathered.examples) < SHOWN
 
 
 def test_a_large_run_shows_rare_results_whole_and_the_same_ones_every_time(tmp_path: Path) -> None:
@@ -221,10 +221,10 @@ def test_a_large_run_shows_rare_results_whole_and_the_same_ones_every_time(tmp_p
     run = read_run(write_run(tmp_path / "run", story))
     gathered = gather(run)
     assert gathered.rollouts > SHOWN
-    assert len(gathered.shown) == SHOWN
-    assert sum(one.failure is not None for one in gathered.shown) == 3
-    kinds = Counter((one.split, one.gold, one.predicted or one.outcome) for one in gathered.shown)
+    assert len(gathered.examples) == SHOWN
+    assert sum(one.failure is not None for one in gathered.examples) == 3
+    kinds = Counter((one.split, one.gold, one.predicted or one.outcome) for one in gathered.examples)
     assert min(kinds.values()) >= 1
     assert max(kinds.values()) <= 3 * SHOWN / len(kinds)
-    assert len({one.step for one in gathered.shown if one.split == "train"}) > 50
-    assert [one.prompt_id for one in gather(run).shown] == [one.prompt_id for one in gathered.shown]
+    assert len({one.step for one in gathered.examples if one.split == "train"}) > 50
+    assert [one.prompt_id for one in gather(run).examples] == [one.prompt_id for one in gathered.examples]

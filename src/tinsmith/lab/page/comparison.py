@@ -80,10 +80,10 @@ def measured_runs(
     return RunsCompared(results=results, record=recorded(results, seeds=seeds, settings=settings))
 
 
-def page_of_runs(found: RunsCompared, kind: str, facts: Pairs) -> Document:
+def page_of_runs(comparison: RunsCompared, kind: str, facts: Pairs) -> Document:
     """Return the page of a comparison; `kind` stands above its title."""
-    seconds = {arm.arm.label: Seconds.of(arm.runs) for arm in found.results.arms.values() if not arm.arm.is_aside}
-    return replace(page_of_study(found.record, seconds), kind=kind, facts=facts)
+    seconds = {arm.arm.label: Seconds.of(arm.runs) for arm in comparison.results.arms.values() if not arm.arm.is_aside}
+    return replace(page_of_study(comparison.record, seconds), kind=kind, facts=facts)
 
 
 def compared_tasks(folders: Sequence[Path]) -> Comparison:
@@ -433,8 +433,8 @@ def _notes(arms: Sequence[ArmRuns]) -> list[str]:
     return remarks
 
 
-def _page(found: RunsCompared) -> Document:
-    arms = found.results.arms.values()
+def _page(comparison: RunsCompared) -> Document:
+    arms = comparison.results.arms.values()
     reads = [one for arm in arms for one in arm.reads]
     facts = (
         ("Arms", str(len(arms))),
@@ -443,7 +443,7 @@ def _page(found: RunsCompared) -> Document:
         ("Reward", reads[0].run.config.reward_name or "not stated"),
         ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
     )
-    return page_of_runs(found, "Comparison of runs on one task", facts)
+    return page_of_runs(comparison, "Comparison of runs on one task", facts)
 
 
 def _console(found: RunsCompared) -> ConsoleTable:

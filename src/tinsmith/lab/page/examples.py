@@ -44,26 +44,26 @@ def prompt_block(words: str) -> Block:
     return Words(cut(words), Tone.VERBATIM) if words else missing("The prompt is not in the run's folder.")
 
 
-def shown_replies(one: TaskRollout, title: str) -> list[Reply]:
+def shown_replies(rollout: TaskRollout, title: str) -> list[Reply]:
     """Return the turns of one answer under a title, what it earned above the first."""
-    turns = one.turns or (TurnRecord(role="assistant", text=one.text),)
+    turns = rollout.turns or (TurnRecord(role="assistant", text=rollout.text),)
     return [
         Reply(
             title=title if turn.role == "assistant" else "The task says",
             text=cut(turn.text),
-            remark=earned_words(one) if place == 0 else "",
+            remark=earned_words(rollout) if place == 0 else "",
         )
         for place, turn in enumerate(turns)
     ]
 
 
-def earned_words(one: TaskRollout) -> str:
+def earned_words(rollout: TaskRollout) -> str:
     """Return what an answer earned, by its terms where there are several."""
-    if one.verdicts:
-        return f"{sum(each.passed for each in one.verdicts)} of {len(one.verdicts)} criteria hold"
-    terms = one.terms if len(one.terms) > 1 else {}
+    if rollout.verdicts:
+        return f"{sum(each.passed for each in rollout.verdicts)} of {len(rollout.verdicts)} criteria hold"
+    terms = rollout.terms if len(rollout.terms) > 1 else {}
     apart = f" ({', '.join(f'{name} {value:g}' for name, value in terms.items())})" if terms else ""
-    return f"reward {one.total:g}{apart}"
+    return f"reward {rollout.total:g}{apart}"
 
 
 def cut(words: str, longest: int = _LONGEST) -> str:
@@ -222,8 +222,8 @@ def criteria_blocks(read: TaskRunRecords, judging: Judging) -> list[Block]:
     return [*(tables or [missing("No criterion moved between two evaluations.")]), *stuck]
 
 
-def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> Table:
-    left = len(found) - MOST
+def _moved(word: str, criteria: Sequence[tuple[str, int, Fraction, Fraction]]) -> Table:
+    left = len(criteria) - MOST
     caption = (
         f"Criteria that {word} most: the share of sampled answers that fulfil them, mean over the items that have "
         "them. Picked by size out of many, so that some of it is chance."
@@ -233,7 +233,7 @@ def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> T
     heads = (Column(head="items", form="d"), "first", "last", Column(head="change", form="+.3f"))
     rows = [
         (cut(name, _LONGEST_CRITERION), *map(Measure, (items, float(first), float(last), float(last - first))))
-        for name, items, first, last in found[:MOST]
+        for name, items, first, last in criteria[:MOST]
     ]
     return shown_table(caption, "Criterion", heads, rows)
 
@@ -264,11 +264,11 @@ def answers(read: TaskRunRecords) -> Block:
         return missing("Missing: nothing was evaluated.")
     exams = (read.sampled[0], read.sampled[-1]) if len(read.sampled) > 1 else read.sampled
     scores = [one.by_item() for one in exams]
-    items = set[str].intersection(*({*one.shown, *one.failed} for one in exams))
+    items = set[str].intersection(*({*one.first_answers, *one.failed} for one in exams))
     kinds: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda name: (derive(0, "shown", name), name)):
         kinds.setdefault(_result([one.get(item) for one in scores]), []).append(item)
-    shown = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
+    chosen = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
     prompts = {one.id: one.prompt for one in read.task.items}
 
     def prompt(item: str) -> Cell:
@@ -282,10 +282,10 @@ def answers(read: TaskRunRecords) -> Block:
     if len(exams) > 1:
         columns.append((text("Result"), lambda item: _change([one.get(item) for one in scores])))
     caption = (
-        f"{choice_words(len(shown), len(items), 'evaluated item', 'result')} Of each the first sampled answer; its "
+        f"{choice_words(len(chosen), len(items), 'evaluated item', 'result')} Of each the first sampled answer; its "
         f"{read.score} is the mean of all its sampled answers."
     )
-    return Browser(table_of(caption, shown, *columns), ("Result",) if len(exams) > 1 else ())
+    return Browser(table_of(caption, chosen, *columns), ("Result",) if len(exams) > 1 else ())
 
 
 def _result(scores: Sequence[Fraction | None]) -> str:
@@ -306,7 +306,7 @@ def _answered(exam: Examination, judging: Judging | None, item: str) -> Cell:
     if item not in exam.by_item():
         why = exam.failed[item]
         return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True)
-    one = exam.shown[item]
+    one = exam.first_answers[item]
     more = [earned_words(one), *_verdicts(one, judging)]
     return Cell(text=_written(one), under="\n".join(more), verbatim=True)
 

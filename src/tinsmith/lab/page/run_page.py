@@ -49,7 +49,7 @@ class Gap:
     against: str
     first: MeanRuns
     second: MeanRuns
-    found: Measure
+    delta: Measure
     p_value: float  # Corrected by Holm, unless it is primary.
     error: float | None  # Standard deviation of the difference over the resamples; None of one unit.
     is_primary: bool = False  # True if a run is made for it: its p is not corrected for the others.
@@ -73,27 +73,27 @@ class Gap:
             return []
         (first, second), _ = shared_items(systems)
         gap = mean_difference(second, first, draws, paired=same_models)
-        one = cls(
+        difference = cls(
             name=name,
             against=against,
             first=first,
             second=second,
-            found=from_estimate(gap),
+            delta=from_estimate(gap),
             p_value=gap.p_value,
             error=None if gap.interval is None else float(np.nanstd(gap.draws)),
             is_primary=is_primary,
         )
-        return [one]
+        return [difference]
 
     @property
     def holds(self) -> bool:
         """True if the interval leaves out 0 and the test refuses 0."""
-        return (self.found.above(0.0) or self.found.below(0.0)) and self.p_value <= ALPHA
+        return (self.delta.above(0.0) or self.delta.below(0.0)) and self.p_value <= ALPHA
 
     @property
     def side(self) -> int:
         """1 if the second is above the first, -1 if below, 0 if that cannot be told."""
-        return (1 if self.found.value > 0 else -1) if self.holds else 0
+        return (1 if self.delta.value > 0 else -1) if self.holds else 0
 
     @property
     def finding(self) -> str:
@@ -103,8 +103,8 @@ class Gap:
     @property
     def sentence(self) -> str:
         """The difference in words."""
-        ends = self.found.between or "no interval from one unit"
-        gain = f"{signed(self.found.value)} (95 % interval {ends}, {p_words(self.p_value)})"
+        ends = self.delta.between or "no interval from one unit"
+        gain = f"{signed(self.delta.value)} (95 % interval {ends}, {p_words(self.p_value)})"
         between = f"{self.first.mean():.3f} to {self.second.mean():.3f}"
         return f"{self.name} against {self.against}: {between}, {gain}: {self.finding}."
 
@@ -116,7 +116,7 @@ class Gap:
         moved = " / ".join(str(sum(sign * (after[one] - before[one]) > 0 for one in both)) for sign in (1, -1))
         p_text = p_words(self.p_value).removeprefix("p ").removeprefix("= ")
         ends = Measure(self.first.mean()), Measure(self.second.mean())
-        return [f"{self.name}|against {self.against}", f"{len(both):,}", *ends, self.found, p_text, moved, self.finding]
+        return [f"{self.name}|against {self.against}", f"{len(both):,}", *ends, self.delta, p_text, moved, self.finding]
 
     def row_with_ratio(self, draws: Bootstrap) -> list[Shown]:
         """Return cells of a table with MORE_HEADS."""
@@ -125,20 +125,20 @@ class Gap:
         return [*self.row, None if ratio is None else from_estimate(ratio), error]
 
 
-def corrected(found: Sequence[Gap]) -> list[Gap]:
+def corrected(gaps: Sequence[Gap]) -> list[Gap]:
     """Return differences of which those that are not primary are one family, corrected by Holm."""
-    family = [one.p_value for one in found if not one.is_primary]
+    family = [one.p_value for one in gaps if not one.is_primary]
     p_holm = iter(holm(family) if family else ())
-    return [one if one.is_primary else replace(one, p_value=next(p_holm)) for one in found]
+    return [one if one.is_primary else replace(one, p_value=next(p_holm)) for one in gaps]
 
 
 def page_of_run(run: Run) -> Document:
     """Return the page of a run on a task; the same folder, the same bytes."""
     read = examples.with_best_text(read_task_run(run))
     read = read if read.sampled else read.at_test
-    found, judging = compared(read), read.judging
+    gaps, judging = compared(read), read.judging
     is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
-    caption, rows = f"{HOW} p of what stands below the score is corrected.", [one.row for one in found]
+    caption, rows = f"{HOW} p of what stands below the score is corrected.", [one.row for one in gaps]
     gained = shown_table(caption, "Value", HEADS, rows) if rows else missing("Missing: this needs two evaluations.")
     own = [Section("own", "Of the task", _own(read.sections))] if read.sections or not is_over else []
     judged = [] if judging is None else [Section("criteria", "Criteria", examples.criteria_blocks(read, judging))]
@@ -147,10 +147,10 @@ def page_of_run(run: Run) -> Document:
         run,
         kind=f"Report of one run: {run.config.kind.words}",
         facts=_facts(read),
-        story=_story(read, found),
-        limits=_limits(read, found),
+        story=_story(read, gaps),
+        limits=_limits(read, gaps),
         notes=read.notes,
-        claims=_claims(read, found),
+        claims=_claims(read, gaps),
         top=(Plates([_scores(read)], half=True),),
         sections=(
             Section("gains", "Gains", kept(gained, _evaluations(read), _figures(read), _terms(read))),
@@ -221,7 +221,7 @@ def _facts(read: TaskRunRecords) -> Pairs:
     )
 
 
-def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
+def _story(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
     """Return the sentences; the first is the answer."""
     if not read.sampled:
         return ["No result: the run was never evaluated.", *examples.judged_sentences(read)]
@@ -233,9 +233,9 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     shares = [len(one.texts) / one.texts.total() for one in (first, last)]
     moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
     return [
-        *_verdict(read, found, items),
+        *_verdict(read, gaps, items),
         *([once] if first is last else []),
-        *(one.sentence[:1].upper() + one.sentence[1:] for one in found),
+        *(one.sentence[:1].upper() + one.sentence[1:] for one in gaps),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
             f"The score of the baseline {one.name} is not known: {one.failure}."
@@ -250,12 +250,12 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     ]
 
 
-def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> list[str]:
+def _verdict(read: TaskRunRecords, gaps: Sequence[Gap], items: str) -> list[str]:
     """Say the last sampled score beside that before training and the baselines; nothing where none was scored."""
     last = _mean(read.sampled[-1].by_item(), read)
     if last is None:
         return []
-    before = next((one for one in found if one.is_primary), None)
+    before = next((one for one in gaps if one.is_primary), None)
     return [
         details.verdict(
             f"mean {read.score}",
@@ -263,7 +263,7 @@ def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> list[str
             before=None if before is None else ("before training", before.first.mean(), before.side),
             baselines=[
                 (one.against.removeprefix(BASELINE), one.first.mean(), one.side)
-                for one in found
+                for one in gaps
                 if one.against.startswith(BASELINE)
             ],
             more=items,
@@ -271,11 +271,11 @@ def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> list[str
     ]
 
 
-def _claims(read: TaskRunRecords, found: Sequence[Gap]) -> str:
+def _claims(read: TaskRunRecords, gaps: Sequence[Gap]) -> str:
     """Return which differences may be repeated elsewhere, in a line."""
     held = [
-        f"{one.name} {'above' if one.side > 0 else 'below'} {one.against} ({signed(one.found.value)})"
-        for one in found
+        f"{one.name} {'above' if one.side > 0 else 'below'} {one.against} ({signed(one.delta.value)})"
+        for one in gaps
         if one.holds
     ]
     about = f"of this one trained model on {'held-out' if read.held_out else 'its training'} items"
@@ -309,13 +309,13 @@ def _training(read: TaskRunRecords) -> list[str]:
     ]
 
 
-def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
+def _limits(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
     """Return what the figures do not show, each in a sentence."""
     manifest, seed = read.run.manifest, read.run.config.seed
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
     limits = (
         (
-            bool(found) and found[0].is_primary and not found[0].holds,
+            bool(gaps) and gaps[0].is_primary and not gaps[0].holds,
             "That training changed nothing: there may be a gain too small to show.",
         ),
         (
@@ -371,19 +371,19 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
     """Return the figures over the steps that are metrics as they stand in metrics.jsonl."""
     task = read.task
     terms = task.terms if len(task.terms) > 1 else ()
-    found = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
-    found += [_evaluated(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics]
+    of_task = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
+    of_task += [_evaluated(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics]
     if task.parsed:
-        found.append(_evaluated("parse_ok", "Readable answers", "Share of answers that the task's parser can read."))
+        of_task.append(_evaluated("parse_ok", "Readable answers", "Share of answers that the task's parser can read."))
     if task.several_turns:
-        found.append(_evaluated("replies", "Replies", "Of the model, in a conversation."))
+        of_task.append(_evaluated("replies", "Replies", "Of the model, in a conversation."))
     distinct = "Share of the answers that are not the same as another one."
     tokens = "Shows rewards that can be raised by writing more or less."
     kl = (("eval/kl_base", "evaluated prompts"), ("kl/base", "training answers"))
     rewards = (("train/reward/total", "reward"), ("train/pass_rate", "pass rate"))
     parity = "KL divergence between the two on the sampled tokens: zero where they are one model."
     return [
-        *found,
+        *of_task,
         Drawn(name="training", title="Training reward", note="Mean over a step's answers.", lines=rewards, missing=""),
         details.GROUPS,
         _evaluated("distinct_texts", "Distinct texts", distinct, train=False),
@@ -430,15 +430,15 @@ def _evaluations(read: TaskRunRecords) -> Table | None:
     )
     rows: list[list[Shown]] = []
     steps = [(f"{one.step:,}", one, "eval") for one in read.sampled]
-    for name, one, split in (
+    for name, exam, split in (
         *steps,
         *((f"{SPLIT_WORDS.get(split, split)}|step {one.step:,}", one, split) for split, one in read.tests.items()),
     ):
-        metrics = read.run.metrics.get(one.step, {})
-        values = [_mean(one.by_item(value), read) for value in ("total", *measured)]
-        last = _mean(greedy[one.step].by_item(), read) if split == "eval" and one.step in greedy else None
+        metrics = read.run.metrics.get(exam.step, {})
+        values = [_mean(exam.by_item(value), read) for value in ("total", *measured)]
+        last = _mean(greedy[exam.step].by_item(), read) if split == "eval" and exam.step in greedy else None
         known = [metrics.get(f"{split}/tokens/answer"), metrics.get(f"{split}/kl_base")]
-        others = [len(one.texts) / one.texts.total(), *known]
+        others = [len(exam.texts) / exam.texts.total(), *known]
         rows.append([name, *values, last, *(None if value is None else Measure(value) for value in others)])
     return shown_table("Means over items, each above its 95 % interval.", "Step", heads, rows)
 

@@ -85,7 +85,7 @@ class LabelRun(TaskRunRecords):
     """A run on labels, and what was found in its rollouts."""
 
     evaluations: Mapping[tuple[str, int], Evaluation]  # By split and step, those of training left out.
-    shown: tuple[RolloutRecord, ...]
+    examples: tuple[RolloutRecord, ...]
     """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `in_turn`."""
     two_labels: bool  # True if the run answers for another label too, of which nothing is said here.
 
@@ -96,7 +96,7 @@ class LabelRun(TaskRunRecords):
 
     def disagreements(self) -> tuple[str, ...]:
         """Say where the metrics that training wrote are not what the rollouts give."""
-        found: list[str] = []
+        sentences: list[str] = []
         for (split, step), evaluation in self.evaluations.items():
             # The test is written in the last line, whichever step's policy it is of.
             line = step if split.startswith("eval") else self.run.last_step
@@ -106,8 +106,8 @@ class LabelRun(TaskRunRecords):
                 reported, counted = row.get(f"{split}/{metric}"), confusion.score(metric)
                 if reported is not None and abs(reported - counted) > _ROUNDING:
                     here = f"{split}/{metric} at step {step} is {reported:.4f} in metrics.jsonl"
-                    found.append(f"{here}, but the rollouts give {counted:.4f}.")
-        return tuple(found)
+                    sentences.append(f"{here}, but the rollouts give {counted:.4f}.")
+        return tuple(sentences)
 
 
 def gather(run: Run, subject: str | None = None) -> LabelRun:
@@ -150,7 +150,7 @@ def gather(run: Run, subject: str | None = None) -> LabelRun:
         evaluations=evaluations,
         failures=dict(sorted(failures.items())),
         rollouts=count,
-        shown=tuple(choice),
+        examples=tuple(choice),
         notes=tuple(notes),
         two_labels=subject is not None,
     )
@@ -357,9 +357,9 @@ def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tupl
     )
 
 
-def identity(one: LabelRun) -> tuple[object, ...]:
+def identity(run: LabelRun) -> tuple[object, ...]:
     """Return all in which runs of one arm are equal, whatever their seed."""
-    config = one.run.config
+    config = run.run.config
     settings = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
     return *settings, config.task.name, config.model_name, config.data.fingerprint
 

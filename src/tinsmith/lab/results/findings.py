@@ -44,15 +44,15 @@ _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to 
 
 def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
     """Say the macro-F1 of the best arm that is no control, beside chance and the slice's best baseline."""
-    found = [
+    scored = [
         (arm, one.measures["macro_f1"], one.num_items)
         for arm in arms
         for one in list(arm.systems.values())[:1]
         if "macro_f1" in one.measures and not arm.shuffled
     ]
-    if not found:
+    if not scored:
         return []
-    arm, macro, num_items = max(found, key=lambda one: one[1].value)
+    arm, macro, num_items = max(scored, key=lambda one: one[1].value)
     report = arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
     against: list[Beside] = []
@@ -62,7 +62,7 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
         side = side_of(macro, value) if gap is None else gap.above(0.0) - gap.below(0.0)
         against.append((BASELINE_WORDS[best.baseline][0], value, side))
     more = [*_one_class(arm), *([] if num_items is None else [counted(num_items, "paper")])]
-    score = f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1"
+    score = f"macro-F1 of {arm.name}" if len(scored) > 1 else "macro-F1"
     return [verdict(score, macro, chance=1 / len(arm.first.labels), baselines=against, more="; ".join(more))]
 
 
@@ -155,15 +155,15 @@ def _differing(arms: Sequence[LabelArm]) -> list[str]:
 
 def _unreadable(arms: Sequence[LabelArm]) -> list[str]:
     """Return what could not be read of each run, metrics that its answers do not bear out, and absent baselines."""
-    found: list[str] = []
+    sentences: list[str] = []
     for member_of, member in [(arm, member) for arm in arms for member in arm.reads]:
         name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
         notes = (*member.notes, *member.disagreements())
-        found += [f"{name}{note}" for note in notes]
+        sentences += [f"{name}{note}" for note in notes]
     report = next((arm.first.baselines for arm in arms if arm.first.baselines), None)
     left_out = report.left_out if report else {}
     return [
-        *found,
+        *sentences,
         *(f"{BASELINE_WORDS[one][0]} is left out: {left_out[one]}." for one in BASELINE_WORDS if one in left_out),
     ]
 
@@ -261,7 +261,7 @@ class LostClass(NamedTuple):
 
 def lost_classes(arms: Sequence[LabelArm]) -> tuple[LostClass, ...]:
     """Return every lost class of every RL arm, the control on the exact gradient itself left out."""
-    found: list[LostClass] = []
+    losses: list[LostClass] = []
     for arm in (one for one in arms if one.config.kind is Kind.RL and one.config.name != EXACT):
         end = final_answers(arm)
         if end is None:
@@ -276,8 +276,8 @@ def lost_classes(arms: Sequence[LabelArm]) -> tuple[LostClass, ...]:
                 words = f"gives it {percent(given)} of the answers"
             retained, exact = _exact(arm, arms, label)
             figures = (Measure(recalls[k]), Measure(shares[k]), _informative(arm, label))
-            found.append(LostClass(arm.name, label, *figures, words, exact, _conclude(retained, optimum, k)))
-    return tuple(found)
+            losses.append(LostClass(arm.name, label, *figures, words, exact, _conclude(retained, optimum, k)))
+    return tuple(losses)
 
 
 def lost_table(lost: Sequence[LostClass]) -> list[Listing]:

@@ -141,15 +141,15 @@ def _agreeing(arm: LabelArm, notes: list[str]) -> LabelArm:
 def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
     """Return scores with a line for each arm; then, of each arm, shares of its answers and informative groups."""
     known = {**PROGRESS, GROUPS: "informative groups"}
-    found = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
+    curves = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
     for place, arm in enumerate(arms):
         shares = {label: (arm, f"eval/predicted_share/{label}") for label in arm.first.labels}
         informative = {label: (arm, f"{GROUPS}/{label}") for label in arm.first.labels}
-        found.append(
+        curves.append(
             curve(f"{arm.name}: answers", f"shares-{place}", {**shares, "invalid": (arm, "eval/invalid_rate")})
         )
-        found.append(curve(f"{arm.name}: informative groups", f"groups-{place}", informative))
-    return [one for one in found if any(steps for _, steps, _ in one.lines)]
+        curves.append(curve(f"{arm.name}: informative groups", f"groups-{place}", informative))
+    return [one for one in curves if any(steps for _, steps, _ in one.lines)]
 
 
 def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
@@ -158,23 +158,23 @@ def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
     return Comparison(page_of_labels(found), console(found), sentences(found.record))
 
 
-def page_of_labels(found: RunsCompared) -> Document:
+def page_of_labels(comparison: RunsCompared) -> Document:
     """Return the page of a comparison."""
-    runs = [run for arm in label_arms(found.results).values() for run in arm.runs]
+    runs = [run for arm in label_arms(comparison.results).values() for run in arm.runs]
     facts = (
         ("Runs", str(len(runs))),
-        ("Experiments", str(len(found.record.arms))),
+        ("Experiments", str(len(comparison.record.arms))),
         ("Models", listed(sorted({run.config.model_name or "not stated" for run in runs}))),
         ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in runs}))),
         ("Papers", listed(sorted({papers_words(run) for run in runs}))),
     )
-    return page_of_runs(found, "Report of several runs", facts)
+    return page_of_runs(comparison, "Report of several runs", facts)
 
 
-def console(found: RunsCompared) -> ConsoleTable:
+def console(comparison: RunsCompared) -> ConsoleTable:
     """Return the test scores of every arm, sampled and greedy, above those of the baselines, in 80 columns."""
-    arms = list(label_arms(found.results).values())
-    sizes = {arm.num_items for arm in found.results.arms.values()} - {0}
+    arms = list(label_arms(comparison.results).values())
+    sizes = {arm.num_items for arm in comparison.results.arms.values()} - {0}
     papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
     return console_table(
         f"Test split{papers}: accuracy, macro-F1 with 95 % interval and greedy",
@@ -353,20 +353,20 @@ def _of_label(run: Run, record: StudyRecord, prefix: str) -> list[Section]:
     return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(record, prefix)]
 
 
-def browser(found: LabelRun) -> Block:
+def browser(label_run: LabelRun) -> Block:
     """Return the rollouts of a run, to look through."""
-    if not found.shown:
+    if not label_run.examples:
         return missing("Missing: rollouts.jsonl has no readable line.")
-    which = choice_words(len(found.shown), found.rollouts, "rollout", "split, true label and result")
+    which = choice_words(len(label_run.examples), label_run.rollouts, "rollout", "split, true label and result")
     caption = f"{which} Prompts are not kept in the run folder; the paper's identifier finds them in the slice."
-    slots = {label: f"class-{class_slot(label, place)}" for place, label in enumerate(found.run.labels)}
+    slots = {label: f"class-{class_slot(label, place)}" for place, label in enumerate(label_run.run.labels)}
 
     def labelled(label: str | None, under: str = "") -> Cell:
         return Cell(text=label or "none", under=under, missing=not label, tone=slots.get(label or "", ""))
 
     table = table_of(
         caption,
-        found.shown,
+        label_run.examples,
         ("Paper", lambda one: text(one.prompt_id)),
         (text("Split"), lambda one: text(_SPLIT_NAMES.get(one.split, one.split))),
         ("step", lambda one: Cell(text=str(one.step), under=f"sample {one.sample}", number=True)),

@@ -98,23 +98,24 @@ def _score_rows(arms: Sequence[LabelArm], width: int, further: Mapping[str, Sequ
     rows: list[Row] = []
     for arm in arms:
         rate = "" if arm.tuned is None or arm.tuned.rate is None else f", rate {arm.tuned.rate:g}"
-        for place, (split, one) in enumerate(arm.systems.items()):
+        for place, (split, system) in enumerate(arm.systems.items()):
             last = ", the last one" if split in EVALUATIONS else ""
             is_offset = split is Split.TEST_OFFSET
             label = f"{arm.name}{OFFSETS if is_offset else ''}|"
-            name = f"{one.name[:1].upper()}{one.name[1:]}{last}|" if len(arms) == 1 else f"{label}{one.name}{last}, "
+            split_name = f"{system.name}{last}"
+            name = f"{split_name[:1].upper()}{split_name[1:]}|" if len(arms) == 1 else f"{label}{split_name}, "
             end = "" if is_offset else rate
             more = [""] * width if place else further.get(arm.arm.name, [None] * width)
-            cells = (one.measures.get(key) for key in keys)
-            rows.append([f"{name}{one.what}{end}", _count(one), *cells, *more])
+            cells = (system.measures.get(key) for key in keys)
+            rows.append([f"{name}{system.what}{end}", _count(system), *cells, *more])
             lenient = _lenient(arm, split) if len(arm.reads) == 1 else {}
             if lenient:
                 cells = (lenient.get(key, "") for key in keys)
                 named = f"{name.partition('|')[0]}|read leniently: text around the JSON forgiven{end}"
                 rows.append([named, "", *cells, *[""] * width])
-    for one in baselines_of(arms):
-        known = (one.measures.get(key) if key in scores else "n/a" for key in keys)
-        rows.append([f"{one.name}|{one.what}", _count(one), *known, *["n/a"] * width])
+    for system in baselines_of(arms):
+        known = (system.measures.get(key) if key in scores else "n/a" for key in keys)
+        rows.append([f"{system.name}|{system.what}", _count(system), *known, *["n/a"] * width])
     return rows
 
 

@@ -30,7 +30,7 @@ Beside = tuple[str, float, int]
 
 def verdict(
     score: str,
-    found: Measure,
+    measure: Measure,
     *,
     chance: float | None = None,
     before: Beside | None = None,
@@ -43,28 +43,28 @@ def verdict(
     """
     best = max(baselines, key=lambda one: one[1], default=None)
     heads: list[str] = []
-    figures = [f"{score} {told(found)}"]
+    figures = [f"{score} {told(measure)}"]
     if chance is not None:
-        heads.append(_GUESSING[side_of(found, chance)])
+        heads.append(_GUESSING[side_of(measure, chance)])
         figures.append(f"chance {chance:.3f}")
     if before is not None:
         heads.append(_BEFORE[before[2]])
         figures.append(f"{before[0]} {before[1]:.3f}")
     # Below chance, where one stands to a baseline says nothing more.
-    if best is not None and (chance is None or side_of(found, chance) == 1):
+    if best is not None and (chance is None or side_of(measure, chance) == 1):
         heads.append(_BASELINE[best[2]])
     figures.append(f"best baseline {best[0]} {best[1]:.3f}" if best else "no baseline is known")
     head = ", ".join(heads)
     return f"{head[:1].upper()}{head[1:]}{': ' if head else ''}{', '.join(figures)}{more and f'; {more}'}."
 
 
-def side_of(found: Measure, level: float) -> int:
+def side_of(measure: Measure, level: float) -> int:
     """Return 1 if the interval of a measure is above a level, -1 if below it, 0 if it holds it.
 
     >>> side_of(Measure(0.5, 0.4, 0.6), 0.35), side_of(Measure(0.5, 0.4, 0.6), 0.45), side_of(Measure(0.2), 0.3)
     (1, 0, -1)
     """
-    low, high = (found.value if end is None else end for end in (found.low, found.high))
+    low, high = (measure.value if end is None else end for end in (measure.low, measure.high))
     return (low > level) - (high < level)
 
 

@@ -72,15 +72,15 @@ def _system(arm: LabelArm, split: Split, draws: Bootstrap) -> System | None:
     answers = arm.answers_on(split)
     if answers is not None:
         evaluations = [one for read in arm.reads if (one := read.last(split)) is not None]
-        found = measures_of(answers, parsed_of(evaluations, answers), draws)
-        return System(name=SPLIT_WORDS[split], what=what, num_items=answers.num_items, measures=found)
+        measures = measures_of(answers, parsed_of(evaluations, answers), draws)
+        return System(name=SPLIT_WORDS[split], what=what, num_items=answers.num_items, measures=measures)
     for row in reversed(list(arm.first.metrics.values())):
         prefix = f"{split}/"
         known = {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
-        found = {key: Measure(value) for key, value in known.items() if value is not None}
-        if found and len(arm.reads) == 1:
+        measures = {key: Measure(value) for key, value in known.items() if value is not None}
+        if measures and len(arm.reads) == 1:
             what = f"{what}; its rollouts are missing, so there are no intervals"
-            return System(name=SPLIT_WORDS[split], what=what, num_items=None, measures=found)
+            return System(name=SPLIT_WORDS[split], what=what, num_items=None, measures=measures)
     return None
 
 
@@ -117,7 +117,7 @@ def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTS
 
 def baseline_systems(report: TargetReport | None) -> list[System]:
     """Return the baselines of a slice."""
-    found: list[System] = []
+    systems: list[System] = []
     for score in report.scores if report else ():
         name, what = BASELINE_WORDS[score.baseline]
         recalls = {f"recall/{label}": from_figure(one) for label, one in score.recall.items()}
@@ -129,8 +129,8 @@ def baseline_systems(report: TargetReport | None) -> list[System]:
         }
         if recalls:
             measures["balanced_accuracy"] = Measure(math.fsum(one.value for one in recalls.values()) / len(recalls))
-        found.append(System(name=name, what=what, num_items=score.n, measures=measures))
-    return found
+        systems.append(System(name=name, what=what, num_items=score.n, measures=measures))
+    return systems
 
 
 def rival(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:

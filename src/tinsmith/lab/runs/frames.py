@@ -63,17 +63,17 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     means = [name for name in rollouts.columns if name == "total" or name.startswith(("terms.", "metrics."))]
     numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
     failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
-    shown = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]
-    found = rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
+    columns = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]
+    answers = rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
         pl.len().alias("samples"),
         failed.sum().alias("failed"),
-        *(pl.col(name).filter(~failed).first() for name in shown),
+        *(pl.col(name).filter(~failed).first() for name in columns),
         *(pl.col(name).mean() for name in numbers),
     )
-    if right and not any(name.startswith("gold") for name in shown):
-        golds = pl.Series("gold", [right.get(item) for item in found["prompt_id"].to_list()], dtype=pl.String())
-        found.insert_column(found.columns.index("failed") + len(shown) + 1, golds)
-    return found
+    if right and not any(name.startswith("gold") for name in columns):
+        golds = pl.Series("gold", [right.get(item) for item in answers["prompt_id"].to_list()], dtype=pl.String())
+        answers.insert_column(answers.columns.index("failed") + len(columns) + 1, golds)
+    return answers
 
 
 def right_answers(run: Path) -> Mapping[str, str]:
@@ -95,20 +95,20 @@ def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
     Raises:
         DataError: there is no run.
     """
-    found: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    tables: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     runs = list(runs_below(folder))
     for where, run in runs:
         rollouts = flat(frame_of(run / ROLLOUTS))
         answers = answers_by_item(rollouts, right_answers(run))
         for name, one in zip(TABLES, (flat(frame_of(run / METRICS)), rollouts, answers), strict=True):
             if not one.is_empty():
-                found[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
+                tables[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
     if not runs:
         what = f"{folder} holds no run and no corpus"
         raise DataError(
             what, field="DIR", value=str(folder), allowed="the folder of a run (unpacked), a study or a corpus"
         )
-    return {name: pl.concat(some, how="diagonal_relaxed") for name, some in found.items() if some}
+    return {name: pl.concat(some, how="diagonal_relaxed") for name, some in tables.items() if some}
 
 
 _DRAWN: Final = (

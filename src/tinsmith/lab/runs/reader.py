@@ -208,7 +208,7 @@ class Examination:
     step: int
     rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])
     """By name of the value and item: of every answer."""
-    shown: dict[str, records.TaskRollout] = field(
+    first_answers: dict[str, records.TaskRollout] = field(
         default_factory=dict[str, records.TaskRollout]
     )  # The first answer to each item.
     failed: dict[str, records.FailureRecord] = field(default_factory=dict[str, records.FailureRecord])
@@ -217,12 +217,12 @@ class Examination:
 
     places: Places = field(default_factory=Places)
 
-    def take(self, one: records.TaskRollout) -> None:
+    def take(self, rollout: records.TaskRollout) -> None:
         """Count one answer."""
-        for name, value in one.values.items():
-            self.rewards.setdefault(name, {}).setdefault(one.prompt_id, []).append(value)
-        self.shown.setdefault(one.prompt_id, one)
-        self.texts[one.text] += 1
+        for name, value in rollout.values.items():
+            self.rewards.setdefault(name, {}).setdefault(rollout.prompt_id, []).append(value)
+        self.first_answers.setdefault(rollout.prompt_id, rollout)
+        self.texts[rollout.text] += 1
 
     def by_item(self, name: str = "total") -> dict[str, Fraction]:
         """Return the mean of a term over each item's answers."""
@@ -241,11 +241,11 @@ class Judging:
     trained: Places = field(default_factory=Places)  # Verdicts on training answers.
     texts: Counter[str] = field(default_factory=Counter[str])  # Number of times that each text was written.
 
-    def take(self, one: records.TaskRollout, places: Places) -> None:
+    def take(self, rollout: records.TaskRollout, places: Places) -> None:
         """Count the verdicts on an answer."""
-        self.texts[one.text] += 1
-        for number, verdict in enumerate(one.verdicts):
-            at = (one.prompt_id, number)
+        self.texts[rollout.text] += 1
+        for number, verdict in enumerate(rollout.verdicts):
+            at = (rollout.prompt_id, number)
             places.setdefault(at, []).append(verdict.passed)
             if at not in self.criteria and (rule := rule_in(verdict.rationale)):
                 self.criteria[at] = rule
@@ -339,22 +339,22 @@ def read_task_run(run: records.Run) -> TaskRunRecords:
     failures: Counter[records.Cause] = Counter()
     groups: dict[tuple[int, str], list[float]] = {}
     rollouts = 0
-    for one in json_lines(run.folder / files.ROLLOUTS, records.TaskRollout, notes):
+    for line in json_lines(run.folder / files.ROLLOUTS, records.TaskRollout, notes):
         rollouts += 1
-        trained = groups.setdefault((one.step, one.prompt_id), []) if one.split == records.Split.TRAIN else None
-        if one.failure is not None or (one.total is None and not one.verdicts):
-            cause = one.failure or records.FailureRecord(what="no reward")
-            failures[records.Cause(one.split, cause.where, cause.what)] += 1
-            failed.setdefault((one.split, one.step), {}).setdefault(one.prompt_id, cause)
+        trained = groups.setdefault((line.step, line.prompt_id), []) if line.split == records.Split.TRAIN else None
+        if line.failure is not None or (line.total is None and not line.verdicts):
+            cause = line.failure or records.FailureRecord(what="no reward")
+            failures[records.Cause(line.split, cause.where, cause.what)] += 1
+            failed.setdefault((line.split, line.step), {}).setdefault(line.prompt_id, cause)
             continue
         exam = None
         if trained is not None:
-            trained.append(float(one.values["total"]) if one.total is None else one.total)
+            trained.append(float(line.values["total"]) if line.total is None else line.total)
         else:
-            exam = exams.setdefault((one.split, one.step), Examination(one.step))
-            exam.take(one)
+            exam = exams.setdefault((line.split, line.step), Examination(line.step))
+            exam.take(line)
         if judging is not None:
-            judging.take(one, judging.trained if exam is None else exam.places)
+            judging.take(line, judging.trained if exam is None else exam.places)
     for at, exam in exams.items():
         exam.failed = failed.get(at, {})
     ordered = [(split, exams[split, step]) for split, step in sorted(exams)]
@@ -411,18 +411,18 @@ def distinct(names: Sequence[str], settings: Sequence[Mapping[str, object]]) -> 
     >>> distinct(["a", "a", "b"], [{"steps": 1, "limit": None}, {"steps": 1}, {"steps": 2}])
     ['limit=none', '', '']
     """
-    found: list[str] = []
+    labels: list[str] = []
     for name, own in zip(names, settings, strict=True):
         alike = [other for each, other in zip(names, settings, strict=True) if each == name]
         known = {key: shown(value) for key, value in own.items()}
-        found.append(
+        labels.append(
             ", ".join(
                 f"{key}={value}"
                 for key, value in known.items()
                 if any(key not in other or shown(other[key]) != value for other in alike)
             )
         )
-    return found
+    return labels
 
 
 def numbered(names: Sequence[str]) -> list[str]:
