@@ -56,7 +56,7 @@ def probe_replies(
         )
         for probe in probes
     ]
-    found: list[Confidence] = []
+    confidences: list[Confidence] = []
     for place, (probe, future) in enumerate(zip(probes, pending, strict=True)):
         texts = list(_texts(probe))
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
@@ -70,7 +70,7 @@ def probe_replies(
             Random(derive(seed, "prefixes", place)).shuffle(order)
         shares = [forced_choice(row) for row in table[order]]
         sequences = [(*start, *one) for start, one in texts]
-        found.append(
+        confidences.append(
             Confidence(
                 gold=tuple(float(one[probe.gold]) for one in shares),
                 said=None if probe.said is None else tuple(float(one[probe.said]) for one in shares),
@@ -79,7 +79,7 @@ def probe_replies(
                 tokens_computed=shared_positions(sequences),
             )
         )
-    return found
+    return confidences
 
 
 def shared_positions(sequences: Sequence[Sequence[int]]) -> int:
@@ -109,8 +109,8 @@ def shaped_groups(
     probed = probe_replies(trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed)
     costs = {id(one): penalty * premature(each.gold) for one, each in zip(compared, probed, strict=True)}
 
-    def shape(one: Scored[I, A]) -> Scored[I, A]:
-        return one if one.advantage is None else replace(one, advantage=one.advantage - costs[id(one)])
+    def shape(scored: Scored[I, A]) -> Scored[I, A]:
+        return scored if scored.advantage is None else replace(scored, advantage=scored.advantage - costs[id(scored)])
 
     return [replace(group, scored=tuple(map(shape, group.scored))) for group in groups], {
         "train/confidence/penalty": fmean(list(costs.values())),

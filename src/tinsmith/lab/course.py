@@ -113,12 +113,12 @@ class Course(Generic[I, A]):
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
         began = time.perf_counter()
-        found, by_split = self._asked(
+        tested, by_split = self._asked(
             policy.policy or policy.client, self.subject, items, step, "eval", policy.progress
         )
         answers_s = time.perf_counter() - began
         groups = by_split[f"eval{self.decodings[0].value}"]
-        judged = self.watch.judge(policy, groups, found.metrics)
+        judged = self.watch.judge(policy, groups, tested.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
         drift = told_drift(policy.base(), read)
         more: Mapping[str, float] = {}
@@ -137,7 +137,7 @@ class Course(Generic[I, A]):
             seed = derive(self.settings.seed, "confidence", step)
             watched = watched_confidence(policy.trainer, self.subject, rollouts, seed)
         metrics = {**judged.metrics, **drift, **more, **watched}
-        return Examined(tested=found | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
+        return Examined(tested=tested | Tested(metrics=metrics), judged=judged, answers_s=answers_s)
 
     def test(
         self, chosen: Sampler, chosen_step: int, last: Sampler | None, last_step: int, progress: Progress = silent
@@ -146,10 +146,10 @@ class Course(Generic[I, A]):
         items = self.test_items
         if not items:
             return Tested(metrics={})
-        found, answered = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
+        tested, answered = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
         for name, subject in self.controls.items():
             controlled, more = self._asked(chosen, subject, items, chosen_step, name, progress)
-            found |= controlled
+            tested |= controlled
             answered |= more
         if self.keep is not None:
             read = {
@@ -158,19 +158,19 @@ class Course(Generic[I, A]):
             }
             self.keep(self.subject.sections(read))
         if self.tests_last and last is not None:
-            found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
+            tested |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
         elif self.tests_last:
-            same = found.metrics.items()
-            found |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
+            same = tested.metrics.items()
+            tested |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
         if self.also_tested is None or isinstance(chosen, Sequence):
-            return found
-        return found | self.also_tested(chosen, chosen_step)
+            return tested
+        return tested | self.also_tested(chosen, chosen_step)
 
     def _asked(
         self, client: Sampler, subject: Subject[I, A], items: Sequence[I], step: int, name: str, progress: Progress
     ) -> tuple[Tested, dict[str, list[list[Rollout[I, A] | Failure[I]]]]]:
         """Return what all answers say, and the answers by split: one for each decoding."""
-        found = Tested(metrics={})
+        tested = Tested(metrics={})
         answered: dict[str, list[list[Rollout[I, A] | Failure[I]]]] = {}
         for decoding in self.decodings:
             greedy, split = decoding is Decoding.GREEDY, f"{name}{decoding.value}"
@@ -183,9 +183,9 @@ class Course(Generic[I, A]):
             )
             groups = sample_groups(client, subject, items, sampling)
             lines = [line_of(subject, step, split, one) for group in groups for one in group]
-            found |= Tested(metrics=subject.figures(groups, split), lines=lines)
+            tested |= Tested(metrics=subject.figures(groups, split), lines=lines)
             answered[split] = groups
-        return found, answered
+        return tested, answered
 
     def state(self) -> object:
         """Return what a resumed run must know, as plain JSON values."""

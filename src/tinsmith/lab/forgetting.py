@@ -47,7 +47,7 @@ def general_changes(
         [client.compute_logprobs(types.ModelInput.from_ints(list(tokens))) for tokens, _ in read]
         for client in (base, trained)
     ]
-    found = [
+    means = [
         [
             _mean(text_logprobs(one.result(WAIT_SECONDS), len(tokens)), start)
             for one, (tokens, start) in zip(pending, read, strict=True)
@@ -56,7 +56,7 @@ def general_changes(
     ]
     return [
         GeneralChange(name=one["name"], tokens=len(tokens) - start, before=before, after=after)
-        for one, (tokens, start), before, after in zip(texts, read, *found, strict=True)
+        for one, (tokens, start), before, after in zip(texts, read, *means, strict=True)
     ]
 
 

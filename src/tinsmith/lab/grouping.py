@@ -169,11 +169,11 @@ def score_groups(
     """
     by_depth = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
     terms = iter(score([one for depths in by_depth for rollouts in depths for one in rollouts]))
-    found: list[ScoredGroup[I, A]] = []
+    scored_groups: list[ScoredGroup[I, A]] = []
     rules = advantage, zero_variance_filter, compared_by, by_turn
     for group, depths in zip(groups, by_depth, strict=True):
         roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
-        found.append(
+        scored_groups.append(
             ScoredGroup(
                 item=group[0].item,
                 scored=tuple(roots),
@@ -182,7 +182,7 @@ def score_groups(
                 below=tuple(one for some in below for one in some),
             )
         )
-    return found
+    return scored_groups
 
 
 def _by_depth(roots: list[Rollout[I, A]]) -> list[list[Rollout[I, A]]]:

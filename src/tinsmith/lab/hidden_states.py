@@ -75,16 +75,16 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
     torch.set_num_threads(1)  # the kernels have threads of their own
     decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
     shape = (len(texts), base.config.num_layers + 1, base.config.hidden_size)
-    found = {pooling: np.zeros(shape, np.float32) for pooling in Pooling}
+    pooled = {pooling: np.zeros(shape, np.float32) for pooling in Pooling}
     done = 0
     for block in _blocks(tokens):
         for place, states in zip(block, _states(decoder, [tokens[i] for i in block]), strict=True):
-            found[Pooling.MEAN][place] = states.mean(axis=1, dtype=np.float64)
-            found[Pooling.LAST][place] = states[:, -1]
+            pooled[Pooling.MEAN][place] = states.mean(axis=1, dtype=np.float64)
+            pooled[Pooling.LAST][place] = states[:, -1]
         if (done + len(block)) // 1000 > done // 1000:
             say(f"hidden states of {done + len(block):,} of {len(texts):,} texts")
         done += len(block)
-    return HiddenStates(base.identity.fingerprint, found)
+    return HiddenStates(base.identity.fingerprint, pooled)
 
 
 @dataclass(slots=True)

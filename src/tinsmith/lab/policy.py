@@ -211,7 +211,7 @@ def told_foresight(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
     """Return `watch/env_nll`: nats a token of what the environment answered, over DRIFT_PROBED conversations."""
     probed = rollouts[:DRIFT_PROBED]
     pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed]
-    found: list[float] = []
+    env_logprobs: list[float] = []
     for one, future in zip(probed, pending, strict=True):
         own = [
             each
@@ -219,8 +219,8 @@ def told_foresight(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
             for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
         ]
         logprobs = text_logprobs(future.result(WAIT_SECONDS), len(own))
-        found += [value for value in compress(logprobs, own) if value is not None]
-    return {"watch/env_nll": -math.fsum(found) / len(found)} if found else {}
+        env_logprobs += [value for value in compress(logprobs, own) if value is not None]
+    return {"watch/env_nll": -math.fsum(env_logprobs) / len(env_logprobs)} if env_logprobs else {}
 
 
 def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[NDArray[np.float64]]:

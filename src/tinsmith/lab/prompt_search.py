@@ -165,7 +165,7 @@ class AskedModel:
 
     ask: Callable[[str, int], str]
     """Returns what the model writes after a prompt, with a seed."""
-    shown: int = 3
+    num_shown: int = 3
     """Examples, and rejected edits, that it is shown."""
     unreadable: int = field(default=0)
     """Lines that were no edit, or one that could not be made."""
@@ -181,8 +181,8 @@ class AskedModel:
 
     def prompt(self, wish: Wish) -> str:
         """Return what it is asked."""
-        worst = [f"{prompt} (earned {earned:g})" for prompt, earned in wish.examples[: self.shown]]
-        rejected = [f"- {edit}" for edit in sorted(wish.rejected)[-self.shown :]]
+        worst = [f"{prompt} (earned {earned:g})" for prompt, earned in wish.examples[: self.num_shown]]
+        rejected = [f"- {edit}" for edit in sorted(wish.rejected)[-self.num_shown :]]
         return "\n".join(
             [
                 "These instructions stand before every question:",
@@ -451,10 +451,10 @@ SEARCH_HEADS: Final = (
 STEP_HEADS: Final = ("proposed", "at most", "put to the gate", "earned", Column(head="gain", form="+.3f"), "accepted")
 
 
-def search_cells(one: Searched) -> list[Shown]:
+def search_cells(search: Searched) -> list[Shown]:
     """Return what a search earned on selection, what it counted, and the prompt that it found."""
-    counts = (len(one.steps), one.put, one.accepted, len(one.rejected), one.again, one.answered)
-    return [Figure(one.before), Figure(one.after), *map(Figure, counts), " / ".join(one.found) or "none"]
+    counts = (len(search.steps), search.put, search.accepted, len(search.rejected), search.again, search.answered)
+    return [Figure(search.before), Figure(search.after), *map(Figure, counts), " / ".join(search.found) or "none"]
 
 
 def step_rows(searches: Iterable[tuple[str, Searched]]) -> list[list[Shown]]:

@@ -325,15 +325,15 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
         _spawn(one, move)
 
 
-def _spawn(one: _Live[I], move: Move) -> None:
+def _spawn(live: _Live[I], move: Move) -> None:
     """Begin the conversations that a reply asks for; the one that it belongs to waits for all of them."""
-    parent, place, one.observation = one.so_far, len(one.children), None
-    with _recorded([one], "environment"):
+    parent, place, live.observation = live.so_far, len(live.children), None
+    with _recorded([live], "environment"):
         for number, (item, environment) in enumerate(move.children(), place):
-            seed = derive(one.seed, "spawned", parent.sample, number)
+            seed = derive(live.seed, "spawned", parent.sample, number)
             begun = Trajectory(item=cast(I, item), sample=number, depth=parent.depth + 1, environment=environment)
-            one.children.append(_Live(so_far=begun, seed=seed, observation=environment.first()))
-        one.waits = move
+            live.children.append(_Live(so_far=begun, seed=seed, observation=environment.first()))
+        live.waits = move
 
 
 def _hear_children(ones: Sequence[_Live[I]]) -> None:
@@ -380,25 +380,25 @@ def _request(
 
 
 def _step(
-    subject: Environments[I, A], one: _Live[I], sequence: types.SampledSequence, read: Sequence[float | None]
+    subject: Environments[I, A], live: _Live[I], sequence: types.SampledSequence, read: Sequence[float | None]
 ) -> Move | None:
     """Take a reply into a conversation; None where that failed."""
     tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
     if logprobs is None or len(logprobs) != len(tokens):
-        one.failed("sample", "the server gave no log-probabilities")
+        live.failed("sample", "the server gave no log-probabilities")
         return None
-    observation = one.observation or ()
+    observation = live.observation or ()
     turn = Turn(
         observation=observation,
-        own_words=one.own_words,
+        own_words=live.own_words,
         observed=tuple(value or 0.0 for value in read[len(read) - len(observation) :]),
         tokens=tokens,
         logprobs=tuple(logprobs),
         text=subject.text(tokens),
     )
-    one.so_far = replace(one.so_far, turns=(*one.so_far.turns, turn))
-    with _recorded([one], "environment"):
-        return one.environment.step(tokens)
+    live.so_far = replace(live.so_far, turns=(*live.so_far.turns, turn))
+    with _recorded([live], "environment"):
+        return live.environment.step(tokens)
     return None
 
 
@@ -428,13 +428,13 @@ def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] |
 
 
 def read_rollout(
-    one: Trajectory[I], answer: A | Failed, children: tuple[Rollout[I, A] | Failure[I], ...] = ()
+    trajectory: Trajectory[I], answer: A | Failed, children: tuple[Rollout[I, A] | Failure[I], ...] = ()
 ) -> Rollout[I, A] | Failure[I]:
     """Return a conversation with what was read in it."""
     if isinstance(answer, Failed):
-        return Failure(item=one.item, sample=one.sample, where=answer.where, what=answer.what)
-    place: dict[str, Any] = {"sample": one.sample, "fork": one.fork, "depth": one.depth}
-    return Rollout(item=one.item, turns=one.turns, answer=answer, children=children, **place)
+        return Failure(item=trajectory.item, sample=trajectory.sample, where=answer.where, what=answer.what)
+    place: dict[str, Any] = {"sample": trajectory.sample, "fork": trajectory.fork, "depth": trajectory.depth}
+    return Rollout(item=trajectory.item, turns=trajectory.turns, answer=answer, children=children, **place)
 
 
 def mean_earned(

@@ -197,11 +197,11 @@ def gated_rollouts(
 ) -> list[Chosen]:
     """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
     spreads = base.spreads([one.sequence() for one, _ in kept], begins=[one.written().index(True) for one, _ in kept])
-    found: list[Chosen] = []
+    chosen: list[Chosen] = []
     for (one, advantage), spread in zip(kept, spreads, strict=True):
         high = [entropy is not None and entropy > settings.entropy_threshold for entropy in spread.entropy]
         mine = one.written()
-        found.append(
+        chosen.append(
             Chosen(
                 rollout=one,
                 advantage=advantage,
@@ -209,7 +209,7 @@ def gated_rollouts(
                 other=tuple(a and not b for a, b in zip(mine[1:], high[1:], strict=True)),
             )
         )
-    return found
+    return chosen
 
 
 def _trained(run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, step: int) -> dict[str, float]:
@@ -253,21 +253,21 @@ def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
     return found
 
 
-def datum_of(one: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
+def datum_of(chosen: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
     """Return a rollout as cross-entropy with several targets a position.
 
     `tops` are the base's most probable tokens at each position, with log-probabilities; None at the first. An advantage
     is multiplied with `push` where it is gated; the base's probabilities with `stay` at its other tokens, and `mass`
     gets the mass of the base that is held there.
     """
-    sequence = one.rollout.sequence()
+    sequence = chosen.rollout.sequence()
     length = len(sequence) - 1
     targets = np.zeros((length, KL_TOKENS), np.int64)
     weights = np.zeros((length, KL_TOKENS), np.float32)
     for place in range(length):
-        if one.gated[place]:
-            targets[place, 0], weights[place, 0] = sequence[place + 1], one.advantage * push
-        elif one.other[place]:
+        if chosen.gated[place]:
+            targets[place, 0], weights[place, 0] = sequence[place + 1], chosen.advantage * push
+        elif chosen.other[place]:
             likely = list(tops[place + 1] or ())[:KL_TOKENS]
             chances = [math.exp(logprob) for _, logprob in likely]
             mass.append(math.fsum(chances))

@@ -127,13 +127,13 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return
 
 
-def line_of(subject: Subject[I, A], step: int, split: str, one: Rollout[I, A] | Failure[I]) -> Line:
+def line_of(subject: Subject[I, A], step: int, split: str, rollout: Rollout[I, A] | Failure[I]) -> Line:
     """Return the line of a rollout without its reward; of one that failed, the cause."""
-    line: Line = {"step": step, "split": split, "prompt_id": one.item.prompt_id, "sample": one.sample}
-    if isinstance(one, Failure):
-        return {**line, **subject.item_facts(one.item), "failure": {"where": one.where, "what": one.what}}
-    reply = {"tokens": list(one.tokens), "logprobs": list(one.logprobs), "text": one.text}
-    return {**line, **reply, **subject.facts(one)}
+    line: Line = {"step": step, "split": split, "prompt_id": rollout.item.prompt_id, "sample": rollout.sample}
+    if isinstance(rollout, Failure):
+        return {**line, **subject.item_facts(rollout.item), "failure": {"where": rollout.where, "what": rollout.what}}
+    reply = {"tokens": list(rollout.tokens), "logprobs": list(rollout.logprobs), "text": rollout.text}
+    return {**line, **reply, **subject.facts(rollout)}
 
 
 def force_options(

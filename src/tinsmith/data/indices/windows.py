@@ -44,7 +44,7 @@ class Windows:
         return cls(begin, end, first_dated)
 
     def pieces(self, count: int) -> list[tuple[int, int]]:
-        """Split the rows into about `wanted` ranges, such that rows which share a window stay together."""
+        """Split the rows into about `count` ranges, such that rows which share a window stay together."""
         rows = len(self.begin)
         cuts = np.flatnonzero(np.diff(self.begin)) + 1
         targets = np.linspace(0, rows, count, endpoint=False, dtype=np.int64)[1:]

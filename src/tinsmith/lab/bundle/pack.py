@@ -87,14 +87,14 @@ def data_of(run: Run, around: Json, plan_of: PlanOf) -> dict[str, Path]:
 
     `around` are its circumstances, with paths in full.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     if isinstance(place := around.get("data_folder"), str):
         if not Path(place).is_dir():
             raise DataError("the run's data are no longer there", field="data", value=place)
-        found |= {f"{DATA}/slice/{each.name}": each for each in sorted(Path(place).iterdir()) if each.is_file()}
+        files |= {f"{DATA}/slice/{each.name}": each for each in sorted(Path(place).iterdir()) if each.is_file()}
     for key, value in cast(Json, around.get("files") or {}).items():
         if value:
-            found[f"{DATA}/{key}/{Path(str(value)).name}"] = Path(str(value))
+            files[f"{DATA}/{key}/{Path(str(value)).name}"] = Path(str(value))
     task = str(around.get("task") or "")
     if ".py" in task:
         opened = plan_of(task, changes_of(run, around, None, {})).experiment.subject
@@ -105,11 +105,11 @@ def data_of(run: Run, around: Json, plan_of: PlanOf) -> dict[str, Path]:
                 file = folder / items
                 # Beside the task's source, which looks for it there.
                 if file.is_relative_to(folder):
-                    found[f"{SOURCE}/{file.relative_to(folder).as_posix()}"] = file
-    for name, file in found.items():
+                    files[f"{SOURCE}/{file.relative_to(folder).as_posix()}"] = file
+    for name, file in files.items():
         if not file.is_file():
             raise DataError("this file of the run's data is no longer there", field=name, value=str(file))
-    return found
+    return files
 
 
 _NAMED: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

@@ -182,18 +182,18 @@ _STYLES: Mapping[Word, str] = {
 }
 
 
-def summary(found: Sequence[Found]) -> str:
+def summary(results: Sequence[Found]) -> str:
     """Return how many rows have each word."""
-    counts = Counter(one.verdict.word for one in found)
+    counts = Counter(one.verdict.word for one in results)
     return ", ".join(f"{counts[word]} {word}" for word in Word)
 
 
-def line(one: Found) -> str:
+def line(result: Found) -> str:
     """Return a row as it stands where there is no terminal."""
-    return visible(f"{one.verdict.word:17}  {one.check.name:36}  {one.verdict.how}")
+    return visible(f"{result.verdict.word:17}  {result.check.name:36}  {result.verdict.how}")
 
 
-def console_table(title: str, found: Sequence[Found]) -> Table:
+def console_table(title: str, results: Sequence[Found]) -> Table:
     """Return the table of a terminal."""
     from rich import box
     from rich.table import Table
@@ -203,15 +203,15 @@ def console_table(title: str, found: Sequence[Found]) -> Table:
     table.add_column("asked", ratio=2)
     table.add_column("answer", no_wrap=True)
     table.add_column("how", ratio=3)
-    for one in found:
+    for one in results:
         word = one.verdict.word
         table.add_row(Text(one.check.name), Text(word, _STYLES[word]), Text(visible(one.verdict.how)))
     return table
 
 
-def as_json(url: str, model: str, found: Sequence[Found]) -> dict[str, object]:
+def as_json(url: str, model: str, results: Sequence[Found]) -> dict[str, object]:
     """Return all that was found."""
-    counts = Counter(one.verdict.word for one in found)
+    counts = Counter(one.verdict.word for one in results)
     return {
         "url": url,
         "model": model,
@@ -226,21 +226,21 @@ def as_json(url: str, model: str, found: Sequence[Found]) -> dict[str, object]:
                 "source": one.check.source,
                 "seconds": round(one.seconds, 3),
             }
-            for one in found
+            for one in results
         ],
     }
 
 
-def document(url: str, model: str, found: Sequence[Found]) -> Document:
+def document(url: str, model: str, results: Sequence[Found]) -> Document:
     """Return the page: what is not honoured first, then every topic with its rows and sources."""
     heads = ("asked", "answer", "how", "source")
-    other = [one for one in found if one.verdict.word is not Word.HONOURED]
+    other = [one for one in results if one.verdict.word is not Word.HONOURED]
     first = (
         plain("What is not honoured", heads, [_cells(one) for one in other], words=True)
         if other
         else Words("Every row is honoured.")
     )
-    topics = groupby(found, key=lambda one: one.check.name.partition("/")[0])
+    topics = groupby(results, key=lambda one: one.check.name.partition("/")[0])
     return Document(
         kind="Conformance",
         title=url,
@@ -248,8 +248,8 @@ def document(url: str, model: str, found: Sequence[Found]) -> Document:
         facts=(
             ("Model", model),
             ("Client", f"tinker {tinker.__version__}"),
-            ("Rows", str(len(found))),
-            ("Found", summary(found)),
+            ("Rows", str(len(results))),
+            ("Found", summary(results)),
         ),
         sections=[
             Section("summary", "Summary", [Words(_MEANINGS), first]),

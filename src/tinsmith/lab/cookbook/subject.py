@@ -160,13 +160,13 @@ class CookbookEnvironment:
         self.reasons.append("stop" if ended else "length")
         return CookbookMove(self, self.loop.start(_stepped(self.env, action, self.reasons[-1])))
 
-    def heard(self, found: StepLike) -> tuple[int, ...] | None:
+    def heard(self, result: StepLike) -> tuple[int, ...] | None:
         """Take what a step led to; return what follows the reply, None at the end."""
-        self.steps.append(found)
-        if found.episode_done:
+        self.steps.append(result)
+        if result.episode_done:
             return None
-        self._same_stop(found.next_stop_condition)
-        after = _tokens_of(found.next_observation)
+        self._same_stop(result.next_stop_condition)
+        after = _tokens_of(result.next_observation)
         if after[: len(self.seen)] != self.seen or len(after) == len(self.seen):
             what = "the environment does not go on from what was seen and sampled: it rewrites or adds nothing"
             raise InputError(what, field="next_observation", value=f"{len(after)} tokens after {len(self.seen)}")
@@ -206,11 +206,11 @@ class CookbookMove(Move):
     """Outcome of a reply in a cookbook environment."""
 
     environment: CookbookEnvironment
-    found: Future[StepLike]
+    step: Future[StepLike]
 
     def observation(self) -> tuple[int, ...] | None:
         """Wait for the environment."""
-        return self.environment.heard(self.found.result(WAIT_SECONDS))
+        return self.environment.heard(self.step.result(WAIT_SECONDS))
 
 
 async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:

@@ -141,7 +141,7 @@ def timeline(file: Path, steps: int | None) -> Timeline:
     """
     if not file.is_file():
         return {}
-    found: dict[int, list[bytes]] = {}
+    lines: dict[int, list[bytes]] = {}
     now = 0
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -153,8 +153,8 @@ def timeline(file: Path, steps: int | None) -> Timeline:
                 raise DataError(f"{file}: line {number} is damaged: {error}") from None
             if steps is not None and now >= steps:
                 break
-            found.setdefault(now, []).append(line)
-    return found
+            lines.setdefault(now, []).append(line)
+    return lines
 
 
 def decode(line: bytes) -> Line:
@@ -245,19 +245,19 @@ def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:
 
 
 def _sampled(pair: _Pair) -> RolloutDifference | None:
-    one, two = pair
-    if one is None or two is None:
+    first, second = pair
+    if first is None or second is None:
         shown = [ABSENT if each is None else "there" for each in pair]
         return _difference(pair, "rollout", shown[0], shown[1])
     if _unjudged(pair):
         return None
-    for turn, (a, b) in enumerate(zip(_turns(one), _turns(two), strict=False)):
+    for turn, (a, b) in enumerate(zip(_turns(first), _turns(second), strict=False)):
         for token in range(max(len(a[0]), len(b[0]))):
             for name, x, y in (("tokens", a[0], b[0]), ("logprobs", a[1], b[1])):
                 values = [each[token] if token < len(each) else ABSENT for each in (x, y)]
                 if not same(*values):
-                    found = _difference(pair, name, values[0], values[1])
-                    return replace(found, token=token, turn=turn if "turns" in one else None)
+                    difference = _difference(pair, name, values[0], values[1])
+                    return replace(difference, token=token, turn=turn if "turns" in first else None)
     return _other(pair, lambda name: name in _SAMPLED)
 
 
@@ -300,12 +300,12 @@ def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
     ]
 
 
-def _changes(one: Line, two: Line) -> tuple[int, int, float | None, float | None]:
+def _changes(first: Line, second: Line) -> tuple[int, int, float | None, float | None]:
     """Return how many of one rollout's tokens are others, of how many, and the gaps of log-probability and reward."""
     changed = total = 0
     largest: float | None = None
     alike = True  # after another token the next ones are of another text, and cannot be set against each other
-    for a, b in zip(_turns(one), _turns(two), strict=False):
+    for a, b in zip(_turns(first), _turns(second), strict=False):
         total += max(len(a[0]), len(b[0]))
         changed += abs(len(a[0]) - len(b[0]))
         for token, (x, y) in enumerate(zip(a[0], b[0], strict=False)):
@@ -314,5 +314,5 @@ def _changes(one: Line, two: Line) -> tuple[int, int, float | None, float | None
             changed += x != y or not same(p, q)
             if alike and isinstance(p, float) and isinstance(q, float):
                 largest = max(largest or 0.0, abs(p - q))
-    reward = [float(each) for each in (one.get("total"), two.get("total")) if isinstance(each, int | float)]
+    reward = [float(each) for each in (first.get("total"), second.get("total")) if isinstance(each, int | float)]
     return changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None

@@ -133,18 +133,18 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     )
 
 
-def unequal_step(step: int, one: Recorded, two: Recorded, *, traced: bool) -> Difference | None:
+def unequal_step(step: int, first: Recorded, second: Recorded, *, traced: bool) -> Difference | None:
     """Return the first difference of a step; without traces its training is not compared."""
     for name, compare in ((ROLLOUTS, unequal_rollouts), (TRACE, unequal_training), (METRICS, _beside)):
-        lines = [each[name].get(step, []) for each in (one, two)]
+        lines = [each[name].get(step, []) for each in (first, second)]
         if lines[0] != lines[1] and (traced or name != TRACE) and (found := compare(step, *lines)) is not None:
             return found
     return None
 
 
-def unequal_rollouts(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_rollouts(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
     """Compare the rollouts of a step: first what was sampled, then what was made of it."""
-    lines = [decode(each) for each in one], [decode(each) for each in two]
+    lines = [decode(each) for each in first], [decode(each) for each in second]
     rollout = unequal_samples(*lines) or unequal_order(*lines)
     if rollout is not None:
         return Difference(step=step, phase=Phase.SAMPLE, rollout=rollout)
@@ -152,9 +152,9 @@ def unequal_rollouts(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> D
     return rollout and Difference(step=step, phase=Phase.REWARD, rollout=rollout)
 
 
-def unequal_training(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_training(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
     """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
-    lines = [decode(each) for each in one], [decode(each) for each in two]
+    lines = [decode(each) for each in first], [decode(each) for each in second]
     for substep in range(max(map(len, lines))):
         made = [each[substep] if substep < len(each) else {} for each in lines]
         unit = _unequal_unit(substep, *(cast(Sequence[str], each.get("units") or ()) for each in made))

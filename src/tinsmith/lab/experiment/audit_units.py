@@ -131,9 +131,9 @@ def _computed(
     rollouts: Timeline,
 ) -> Iterator[Difference]:
     """Go from a checkpoint to the last of its units; yield the first difference on the way."""
-    wanted: dict[Substep, list[int]] = {}
+    by_substep: dict[Substep, list[int]] = {}
     for one in places:
-        wanted.setdefault((one.step, one.substep), []).append(one.unit)
+        by_substep.setdefault((one.step, one.substep), []).append(one.unit)
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
         place = Path(temporary)
         service = UnitService(
@@ -143,7 +143,7 @@ def _computed(
             kept=kept,
             saved=place / STATE,
             unit_hashes=True,
-            wanted=wanted,
+            drawn=by_substep,
         )
         # What evaluations ask is not in the record of a step, and no gradient depends on it.
         settings = replace(materials.plan.settings, eval_every=0)
@@ -175,7 +175,7 @@ def _unequal(
         for (at, substep), made in sorted(trainer.whole.items())
         if at == step
     ]
-    ends = max(trainer.wanted)[0] == step
+    ends = max(trainer.drawn)[0] == step
     expected = [msgspec.json.encode(line) for line in (trace[: len(whole)] if ends else trace)]
     found = unequal_rollouts(step, *sides) or unequal_training(step, expected, whole)
     return found or next(_unequal_units(step, trainer, trace), None)
@@ -188,10 +188,10 @@ def _who(line: Line) -> tuple[object, object]:
 def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> Iterator[Difference]:
     """Yield drawn units whose gradient has another hash than in the trace, and where there are more or fewer."""
     for (at, substep), alone in sorted(trainer.units.items()):
-        if at != step or (at, substep) not in trainer.wanted:
+        if at != step or (at, substep) not in trainer.drawn:
             continue
         hashes = _units(trace[substep])
-        wrong = [unit for unit in alone.wanted if alone.marks.get(unit, ABSENT) != hashes[unit]]
+        wrong = [unit for unit in alone.drawn if alone.marks.get(unit, ABSENT) != hashes[unit]]
         if alone.count != len(hashes):
             wrong.append(min(alone.count, len(hashes)))
         for unit in wrong[:1]:
@@ -232,7 +232,7 @@ class RecordedPolicy(LocalSampler, RecordedSampler):
 class Alone(ComputeUnits):
     """Computes wanted units by themselves; of the others nothing."""
 
-    wanted: Sequence[int]
+    drawn: Sequence[int]
     marks: dict[int, str] = field(default_factory=dict[int, str])  # SHA-256 of each unit's gradient, by its number.
     count: int = 0  # Units that there are.
 
@@ -242,7 +242,7 @@ class Alone(ComputeUnits):
         """Yield a block for each unit; none has a gradient that would be applied."""
         objective = objective_of(asked.loss, asked.settings)
         for number, unit in enumerate(asked.units, asked.first):
-            if asked.backward and number not in self.wanted:
+            if asked.backward and number not in self.drawn:
                 yield Block({at: _as_recorded(asked.datums[at], objective) for at in unit.datums}, None)
                 continue
             alone = replace(asked, units=[unit], first=number, marked=True)
@@ -264,7 +264,7 @@ def _as_recorded(datum: Datum, objective: Objective) -> tuple[DatumOutput, LossV
 class UnitTrainer(LocalTrainer):
     """A training client that computes single units."""
 
-    wanted: Mapping[Substep, Sequence[int]]
+    drawn: Mapping[Substep, Sequence[int]]
     """Numbers of units, by their substep; after the last of these nothing is computed."""
     whole: dict[Substep, StepTrace] = field(default_factory=dict[Substep, StepTrace])
     """Trace of what was computed whole."""
@@ -289,14 +289,14 @@ class UnitTrainer(LocalTrainer):
 
     @property
     def _is_whole(self) -> bool:
-        return self._at < max(self.wanted)
+        return self._at < max(self.drawn)
 
     def _prepare(self) -> None:
         self.session.optimizer.clear()
         if self._is_whole:
             self.session.compute = ComputeHere()
         else:
-            self.session.compute = self.units[self._at] = Alone(self.wanted.get(self._at, ()))
+            self.session.compute = self.units[self._at] = Alone(self.drawn.get(self._at, ()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -306,7 +306,7 @@ class UnitService(LocalService):
     Each recorded reply of a step is given to the conversation that it was written in.
     """
 
-    wanted: Mapping[Substep, Sequence[int]]
+    drawn: Mapping[Substep, Sequence[int]]
     _left: dict[tuple[str, int], deque[Line]] = field(default_factory=dict[tuple[str, int], "deque[Line]"])
     _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
 
@@ -317,23 +317,23 @@ class UnitService(LocalService):
             key = (str(line.get("prompt_id")), cast(int, line.get("sample")))
             self._left.setdefault(key, deque()).append(line)
 
-    def reply(self, one: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
+    def reply(self, trajectory: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
         """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
-        if one.fork or one.depth:
+        if trajectory.fork or trajectory.depth:
             what = "replies that fork or spawn others cannot be taken from the record"
             raise ConfigError(what, field="--units", fix=_WHOLE)
-        if not one.turns:
-            lines = self._left.get((one.item.prompt_id, one.sample))
-            self._of[id(one.environment)] = lines.popleft() if lines else None
-        line = self._of.get(id(one.environment))
+        if not trajectory.turns:
+            lines = self._left.get((trajectory.item.prompt_id, trajectory.sample))
+            self._of[id(trajectory.environment)] = lines.popleft() if lines else None
+        line = self._of.get(id(trajectory.environment))
         if line is None or "tokens" not in line:
             return (), None
         turns = cast(Sequence[Line], line.get("turns") or (line,))
         tokens = [cast(Sequence[int], turn["tokens"]) for turn in turns if "tokens" in turn]
-        if len(one.turns) >= len(tokens):
+        if len(trajectory.turns) >= len(tokens):
             return (), None
         ends = [0, *accumulate(map(len, tokens))]
-        place = len(one.turns)
+        place = len(trajectory.turns)
         return tokens[place], cast(Sequence[float], line["logprobs"])[ends[place] : ends[place + 1]]
 
     def sampler(self, policy: Policy) -> LocalSampler:
@@ -342,4 +342,4 @@ class UnitService(LocalService):
 
     def trainer(self, session: TrainingSession, model_id: str) -> LocalTrainer:
         """Return who computes single units."""
-        return UnitTrainer(service=self, session=session, model_id=model_id, wanted=self.wanted)
+        return UnitTrainer(service=self, session=session, model_id=model_id, drawn=self.drawn)

@@ -217,26 +217,26 @@ def unusual(plan: Plan) -> list[str]:
 
 
 def _unusual_numbers(plan: Plan) -> list[str]:
-    given = {key: value for key, value in plan.overrides.items() if key in (*_RATES, "temperature")}
-    if not given:
+    numbers = {key: value for key, value in plan.overrides.items() if key in (*_RATES, "temperature")}
+    if not numbers:
         return []
-    others = {key: str(value) for key, value in plan.overrides.items() if key not in given and key in ("at", "kind")}
+    others = {key: str(value) for key, value in plan.overrides.items() if key not in numbers and key in ("at", "kind")}
     usual = make_plan(plan.experiment, {"at": plan.frame.at.value, **others}).settings
-    found: list[str] = []
+    warnings: list[str] = []
     for key in _RATES:
         rate, middle = (getattr(one, key, 0.0) for one in (plan.settings, usual))
-        if key in given and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
-            found.append(
+        if key in numbers and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
+            warnings.append(
                 f"warning: {key}={rate:g} is unusual: {middle / _FACTOR:g} to {middle * _FACTOR:g} are usual "
                 f"at={plan.frame.at.value}, and the default is {middle:g}"
             )
     low, high = _TEMPERATURES
     temperature = plan.settings.temperature
-    if isinstance(plan.settings, RlSettings) and "temperature" in given and not low <= temperature <= high:
+    if isinstance(plan.settings, RlSettings) and "temperature" in numbers and not low <= temperature <= high:
         alike = "the answers of a group become alike, and equal rewards teach nothing"
         why = alike if temperature < low else "answers become random text"
-        found.append(f"warning: temperature={temperature:g} is unusual: {low:g} to {high:g} are usual; {why}")
-    return found
+        warnings.append(f"warning: temperature={temperature:g} is unusual: {low:g} to {high:g} are usual; {why}")
+    return warnings
 
 
 START_SECONDS: Final = 10.0  # To start the server, load the model and save at the end.

@@ -227,7 +227,7 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     """Make a dataclass of the values it has fields for, converted from text where they are text."""
     kinds = field_kinds(cls)
-    given = {
+    arguments = {
         each.name: converted(each.name, values[each.name], kinds[each.name])
         for each in fields(cls)  # pyright: ignore[reportArgumentType]  # a dataclass
         if each.name in values
@@ -235,11 +235,11 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     required = [
         each.name
         for each in fields(cls)  # pyright: ignore[reportArgumentType]
-        if each.default is MISSING and each.default_factory is MISSING and each.name not in given
+        if each.default is MISSING and each.default_factory is MISSING and each.name not in arguments
     ]
     if required:
         raise ConfigError("this key has no default here; give it a value", field=required[0], fix=f"{required[0]}=...")
-    return cls(**given)
+    return cls(**arguments)
 
 
 def plan_fingerprint(plan: Plan) -> str:
@@ -331,7 +331,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     usual: dict[str, object] = {each.name: default_of(each) for each in fields(entry.frame)}
     usual |= {key.name: key.default for key in entry.own}
     usual |= {each.name: default_of(each) for part in entry.parts[1:] for each in fields(part)}
-    found = [
+    keys = [
         KeyHelp(
             name=name,
             values={at: shown_value(at if name == "at" else place.get(name, default)) for at, place in places.items()},
@@ -341,7 +341,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
         for name, default in usual.items()
         if name in entry.known and name != "kind"
     ]
-    return sorted(found, key=lambda each: each.circumstance)
+    return sorted(keys, key=lambda each: each.circumstance)
 
 
 def _with_values(words: str, kind: object) -> str:
@@ -369,6 +369,6 @@ def _source(part: type) -> str:
     return found[0] if found else ""
 
 
-def default_of(each: Field[Any]) -> object:
+def default_of(field: Field[Any]) -> object:
     """Return a field's default; None where it has none."""
-    return None if each.default is MISSING else each.default
+    return None if field.default is MISSING else field.default

@@ -73,16 +73,16 @@ def replay(
     plan = replace(materials.plan, circumstances=replace(materials.plan.circumstances, log_path=fresh))
     try:
         conduct(plan, say=say, materials=materials, like=manifest)
-        found = compare_runs((folder, fresh), steps=steps)
+        comparison = compare_runs((folder, fresh), steps=steps)
         seconds = [seconds_of(each, steps) for each in (run, read_run(fresh))]
     except BaseException:
         if out is None:
             shutil.rmtree(fresh, ignore_errors=True)
         raise
-    if out is None and found.equal:
+    if out is None and comparison.equal:
         shutil.rmtree(fresh)
     return Replayed(
-        comparison=found, folder=fresh if fresh.exists() else None, original_s=seconds[0], replay_s=seconds[1]
+        comparison=comparison, folder=fresh if fresh.exists() else None, original_s=seconds[0], replay_s=seconds[1]
     )
 
 

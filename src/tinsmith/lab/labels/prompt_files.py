@@ -127,7 +127,7 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
 
 
 def _placeholders(body: str, path: str) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     try:
         parsed = list(Formatter().parse(body))
     except ValueError as error:
@@ -136,5 +136,5 @@ def _placeholders(body: str, path: str) -> set[str]:
         if name is not None:
             if spec or conversion or not name.isidentifier():
                 raise ConfigError(f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name)
-            found.add(name)
-    return found
+            names.add(name)
+    return names

@@ -353,13 +353,13 @@ def bank_of(task: Task) -> tuple[str, ...]:
 
 def _lines(text: str | None) -> list[str]:
     """Undo the wrapping: a line ends with its paragraph, its sentence's or its list's entry."""
-    found: list[str] = []
+    lines: list[str] = []
     for paragraph in (text or "").split("\n\n"):
         ended = True
         for part in filter(None, map(str.strip, paragraph.split("\n"))):
-            if ended or _BEGINS.match(part) or _KEY.match(found[-1]):
-                found.append(part)
+            if ended or _BEGINS.match(part) or _KEY.match(lines[-1]):
+                lines.append(part)
             else:
-                found[-1] += f" {part}"
+                lines[-1] += f" {part}"
             ended = part.endswith((".", ":", "?"))
-    return found
+    return lines

@@ -126,20 +126,20 @@ class Pace:
             self._began_by_reward = isinstance(self.settings, RlSettings)
         self._steps.append(timings["step_s"] - timings.get("eval_s", 0.0))
         by_example, steps = step < self.supervised, self.settings.steps
-        each = self._later_step()
+        per_step = self._later_step()
         if "eval_s" in timings:
             self._evaluation = timings["eval_s"]
             self._answers = timings.get("answers_s", self._evaluation)
             self._step_then = _middle(self._steps) if self._knows_later else None
         end = self.supervised if by_example else steps
-        seconds = each * max(0, end - step - 1)
+        seconds = per_step * max(0, end - step - 1)
         between = sum(due(one, self.settings.eval_every) for one in range(step + 1, end))
         looks, tests, perhaps = between, 0.0, 0.0
         if not by_example and step < steps:
             looks, tests = looks + 1, test  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if self._evaluation is not None:
-            by_then = 1.0 if self._step_then is None else math.sqrt(each / self._step_then)
+            by_then = 1.0 if self._step_then is None else math.sqrt(per_step / self._step_then)
             seconds += (looks * self._evaluation + tests * self._answers) * by_then
             perhaps = last * self._answers * by_then if tests else 0.0
         elif looks:

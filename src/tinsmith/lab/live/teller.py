@@ -93,17 +93,17 @@ class LiveTable:
             ProgressBar(total=max(1, standing.steps), completed=standing.step, width=_BAR_COLUMNS),
             f"step {standing.step}/{standing.steps}, {standing.left}{waited}",
         )
-        shown = [
+        columns = [
             (heading, key)
             for heading, key in self._columns
             if any(isinstance(metrics.get(key), float) for _, metrics in rows)
         ]
         table = Table(box=None, pad_edge=False)
         table.add_column("step", justify="right", no_wrap=True)
-        for heading, _ in shown:
+        for heading, _ in columns:
             table.add_column(heading, justify="right", no_wrap=True)
         for step, metrics in rows:
-            table.add_row(str(step), *(_figure(metrics.get(key)) for _, key in shown))
+            table.add_row(str(step), *(_figure(metrics.get(key)) for _, key in columns))
         return Group(
             bar,
             table,

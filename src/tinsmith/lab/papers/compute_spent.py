@@ -156,7 +156,7 @@ class Accountant:
         ledger.spent.updates += len(learned) * settings.num_substeps
 
 
-def mean_spent(found: Sequence[Spent]) -> Spent:
+def mean_spent(runs: Sequence[Spent]) -> Spent:
     """Return the mean of several runs."""
     names = [each.name for each in fields(Spent)]
-    return Spent(**{name: sum(getattr(one, name) for one in found) / len(found) for name in names})
+    return Spent(**{name: sum(getattr(one, name) for one in runs) / len(runs) for name in names})

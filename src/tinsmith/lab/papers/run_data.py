@@ -109,7 +109,7 @@ class LabelWatch(Watch[Item, Answer]):
         """As of a Watch; the labels' probabilities are looked at too."""
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
-        found = information(policy.trainer, self.study, [group[0].item for group in groups])
+        label_mi = information(policy.trainer, self.study, [group[0].item for group in groups])
         begun, balanced = list[Alarm](), Metric.BALANCED_ACCURACY
         for subject, monitor in self._monitors.items():
             alone, rewards = evaluation.tasks[subject], self._rewards[subject]
@@ -117,7 +117,7 @@ class LabelWatch(Watch[Item, Answer]):
                 step=policy.step,
                 confusion=alone.confusion(),
                 balanced_accuracy=alone.estimates(Bootstrap(draws=DRAWS), (balanced,))[balanced.value].interval,
-                label_information=found[subject],
+                label_information=label_mi[subject],
                 train_reward=sum(rewards) / len(rewards) if rewards else None,
             )
             rewards.clear()
@@ -125,7 +125,7 @@ class LabelWatch(Watch[Item, Answer]):
         return Judged(
             score=score(evaluation, policy.step, self.select_by),
             alarms=begun,
-            metrics={f"{task.under('eval', subject)}/label_mi": found[subject] for subject in task.subjects},
+            metrics={f"{task.under('eval', subject)}/label_mi": label_mi[subject] for subject in task.subjects},
         )
 
     @property

@@ -94,28 +94,28 @@ def watch_workers(
     """
     known: dict[str, Worker] | None = None  # By name; None: no answer came yet.
     while not stop.is_set():
-        found = ask()
-        if found is None and known is None:
+        workers = ask()
+        if workers is None and known is None:
             return
-        if found is not None:  # else the server answered before, and may only be busy
-            now = {worker.name: worker for worker in found.workers}
-            for line in _news(known, now, found):
+        if workers is not None:  # else the server answered before, and may only be busy
+            now = {worker.name: worker for worker in workers.workers}
+            for line in _news(known, now, workers):
                 say(line)
             known = now
-            show(found.words)
+            show(workers.words)
         stop.wait(_EVERY_SECONDS)
 
 
-def _news(known: Mapping[str, Worker] | None, now: Mapping[str, Worker], found: Workers) -> Iterator[str]:
+def _news(known: Mapping[str, Worker] | None, now: Mapping[str, Worker], workers: Workers) -> Iterator[str]:
     if known is None:
-        yield f"{found.words}; {found.dashboard}" if found.dashboard else found.words
+        yield f"{workers.words}; {workers.dashboard}" if workers.dashboard else workers.words
         return
     for name, worker in now.items():
         before = known.get(name)
         if worker.alive and (before is None or not before.alive):
-            yield f"worker {name} joined on {worker.node}; {found.words}"
+            yield f"worker {name} joined on {worker.node}; {workers.words}"
         elif not worker.alive and (before is None or before.alive):
-            yield f"worker {name} on {worker.node} {worker.doing}; {found.words}"
+            yield f"worker {name} on {worker.node} {worker.doing}; {workers.words}"
 
 
 @contextmanager

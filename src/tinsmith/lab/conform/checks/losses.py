@@ -210,17 +210,17 @@ for _name in LOSSES:
 def sums(subject: Subject) -> Verdict:
     """Source: documentation, losses.mdx ("the loss is summed over tokens and datums")."""
     client, still = subject.trainer(), ADAM.model_copy(update={"learning_rate": 0.0})
-    one, two = (subject.step(client, data, still) for data in ([DATA[0]], [DATA[0], DATA[0]]))
-    if one.loss is None or two.loss is None:
+    single, double = (subject.step(client, data, still) for data in ([DATA[0]], [DATA[0], DATA[0]]))
+    if single.loss is None or double.loss is None:
         summary = "no metric loss:sum"
-    elif abs(two.loss - 2.0 * one.loss) > 1e-3 * abs(two.loss):
-        return silent(f"loss:sum is {one.loss:.5g} for one datum and {two.loss:.5g} for two")
+    elif abs(double.loss - 2.0 * single.loss) > 1e-3 * abs(double.loss):
+        return silent(f"loss:sum is {single.loss:.5g} for one datum and {double.loss:.5g} for two")
     else:
-        summary = f"loss:sum {one.loss:.5g} and {two.loss:.5g}"
-    norm, norm_of_two = one.grad_norm, two.grad_norm
+        summary = f"loss:sum {single.loss:.5g} and {double.loss:.5g}"
+    norm, norm_of_two = single.grad_norm, double.grad_norm
     if norm is None or norm_of_two is None:
         summary = f"{summary}; the gradient's norm is not told"
-        return differs(summary) if one.loss is None else honoured(summary)
+        return differs(summary) if single.loss is None else honoured(summary)
     if abs(norm_of_two - 2.0 * norm) > 1e-2 * norm_of_two:
         return silent(f"grad_norm is {norm:.5g} for one datum and {norm_of_two:.5g} for two")
     return honoured(f"{summary}, grad_norm {norm:.4g} and {norm_of_two:.4g}")

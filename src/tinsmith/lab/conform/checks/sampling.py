@@ -316,8 +316,8 @@ def targets(subject: Subject) -> Verdict:
 @check("scoring/prompt_alt_tokens", "Are alternatives drawn at the prompt's positions?")
 def alternatives(subject: Subject) -> Verdict:
     """Source: SDK, SamplingClient.sample (prompt_alt_tokens_k)."""
-    client, wanted = subject.sampler, params(max_tokens=1, seed=1)
-    response = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, prompt_alt_tokens_k=4))
+    client, sampling_params = subject.sampler, params(max_tokens=1, seed=1)
+    response = subject.wait(client.sample(prompt_of(PROMPT), 1, sampling_params, prompt_alt_tokens_k=4))
     drawn = response.prompt_alt_tokens
     if drawn is None:
         return silent("it is accepted, and none are returned")
@@ -325,9 +325,9 @@ def alternatives(subject: Subject) -> Verdict:
     if tokens is None or logprobs is None or tokens.shape != (_ROWS, 4):
         return silent("the draws have another shape than [len(prompt) - 1, 4]")
     target_tokens = types.TensorData.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-    scored = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, target_prompt_logprobs=target_tokens))
+    scored = subject.wait(client.sample(prompt_of(PROMPT), 1, sampling_params, target_prompt_logprobs=target_tokens))
     values = _tensor(scored.target_prompt_logprobs)
     if values is None:
         raise CannotTellError("its targets are not scored, which would be compared with")
-    found = graded(farthest([values], [logprobs]), f"{tokens.size} draws and the same as targets")
-    return found if len(np.unique(tokens)) > 1 else Verdict(Word.SILENT, "one token everywhere")
+    verdict = graded(farthest([values], [logprobs]), f"{tokens.size} draws and the same as targets")
+    return verdict if len(np.unique(tokens)) > 1 else Verdict(Word.SILENT, "one token everywhere")
