@@ -1,4 +1,4 @@
-"""Recipe of a nano base, and the conversations that it is built from."""
+"""Recipe of a nano base, and the conversations that it is trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[int, int, float], None]  # (step, steps, nats per token).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecipe:
-    """Recipe of a base; its identity together with the conversations that it reads."""
+    """Recipe of a base; recipe and training conversations together are its identity."""
 
     characters_per_token: ClassVar[float] = 3.75
     """Of what it reads, about, with its own tokenizer: of titles and abstracts."""

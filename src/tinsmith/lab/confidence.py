@@ -47,7 +47,7 @@ class Confidence:
 def probe_replies(
     trainer: tinker.TrainingClient, probes: Sequence[Probe], prefixes: Prefixes = Prefixes.OWN, seed: int = 0
 ) -> list[Confidence]:
-    """Probe replies; of every one, all fractions and answers are one request."""
+    """Probe replies; all fractions and answers of one reply are one request."""
     if prefixes is Prefixes.FOREIGN:
         probes = _exchanged(probes)
     pending = [
@@ -83,7 +83,7 @@ def probe_replies(
 
 
 def shared_positions(sequences: Sequence[Sequence[int]]) -> int:
-    """Return how many positions sequences have, those of a shared beginning counted once.
+    """Return the number of positions of sequences, counting shared prefixes once.
 
     >>> shared_positions([(1, 2, 3), (1, 2, 4), (1, 5)])
     5
@@ -102,7 +102,7 @@ def shaped_groups(
     prefixes: Prefixes,
     seed: int,
 ) -> tuple[list[ScoredGroup[I, A]], dict[str, float]]:
-    """Return the groups with `penalty` times <c, w> taken off each advantage, and what that says and costs."""
+    """Subtract `penalty` times <c, w> from each advantage; return the groups and metrics of the confidences."""
     compared = [one for group in groups for one in group.compared]
     if not compared:
         return list(groups), {}
@@ -148,7 +148,7 @@ def watched_confidence(
 
 
 def _texts(probe: Probe) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return what stands before each forced answer, and the answer: by fraction, then by answer."""
+    """Return pairs of prefix and forced answer, by fraction, then by answer."""
     length = len(probe.reasoning)
     return [
         ((*probe.prompt, *probe.reasoning[: math.floor(fraction * length)]), answer)
@@ -158,7 +158,7 @@ def _texts(probe: Probe) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def _exchanged(probes: Sequence[Probe]) -> list[Probe]:
-    """Give every reply the reasoning of the next one that was asked something else, where there is one."""
+    """Replace each reply's reasoning by that of the next reply to another prompt, if there is one."""
     count = len(probes)
     found: list[Probe] = []
     for place, one in enumerate(probes):

@@ -1,4 +1,4 @@
-"""A course: how a run trains on a subject and evaluates its policy, whatever the subject is."""
+"""Training and evaluation procedure of a run on any subject."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course(Generic[I, A]):
-    """Evaluations and tests of a run, and what they are made on."""
+    """Evaluation schedule of a run: items, decodings, watch and test."""
 
     subject: Subject[I, A]
     settings: CommonSettings
@@ -63,9 +63,9 @@ class Course(Generic[I, A]):
     samples: int = 1  # Answers to each item, where they are sampled.
     forks: int = 1  # Second replies for each first one, each turn with an advantage of its own; 1: nothing forks.
     agents: Mapping[int, int] = field(default_factory=lambda: {0: 1})
-    """Number of adapters that are trained together, by the step from which it holds."""
+    """Number of jointly trained adapters, keyed by the step from which it applies."""
     exact: Callable[[], ExactGradient[I]] | None = None
-    """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
+    """Function that returns the exact gradient of a term in place of the sampled one; None for none."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
     """Subjects that ask the test's items too, by the split's name."""
     later_steps: float | None = None  # Time of a step by reward, as a share of the first one's; None: not known.
@@ -76,7 +76,7 @@ class Course(Generic[I, A]):
     keep: Callable[[Sequence[SectionRecord]], None] | None = None  # Is given the page's sections, at the end.
 
     at_end: Callable[[Examinee], Mapping[str, float]] | None = None
-    """Further questions to the last policy, and the metrics that they give."""
+    """Function that evaluates the last policy further, and returns metrics."""
 
     @property
     def train_items(self) -> Sequence[I]:
@@ -91,7 +91,7 @@ class Course(Generic[I, A]):
 
     @property
     def validation_items(self) -> Sequence[I]:
-        """Items of evaluations while it trains."""
+        """Validation items of the evaluations during training."""
         return subset(self.subject.items(Split.VALIDATION), self.settings.eval_items, self.subject.unit)
 
     @property
@@ -101,14 +101,14 @@ class Course(Generic[I, A]):
 
     @property
     def test_worth(self) -> tuple[float, float]:
-        """Answers that the test takes by those of an evaluation, and those more if the last policy is not the best."""
+        """Answers of the test relative to an evaluation's, and further ones if the last policy is not the best."""
         an_item = sum(1 if one is Decoding.GREEDY else self.samples for one in self.decodings)
         a_policy, evaluation = an_item * len(self.test_items), an_item * max(1, len(self.validation_items))
         chosen = (1 + len(self.controls)) * a_policy + self.also_asked
         return chosen / evaluation, a_policy / evaluation if self.tests_last else 0.0
 
     def examine(self, policy: Examinee) -> Examined:
-        """Evaluate a policy while it is trained."""
+        """Evaluate a policy during training."""
         step, items = policy.step, self.validation_items
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
@@ -142,7 +142,7 @@ class Course(Generic[I, A]):
     def test(
         self, chosen: Sampler, chosen_step: int, last: Sampler | None, last_step: int, progress: Progress = silent
     ) -> Tested:
-        """Evaluate the chosen policy as `test`, and the last one as `test_last`; None: it is the chosen one."""
+        """Evaluate the chosen policy as `test`, and the last as `test_last` (None: the chosen one)."""
         items = self.test_items
         if not items:
             return Tested(metrics={})
@@ -169,7 +169,7 @@ class Course(Generic[I, A]):
     def _asked(
         self, client: Sampler, subject: Subject[I, A], items: Sequence[I], step: int, name: str, progress: Progress
     ) -> tuple[Tested, dict[str, list[list[Rollout[I, A] | Failure[I]]]]]:
-        """Return what all answers say, and the answers by split: one for each decoding."""
+        """Evaluate a client on items; return the metrics, and the answers by split, one split per decoding."""
         tested = Tested(metrics={})
         answered: dict[str, list[list[Rollout[I, A] | Failure[I]]]] = {}
         for decoding in self.decodings:
@@ -188,11 +188,11 @@ class Course(Generic[I, A]):
         return tested, answered
 
     def state(self) -> object:
-        """Return what a resumed run must know, as plain JSON values."""
+        """Return the state for resuming a run, as plain JSON values."""
         return {"subject": self.subject.state(), "watch": self.watch.state()}
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
+        """Restore the state from `state`."""
         saved = cast(Mapping[str, object], state)
         self.subject.restore(saved["subject"])
         self.watch.restore(saved["watch"])

@@ -1,4 +1,4 @@
-"""A conversation in tokens: what a model sees first, and what it sees after each of its replies.
+"""Conversation in tokens: the initial prompt, and the observation after each reply.
 
 Tokens that were sampled are never rendered again, so that what was sampled is what is trained on.
 """
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Move:
-    """Outcome of a reply; this one ends the conversation."""
+    """Outcome of a reply; the base class ends the conversation."""
 
     __slots__ = ()
 
@@ -27,20 +27,20 @@ class Move:
         return None
 
     def own_words(self) -> tuple[bool, ...]:
-        """Return which of these tokens are the environment's own words, and no template's; none where it is unknown."""
+        """Return a mask of the tokens written by the environment rather than the template; empty if unknown."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Cause of an answer without a reward: it is recorded, and is in no mean."""
+    """Cause of an answer without a reward: recorded, and excluded from means."""
 
     where: str
     what: str
 
 
 class Environment(Protocol):
-    """One conversation; used once. What it raises is recorded as the failure of one rollout.
+    """Environment of one conversation; used once. An exception fails its rollout alone.
 
     One that is to fork replaces what it remembers and changes nothing of it: it is copied where it stands.
     """
@@ -50,13 +50,13 @@ class Environment(Protocol):
         ...
 
     def step(self, tokens: Sequence[int]) -> Move:
-        """Take a reply, its stop token included."""
+        """Take a reply with its stop token."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OneReply:
-    """One prompt, one reply."""
+    """Environment of one prompt and one reply."""
 
     prompt: tuple[int, ...]
 

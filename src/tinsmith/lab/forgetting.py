@@ -1,4 +1,4 @@
-"""Cost of training elsewhere: how well a model still foresees fixed general texts that no task asks about.
+"""Forgetting: a model's likelihood of fixed general texts before and after training.
 
 The texts are questions with good answers, on everyday things; they were written for this and are in no benchmark. A
 model that learns one thing at the cost of others gives their answers less probability than its base does.
@@ -40,7 +40,7 @@ def general_texts() -> Sequence[Mapping[str, str]]:
 def general_changes(
     base: tinker.SamplingClient, trained: tinker.SamplingClient, renderer: Renderer
 ) -> list[GeneralChange]:
-    """Have both models read every text; all are asked before any is waited for."""
+    """Score every text with both models, with all requests in flight at once."""
     texts = general_texts()
     read = [_tokens(renderer, one["prompt"], one["answer"]) for one in texts]
     futures = [
@@ -61,7 +61,7 @@ def general_changes(
 
 
 def general_metrics(changes: Sequence[GeneralChange]) -> Mapping[str, float]:
-    """Return the mean over texts of what is foreseen after, and of the change."""
+    """Return the mean over texts of the likelihood after training, and of its change."""
     count = len(changes)
     return {
         "eval/general/logprob": math.fsum(one["after"] for one in changes) / count,
@@ -70,7 +70,7 @@ def general_metrics(changes: Sequence[GeneralChange]) -> Mapping[str, float]:
 
 
 def _tokens(renderer: Renderer, prompt: str, answer: str) -> tuple[tuple[int, ...], int]:
-    """Return a text's tokens, and how many are the prompt's."""
+    """Return a text's tokens, and the length of its prompt."""
     messages = (Message(role=Role.USER, content=prompt), Message(role=Role.ASSISTANT, content=answer))
     tokens, weights = renderer.build_supervised_example(messages)
     return tokens, sum(weight == 0.0 for weight in weights)

@@ -1,4 +1,4 @@
-"""From rollouts and answers to datums, and from groups of rollouts to advantages; what is left out of them and why.
+"""Rollouts to datums, and groups of rollouts to advantages, with counts and reasons of exclusions.
 
 Axes: a step has groups, a group has rollouts of one prompt. A failed rollout has no reward; a group with fewer than two
 left cannot be compared and is left out, and counted. So is one whose rewards are all equal, where that is asked for.
@@ -25,7 +25,7 @@ from tinsmith.stats.groups import deviation, kept_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A conversation as it should go, for supervised training."""
+    """Demonstrated conversation for supervised training."""
 
     tokens: tuple[int, ...]
     learned: tuple[bool, ...]  # For every token whether it is an answer's; what answers reply to is only read.
@@ -38,7 +38,7 @@ class Example:
 
 
 def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]], foreseen: float = 0.0) -> tinker.Datum:
-    """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none.
+    """Return a datum of a policy-gradient loss: the advantage of each sampled token, 0 at all other tokens.
 
     With `foreseen` what the environment answered is learned too, each of its tokens with that weight: as an action of
     this advantage under the policy that read it. The ratio is 1, and so the gradient is that of weight * log p.
@@ -68,12 +68,12 @@ def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]], for
 
 
 def answered_logprobs(rollout: AnyRollout) -> list[float]:
-    """Return the log-probabilities of what the environment answered in a conversation, token by token."""
+    """Return the log-probabilities of the environment's tokens in a conversation."""
     return [value for turn in rollout.turns for value in compress(turn.observed, turn.answered)]
 
 
 def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
-    """Return for every token of a conversation what the policy said of it, and whether it said anything.
+    """Return the policy's log-probability of every token of a conversation, and a mask of its own tokens.
 
     It did of what it wrote, and of what the environment wrote where that was asked.
     """
@@ -87,12 +87,12 @@ def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
 
 
 def answer_datum(tokens: Sequence[int], prompt_length: int, weight: float) -> tinker.Datum:
-    """A cross-entropy datum on what follows the prompt, each token with the same weight."""
+    """Return a cross-entropy datum on the tokens after the prompt, with equal weights."""
     return example_datum(Example.after(prompt_length, tokens), weight)
 
 
 def example_datum(example: Example, weight: float) -> tinker.Datum:
-    """A cross-entropy datum on the answers of an example, each token with the same weight."""
+    """Return a cross-entropy datum on the answers of an example, with equal weights."""
     return types.Datum(
         model_input=types.ModelInput.from_ints(list(example.tokens[:-1])),
         loss_fn_inputs={
@@ -129,7 +129,7 @@ class Scored(Generic[I, A]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredGroup(Generic[I, A]):
-    """One prompt's rollouts."""
+    """Rollouts of one prompt, with rewards and advantages."""
 
     item: I
     scored: tuple[Scored[I, A], ...]
@@ -162,7 +162,7 @@ def score_groups(
     compared_by: Callable[[NamedTerms], float] | None = None,
     by_turn: bool = False,
 ) -> list[ScoredGroup[I, A]]:
-    """Reward every rollout, and compare it with its group.
+    """Reward every rollout, and compute advantages within its group.
 
     `compared_by` says which part of a reward the advantages are made of (None: all of it), where someone else carries
     the gradient of the rest; which groups are informative is always told by the whole.
@@ -235,7 +235,7 @@ def _compared(
 def _by_turn(
     kept: Sequence[Rollout[I, A]], returns: NDArray[np.float64], rule: Advantage
 ) -> list[tuple[float, ...] | None]:
-    """Return what each turn of each conversation is trained with; forks of one first reply stand side by side."""
+    """Return each conversation's advantage per turn; forks of one first reply are adjacent."""
     rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
     found = turn_advantages([returns[row] for row in rows], rule)
     turns: list[tuple[float, ...] | None] = []
@@ -249,7 +249,7 @@ Line = dict[str, object]
 
 
 def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
-    """Return means over the rollouts that did not fail; a share of nothing is left out, not 0."""
+    """Return means over the rollouts that did not fail; undefined shares are left out."""
     scored = [one for group in groups for one in group.scored]
     failed = sum(len(group.failures) for group in groups)
     metrics = {
@@ -265,6 +265,6 @@ def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
 
 
 def share(flags: Iterable[bool]) -> float:
-    """Return how many are true, of one or more."""
+    """Return the share of true values, of one or more."""
     values = list(flags)
     return sum(values) / len(values)

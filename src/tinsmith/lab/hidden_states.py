@@ -33,7 +33,7 @@ _ROWS = 1024  # Most tokens that go through the model together; no state hangs o
 
 
 class Pooling(StrEnum):
-    """Ways to make one state of those of a text's tokens."""
+    """Pooling of a text's hidden states over its tokens."""
 
     MEAN = "mean"
     LAST = "last"
@@ -41,7 +41,7 @@ class Pooling(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiddenStates:
-    """The states of some texts; layer 0 is the embedding, layer n what the n-th block leaves behind."""
+    """Pooled states of texts; layer 0 is the embedding, layer n the output of block n."""
 
     fingerprint: str  # Of the model's weights.
     by_pooling: dict[Pooling, NDArray[np.float32]]  # (texts, layers + 1, width) each.
@@ -54,7 +54,7 @@ class HiddenStates:
 
 @dataclass(slots=True)
 class _Watched(TrainSteps):
-    """The decoder's steps, keeping what goes into each block, and what leaves the last one."""
+    """Decoder steps that record the input of each block, and the output of the last."""
 
     sums: list[Tensor] = field(default_factory=list[Tensor])
 
@@ -114,7 +114,7 @@ class LastStates:
 
 
 def _blocks(tokens: Sequence[NDArray[np.int64]]) -> list[list[int]]:
-    """Cut the texts into runs of at most so many rows, or one text."""
+    """Split the texts into batches of at most so many rows, or one text."""
     blocks: list[list[int]] = []
     rows = _ROWS
     for place, each in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""Zip files with equal bytes for equal contents, written and read; a foreign one is bounded before it is believed."""
+"""Zip files with equal bytes for equal contents; a foreign archive is checked before it is unpacked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.types.errors import DataError
 
 CRATE: Final = "ro-crate-metadata.json"
-"""The metadata of a bundle; it also tells somebody's run from one of one's own."""
+"""Metadata of a bundle; it distinguishes a received run from one of this machine."""
 
 Content = bytes | Path
-"""The content of a file of an archive, or the place of it."""
+"""Content of an archive's file, or the path of a file with the content."""
 
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _FLOATS: Final = ".safetensors"
@@ -39,7 +39,7 @@ _UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, 
 MOST_FILES: Final = 100_000
 MOST_BYTES: Final = 64 << 30
 MOST_TIMES: Final = 200
-"""Bytes that an archive may unpack to, as a multiple of its own; tables of repeated lines come to 50."""
+"""Most unpacked bytes, as a multiple of the archive's; tables of repeated lines reach 50."""
 _FREE: Final = 64 << 20
 """Bytes that any archive may unpack to."""
 _PART: Final = re.compile(r"[^\x00-\x1f\x7f\\/:*?\"<>|]{1,200}")
@@ -64,7 +64,7 @@ def write_archive(files: Mapping[str, Content], out: Path) -> None:
 
 
 class _OfFloats:
-    """Compression of fp32 values by LZMA that tells a value's four bytes apart: a tenth less than deflate.
+    """LZMA compression of fp32 values, grouped by byte position: a tenth smaller than deflate.
 
     Long matches are not looked for: the bytes of a value are predicted from each other, and weights do not repeat.
     """
@@ -80,7 +80,7 @@ class _OfFloats:
         self._header = struct.pack("<BBH", 9, 4, len(properties)) + properties
 
     def compress(self, data: bytes) -> bytes:
-        """Take more, and return what is ready."""
+        """Compress further bytes, and return the output that is ready."""
         header, self._header = self._header, b""
         return header + self._coder.compress(data)
 
@@ -93,7 +93,7 @@ _EXPECTED: Final = "the folder of a run, or a FILE.zip that `tinsmith pack` wrot
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Unpack an archive into a new or empty folder; nothing is left there of one that is refused.
+    """Unpack an archive into a new or empty folder; a rejected archive leaves nothing there.
 
     Raises:
         DataError: it is no archive, damaged, larger than it may be, or holds what is no plain file in the folder.
@@ -128,7 +128,7 @@ def unpack(file: Path, folder: Path) -> None:
 
 
 def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
-    """Refuse an archive by its table of contents, before anything of it is unpacked."""
+    """Reject an archive by its table of contents, before any file is unpacked."""
     allowed = max(_FREE, min(MOST_BYTES, MOST_TIMES * file.stat().st_size))
     size = sum(entry.file_size for entry in entries)
     if len(entries) > MOST_FILES or size > allowed:
@@ -152,7 +152,7 @@ def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
-    """Say what is wrong with an entry; None: nothing."""
+    """Return the fault of an entry; None if it has none."""
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = entry.orig_filename.split("/")
     if entry.is_dir() or kind not in (0, stat.S_IFREG):
@@ -168,7 +168,7 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
 
 @contextmanager
 def folders_of(paths: Sequence[Path]) -> Generator[list[Path], None, None]:
-    """Give the folders that are named; of an archive one that it is unpacked into, and that goes in the end."""
+    """Yield the named folders; an archive is unpacked into a temporary folder."""
     with ExitStack() as stack:
         yield [_folder(path, stack) if path.is_file() else path for path in paths]
 

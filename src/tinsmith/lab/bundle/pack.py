@@ -1,4 +1,4 @@
-"""Packs the folder of a run or a study into one file, with what it was made of, and nothing that is not for others.
+"""Packing of a run or study into one file, with its inputs and without private data.
 
 The metadata are RO-Crate 1.2 metadata, a model card that the hub reads, a data card, a citation. Written by hand and
 not by `rocrate`, whose metadata has the time of writing in it: equal runs are to give equal bytes.
@@ -115,7 +115,7 @@ def data_of(run: Run, around: Json, plan_of: PlanOf) -> dict[str, Path]:
 _NAMED: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """Names of environment variables that hold secrets."""
 _SHORTEST: Final = 8
-"""Characters of a secret: a shorter value stands in texts by chance."""
+"""Least length of a secret: a shorter value occurs in texts by chance."""
 _SECRETS: Final = {
     "a key of a Tinker server": rb"\btml-[A-Za-z0-9_-]{16,}",
     "a key of an endpoint": rb"\bsk-[A-Za-z0-9_-]{20,}",
@@ -140,7 +140,7 @@ def machine_folders(*others: Path) -> list[str]:
 
 
 def require_public(files: Mapping[str, Content], folders: list[str], environment: Mapping[str, str]) -> None:
-    """Refuse files that hold a secret, or a path of this machine; the secret itself is not shown."""
+    """Reject files that contain a secret, or a path of this machine; the secret is not printed."""
     values = {
         value.encode(): name
         for name, value in sorted(environment.items())
@@ -186,16 +186,16 @@ _OF_STUDY: Final = (".html", ".json", ".jsonl", ".md")
 
 
 class Kept(StrEnum):
-    """Which checkpoints go along."""
+    """Checkpoints in a bundle."""
 
     ALL = "all"
-    """Every one, so that any step can be computed again from one near it."""
+    """All of them, so that any step can be recomputed from a nearby checkpoint."""
     LAST = "last"
-    """The adapter that the run ended with, and the one that it chose where that is another."""
+    """The final adapter, and the selected one if it differs."""
 
 
 OriginOf = Callable[[Path], Mapping[str, Path]]
-"""Returns the files from elsewhere that the run in a folder was made of, by their names in its bundle."""
+"""Function from a run's folder to its input files elsewhere, by their names in the bundle."""
 
 
 def study_files(folder: Path, kept: Kept, origin_of: OriginOf) -> dict[str, Content]:
@@ -249,7 +249,7 @@ def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str,
 
 
 def _checkpoint(state: Path, path: str) -> dict[str, Content]:
-    """Return the files of a checkpoint; one that a server elsewhere has is not here, and does not go along."""
+    """Return the files of a checkpoint; empty for a checkpoint on another server."""
     there = TinkerPath.parse(path).folder(state)
     if not there.exists():
         return {}
@@ -265,7 +265,7 @@ def _is_place(value: object) -> bool:
 
 
 def _placed(value: object, moved: Mapping[str, str]) -> object:
-    """Return a circumstance without this machine's folders: where it is in the bundle, or its name alone."""
+    """Return a circumstance without this machine's folders: its path in the bundle, or its name alone."""
     if isinstance(value, Mapping):
         return {name: _placed(each, moved) for name, each in cast(Json, value).items()}
     if not isinstance(value, str) or not Path(value).is_absolute():
@@ -276,7 +276,7 @@ def _placed(value: object, moved: Mapping[str, str]) -> object:
 
 
 def _without_places(file: Path, places: Mapping[str, str]) -> Content:
-    """Return a page without this machine's folders; another file as it is."""
+    """Return a page without this machine's folders; any other file unchanged."""
     if file.suffix not in (".html", ".md"):
         return file
     text = file.read_text(encoding="utf-8")
@@ -302,18 +302,18 @@ _FIGURES: Final = 12
 """Metrics of the last step that a model card shows."""
 _SUPERVISED: Final = (Kind.SFT, Kind.TASK_SFT)
 _HUB: Final = {"tinsmith/smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
-"""Names on the hub of models that come in packages of the index."""
+"""Hub names of models that are packages of the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The statements of whoever packs a bundle."""
+    """Statements of the person who packs a bundle."""
 
     authors: tuple[str, ...]
     license: str
     """Of the bundle, an SPDX identifier or words."""
     data_license: str | None
-    """Of the data; None: they are not in it."""
+    """License of the data; None if they are not included."""
     date: str
     """Of publication, YYYY-MM-DD."""
 

@@ -1,4 +1,4 @@
-"""The server that is asked, verdicts on its answers, texts and datums of all checks, and the registry of questions.
+"""Server under test, verdicts on its answers, the texts and datums of all checks, and their registry.
 
 Token ids are the bytes of texts, which every vocabulary has. A verdict is one of four words and what it rests on;
 refusals are in the server's own words.
@@ -32,14 +32,14 @@ class Word(StrEnum):
 
     HONOURED = "honoured"  # It computes what the documentation says.
     DIFFERS = "differs"
-    """It does otherwise and that can be seen: an error of its own, no answer, another arithmetic, or not to be told."""
+    """The server visibly differs: an error of its own, no answer, other arithmetic, or an undecidable result."""
     REFUSED = "refused"  # It says in the way of the protocol that it does not.
     SILENT = "silent difference"  # It accepts the request, and computes something else or ignores a part of it.
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One word, and what it rests on."""
+    """Verdict of one check, and its evidence."""
 
     word: Word
     how: str
@@ -52,7 +52,7 @@ COARSE: Final = 0.1  # Nats that two computations of one number in bfloat16 may 
 
 
 def honoured(how: str) -> Verdict:
-    """Return that a server does what is written."""
+    """Return the verdict that a server behaves as documented."""
     return Verdict(Word.HONOURED, how)
 
 
@@ -67,7 +67,7 @@ def silent(how: str) -> Verdict:
 
 
 def graded(distance: float, same: str, *, unit: str = "nats") -> Verdict:
-    """Judge two numbers that must be one: `same` says what agrees, `distance` is how far they are apart.
+    """Judge two numbers that must be equal: `same` names what agrees, `distance` is their difference.
 
     >>> graded(0.0, "both texts").how, graded(0.02, "both texts").word.value, graded(2.0, "both texts").word.value
     ('both texts: exactly', 'differs', 'silent difference')
@@ -81,7 +81,7 @@ def graded(distance: float, same: str, *, unit: str = "nats") -> Verdict:
 
 
 def effect(moved: float, noise: float, what: str) -> Verdict:
-    """Judge an option that must change the result: `moved` is by how much it did, `noise` what repeating alone does.
+    """Judge an option that must change the result: `moved` is its effect, `noise` that of a repetition.
 
     >>> effect(0.0, 0.0, "clipping").word.value, effect(0.3, 1e-6, "clipping").word.value
     ('silent difference', 'honoured')
@@ -116,12 +116,12 @@ FAILURES: Final = (
     RuntimeError,
     AssertionError,
 )
-"""All that the SDK is known to raise where an answer is not as it expects: it reads much of it unchecked."""
+"""Exceptions that the SDK raises for unexpected answers, much of which it reads unchecked."""
 _MOST: Final = 160
 _SDKS_OWN: Final = re.compile(r"^Request failed: | for self\.request_id=.*", re.DOTALL)
 """Words that the SDK writes around the server's."""
 _RETRIED: Final = re.compile(r"Error retrieving result: Error code: (\d+) - (.*) \(status \d+\) for self", re.DOTALL)
-"""The SDK's words once it has retried for a result that a server refuses with a status of HTTP."""
+"""The SDK's message after retrying for a result that a server rejects with an HTTP status."""
 _DETAIL: Final = re.compile(r"""^\{'detail': (["'])(.*)\1\}$""", re.DOTALL)
 _UNEXPECTED: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
@@ -137,7 +137,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def failure(error: Exception) -> str:
-    """Return what is said of an answer that is no refusal: the client's own lack, or whose words in what form.
+    """Return the text on an answer that is no refusal: a method missing in the client, or the server's message.
 
     >>> failure(ValueError("one too many"))
     'ValueError: one too many'
@@ -154,7 +154,7 @@ def failure(error: Exception) -> str:
 
 
 def _lacking(error: Exception) -> str | None:
-    """Return what an older client does not know."""
+    """Return the verdict for a method that an older client lacks."""
     if isinstance(error, AttributeError):
         owner = error.obj
         home = owner.__name__ if isinstance(owner, ModuleType) else type(owner).__module__
@@ -166,7 +166,7 @@ def _lacking(error: Exception) -> str | None:
 
 
 def words_of(error: BaseException) -> str:
-    """Return what a server said, on one line and not too long."""
+    """Return a server's message on one line, shortened."""
     message: object = str(error)
     if isinstance(error, tinker.RequestFailedError):
         message = _SDKS_OWN.sub("", error.message)
@@ -190,7 +190,7 @@ ADAM: Final = types.AdamParams(learning_rate=0.01, eps=0.01)
 
 
 def tokens_of(text: str) -> list[int]:
-    """Return the bytes of a text; as token ids they are some words or other of every model."""
+    """Return the bytes of a text, which are valid token ids of every model."""
     return list(text.encode())
 
 
@@ -208,7 +208,7 @@ def datum(tokens: Sequence[int], inputs: Mapping[str, Numbers] | None = None) ->
 
 
 def text_datum(text: str) -> types.Datum:
-    """Return a datum of a text whose every prediction weighs 1."""
+    """Return a datum of a text with weight 1 for every prediction."""
     tokens = tokens_of(text)
     return datum(tokens, {"weights": [1.0] * (len(tokens) - 1)})
 
@@ -219,7 +219,7 @@ DATA: Final = tuple(text_datum(text) for text in TEXTS)
 
 
 def params(**changes: object) -> types.SamplingParams:
-    """Return the parameters of 16 tokens, whatever they are."""
+    """Return sampling parameters for exactly 16 tokens."""
     return types.SamplingParams.model_validate({"max_tokens": 16, "stop": [], **changes})
 
 
@@ -234,7 +234,7 @@ SAME_NATS: Final = 1e-3  # Two clients of one seed that are nearer than this aft
 
 
 class CannotTellError(Exception):
-    """A check needs something of the server that the server does not have."""
+    """A check needs a feature that the server lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class Step:
 
 @dataclass(kw_only=True)
 class Subject:
-    """One server under one key; nothing here knows whose it is."""
+    """Connection to one server under one key, independent of its vendor."""
 
     url: str
     key: str = field(repr=False)
@@ -270,11 +270,11 @@ class Subject:
 
     @cached_property
     def http(self) -> httpx.Client:
-        """For what the SDK has no call for: to post a request again, as its own retries do."""
+        """Post a request that the SDK has no method for, such as its own retry."""
         return httpx.Client(base_url=self.url, headers={"X-API-Key": self.key}, timeout=self.limit_s)
 
     def trainer(self, *, rank: int = RANK, seed: int = 7, without: str | None = None) -> tinker.TrainingClient:
-        """Make an adapter of its own; `without`: the flag (train_...) that is off."""
+        """Create a training client with a new adapter; `without` is the flag (train_...) to switch off."""
         return self.wait(
             self.service.create_lora_training_client(
                 self.model,
@@ -293,7 +293,7 @@ class Subject:
 
     @cached_property
     def trained(self) -> tinker.TrainingClient:
-        """An adapter after two steps, which stays as it is."""
+        """Adapter after two steps, which no check trains further."""
         client = self.trainer()
         for datum in DATA[:2]:
             self.step(client, [datum])
@@ -311,7 +311,7 @@ class Subject:
     def step(
         self, client: tinker.TrainingClient, data: Sequence[types.Datum] = DATA, params: types.AdamParams = ADAM
     ) -> Step:
-        """Take one step of cross-entropy, and look at all of DATA after it."""
+        """Take one step of cross-entropy, and score all of DATA after it."""
         gradient = client.forward_backward(list(data), "cross_entropy")
         response = self.wait(client.optim_step(params))
         loss = loss_of(self.wait(gradient))
@@ -319,7 +319,7 @@ class Subject:
 
     @cached_property
     def seed_noise(self) -> float:
-        """Distance of two adapters of one seed after one equal step, in nats."""
+        """Difference of two adapters of one seed after one equal step, in nats."""
         left, right = (self.step(self.trainer()).after for _ in range(2))
         return farthest(left, right)
 
@@ -331,7 +331,7 @@ class Subject:
         return farthest(before, self.step(client).after)
 
     def twins(self) -> tuple[tinker.TrainingClient, tinker.TrainingClient]:
-        """Make two adapters that equal steps keep equal: by a seed, or else from one saved state."""
+        """Create two adapters that equal steps keep equal: with one seed, or from one saved state."""
         if self.seed_noise <= SAME_NATS:
             return self.trainer(), self.trainer()
         path = self.kept(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)
@@ -348,12 +348,12 @@ class Subject:
         return farthest(left, right)
 
     def forget(self) -> None:
-        """Make shared clients anew: where an answer is missing, the SDK goes on retrying and holds up what follows."""
+        """Recreate the shared clients: after a missing answer the SDK keeps retrying and delays further requests."""
         for name in ("base", "trained", "sampler"):
             self.__dict__.pop(name, None)
 
     def kept(self, path: str) -> str:
-        """Note a checkpoint that was made here; it is deleted in the end."""
+        """Register a checkpoint for deletion at the end."""
         self.saved.append(path)
         return path
 
@@ -364,7 +364,7 @@ class Subject:
         return self.http.post(f"/api/v1/{path}", json=body)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Delete the checkpoints that were made here; a server that does not answer is left alone."""
+        """Delete the registered checkpoints; ignore a server that does not answer."""
         for path in self.saved:
             try:
                 ready(self.rest.delete_checkpoint_from_tinker_path(path), seconds)
@@ -388,7 +388,7 @@ _SOURCE: Final = re.compile(r"Source: (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One row of the table."""
+    """Check with its name and question: one row of the table."""
 
     name: str  # Of the topic and of what is asked, as `topic/what`.
     question: str
@@ -403,7 +403,7 @@ class Check:
 
 
 CHECKS: Final[list[Check]] = []
-"""Every check, in the order in which they are asked; the modules of `checks` fill it when they are imported."""
+"""All checks in order; the modules of `checks` register them when imported."""
 
 
 def check(name: str, question: str) -> Callable[[Answer], Answer]:

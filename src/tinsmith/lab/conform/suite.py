@@ -1,4 +1,4 @@
-"""Asks a server every question, one after the other, and never waits for ever for an answer."""
+"""Run of all checks against a server, with a time limit for each answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GRACE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One row: what was asked, and how it was answered."""
+    """Result of one check: its verdict and duration."""
 
     check: Check
     verdict: Verdict
@@ -62,7 +62,7 @@ def checks() -> Sequence[Check]:
 
 @contextmanager
 def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Generator[Subject]:
-    """Connect to a server, and choose the model: the first one that it says can be trained, if none is named."""
+    """Connect to a server, and choose the model: by default the first one that it lists as trainable."""
     with warnings.catch_warnings():
         # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
         warnings.simplefilter("ignore")
@@ -106,7 +106,7 @@ def _chosen(told: Sequence[Served], name: str | None) -> Served:
 
 
 def _require_protocol(url: str, key: str) -> None:
-    """Ask for what the SDK asks for first: where it is not answered, the SDK's constructor would retry for minutes."""
+    """Send the SDK's first request: without an answer to it, the SDK's constructor would retry for minutes."""
     routes = (("POST", "client/config", {"sdk_version": tinker.__version__}), ("GET", "get_server_capabilities", None))
     failures: list[str] = []
     try:
@@ -124,7 +124,7 @@ def _require_protocol(url: str, key: str) -> None:
 
 
 def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
-    """Ask one question after the other; once a server is gone, the rest are not asked any more."""
+    """Run the checks in order; skip the rest once the server is gone."""
     gone = False
     for one in asked:
         began = time.monotonic()
@@ -135,7 +135,7 @@ def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
 
 
 def _within(subject: Subject, one: Check) -> Verdict:
-    """Answer one question in a thread of its own, which is left behind where the SDK does not come back."""
+    """Run one check in a thread, which is abandoned if the SDK does not return."""
     answered: list[Verdict] = []
     thread = threading.Thread(target=lambda: answered.append(_judged(subject, one)), daemon=True)
     subject.begin()
@@ -183,13 +183,13 @@ _STYLES: Mapping[Word, str] = {
 
 
 def summary(results: Sequence[Found]) -> str:
-    """Return how many rows have each word."""
+    """Return the number of checks with each verdict."""
     counts = Counter(one.verdict.word for one in results)
     return ", ".join(f"{counts[word]} {word}" for word in Word)
 
 
 def line(result: Found) -> str:
-    """Return a row as it stands where there is no terminal."""
+    """Return a result as a line of plain text."""
     return visible(f"{result.verdict.word:17}  {result.check.name:36}  {result.verdict.how}")
 
 
@@ -210,7 +210,7 @@ def console_table(title: str, results: Sequence[Found]) -> Table:
 
 
 def as_json(url: str, model: str, results: Sequence[Found]) -> dict[str, object]:
-    """Return all that was found."""
+    """Return all results as JSON values."""
     counts = Counter(one.verdict.word for one in results)
     return {
         "url": url,

@@ -26,12 +26,12 @@ class TaskEnv:
     seen: tuple[int, ...] = ()
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
-        """Return the prompt, and what ends a reply to it."""
+        """Return the initial prompt and the stop condition."""
         self.seen = self.conversation.first()
         return tinker.ModelInput.from_ints(list(self.seen)), list(self.conversation.subject.stop())
 
     async def step(self, action: list[int], *, extra: Mapping[str, object] | None = None) -> cookbook.StepResult:
-        """Take a reply; what the task says follows it. A group's rewards come at its end."""
+        """Take a reply; return the task's response to it. Rewards are computed at the end of the group."""
         del extra  # a reply that was cut off is known by its tokens
         # A task's own model may need the loop that this runs in.
         heard = await asyncio.to_thread(self.conversation.step(action).observation)
@@ -72,11 +72,11 @@ class TaskGroup:
         return [(one.total, dict(one.terms)) for one in found if isinstance(one, Earned)]
 
     def logging_tags(self) -> list[str]:
-        """Return what metrics are grouped by."""
+        """Return the tags by which metrics are grouped."""
         return [self.of.task.name or "task"]
 
     async def cleanup(self) -> None:
-        """Let go of nothing: nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class TaskDataset:
         object.__setattr__(self, "subject", UserSubject(task=self.task, split=split, renderer=self.renderer))
 
     def get_batch(self, index: int) -> list[TaskGroup]:
-        """Return the groups of one batch; whatever a task draws comes from the seed and the place."""
+        """Return the groups of one batch; random draws depend on the seed and the index."""
         first = index * self.groups_per_batch
         return [
             TaskGroup(self, named_item(self.task, item), derive(self.seed, "rollout", index, "group", place))
@@ -104,5 +104,5 @@ class TaskDataset:
         ]
 
     def __len__(self) -> int:
-        """Return how many whole batches there are."""
+        """Return the number of whole batches."""
         return len(self.items) // self.groups_per_batch

@@ -1,4 +1,4 @@
-"""The Tinker cookbook's environments as a subject: coroutines on a thread of their own, tokens here; training on it.
+"""Training on the Tinker cookbook's environments, whose coroutines run on a thread of their own.
 
 What our loop cannot train on is the recorded failure of one rollout: an observation that is not what was seen and
 sampled before, with something after it; one that holds more than tokens; another stop than the subject's.
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CookbookItem:
-    """One group builder, under the name that it has in the files of a run."""
+    """Group builder with its name in the files of a run."""
 
     prompt_id: str
     builder: EnvGroupBuilder
@@ -94,14 +94,14 @@ CookbookRollout = Rollout[CookbookItem, Earned]
 
 
 class BackgroundLoop:
-    """An event loop on a thread, begun when it is first needed."""
+    """Event loop on a thread, started on first use."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine; do not wait for it."""
+        """Start a coroutine, and return its future."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="cookbook", daemon=True)
@@ -109,7 +109,7 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End what still runs, and the thread."""
+        """Cancel running coroutines, and end the thread."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is None or thread is None:
@@ -151,7 +151,7 @@ class CookbookEnvironment:
         return tuple(self.seen)
 
     def step(self, tokens: Sequence[int]) -> CookbookMove:
-        """Hand a reply over; what follows is waited for later."""
+        """Start the environment's step on a reply; the result is awaited later."""
         action = list(tokens)
         self.seen = [*self.seen, *action]
         # Where texts end a reply, tokens do not tell whether one did.
@@ -161,7 +161,7 @@ class CookbookEnvironment:
         return CookbookMove(self, self.loop.start(_stepped(self.env, action, self.reasons[-1])))
 
     def heard(self, result: StepLike) -> tuple[int, ...] | None:
-        """Take what a step led to; return what follows the reply, None at the end."""
+        """Record the result of a step; return the tokens after the reply, None at the end."""
         self.steps.append(result)
         if result.episode_done:
             return None
@@ -175,7 +175,7 @@ class CookbookEnvironment:
         return new
 
     def trajectory(self, turns: Sequence[Turn]) -> Trajectory:
-        """Return the conversation as the cookbook's group rewards look at it."""
+        """Return the conversation in the form that the cookbook's group rewards take."""
         context: list[int] = []
         transitions: list[Transition] = []
         for turn, step, reason in zip(turns, self.steps, self.reasons, strict=True):
@@ -248,7 +248,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return self.stop_condition
 
     def environments(self, item: CookbookItem, count: int, seed: int) -> Sequence[Environment]:
-        """Make environments; a cookbook environment draws for itself and takes no seed."""
+        """Create environments; a cookbook environment takes no seed."""
         del seed
         envs: list[Env] = list(self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS))
         group = replace(item)  # which no other group is
@@ -271,7 +271,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return self.decode(tokens)
 
     def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Failed]:
-        """Score groups. They are rewarded side by side, each over those of its conversations that came to an end."""
+        """Score groups concurrently, each over those of its conversations that ended."""
         environments = [cast(CookbookEnvironment, ran.environment) for ran in trajectories]
         members: dict[int, list[int]] = {}
         for place, environment in enumerate(environments):
@@ -292,7 +292,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     def figures(
         self, groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]], split: str
     ) -> dict[str, float]:
-        """Return the mean of every number that environments told, as `SPLIT/env/NAME`, and of the rewards."""
+        """Return the means of the environments' metrics, as `SPLIT/env/NAME`, and of the rewards."""
         played = [one.answer for group in groups for one in group if isinstance(one, Rollout)]
         found = _told(played, split)
         if played:
@@ -314,7 +314,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return {"tags": item.tags}
 
     def close(self) -> None:
-        """Let go of environments that nobody read, and end the thread."""
+        """Release unread environments, and end the thread."""
         self._clean()
         self.loop.close()
 
@@ -327,7 +327,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return self.loop.start(_awaited(builder.compute_group_rewards(trajectories, envs)))
 
     def _clean(self) -> None:
-        """Have every group let go of what it holds, as the cookbook does after each group."""
+        """Release the resources of every group, as the cookbook does after each group."""
         groups, self._open = self._open, []
         cleaning = [
             self.loop.start(_awaited(clean()))
@@ -370,7 +370,7 @@ def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
 
 
 class _MeanReward(Watch[CookbookItem, Earned]):
-    """The best policy is that of the largest mean reward; among equals the later one."""
+    """Select the policy with the largest mean reward; of equal ones the later."""
 
     def judge(
         self,

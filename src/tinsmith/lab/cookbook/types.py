@@ -32,7 +32,7 @@ class StepLike(Protocol):
 
     @property
     def next_observation(self) -> tinker.ModelInput:
-        """Everything that was said so far; what was seen and sampled before is its prefix."""
+        """Whole conversation so far; its prefix is everything observed and sampled before."""
         ...
 
     @property
@@ -42,35 +42,35 @@ class StepLike(Protocol):
 
     @property
     def metrics(self) -> Numbers:
-        """Numbers to be told."""
+        """Metrics to report."""
         ...
 
 
 @runtime_checkable
 class Env(Protocol):
-    """One conversation; used once. `step` may take `extra`, a mapping with `stop_reason`."""
+    """Environment of one conversation; used once. `step` may take `extra`, a mapping with `stop_reason`."""
 
     async def initial_observation(self) -> object:
-        """Return the first prompt and what ends a reply to it; anything else says that there is no room for it."""
+        """Return the first prompt and its stop condition; anything else means that the prompt does not fit."""
         ...
 
     async def step(self, action: list[int]) -> StepLike:
-        """Take a reply, its stop token included."""
+        """Take a reply with its stop token."""
         ...
 
 
 @runtime_checkable
 class EnvGroupBuilder(Protocol):
-    """Makes the environments of one group, and may reward them together. `logging_tags` and `cleanup` may be there."""
+    """Builder of one group's environments and, optionally, rewards. `logging_tags` and `cleanup` are optional."""
 
     async def make_envs(self) -> Sequence[Env]:
-        """Return new environments, all about the same."""
+        """Return new environments about one item."""
         ...
 
     async def compute_group_rewards(
         self, trajectory_group: list[Any], env_group: Sequence[Any]
     ) -> Sequence[tuple[float, Numbers]]:
-        """Return what is added to each one's rewards, and numbers to be told."""
+        """Return the reward to add for each environment, and metrics to report."""
         ...
 
 
@@ -78,11 +78,11 @@ class RLDataset(Protocol):
     """Batches of groups."""
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
-        """Return one of them."""
+        """Return the batch at an index."""
         ...
 
     def __len__(self) -> int:
-        """Return how many batches there are."""
+        """Return the number of batches."""
         ...
 
 
@@ -100,7 +100,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensWithLogprobs:
-    """A reply, as a group's rewards may look at it."""
+    """Reply in the form that a group's rewards read."""
 
     tokens: list[int]
     maybe_logprobs: list[float]
@@ -108,13 +108,13 @@ class TokensWithLogprobs:
 
     @property
     def logprobs(self) -> list[float]:
-        """Of the tokens, under the policy that drew them."""
+        """Log-probabilities of the tokens under the sampling policy."""
         return self.maybe_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One reply, what it replied to, and what came of it."""
+    """One step: observation, reply and result."""
 
     ob: tinker.ModelInput
     ac: TokensWithLogprobs

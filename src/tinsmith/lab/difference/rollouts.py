@@ -1,4 +1,4 @@
-"""In what two runs are unequal: values and tensors by name, and rollouts as they were sampled, read and rewarded."""
+"""First difference of two runs: values and tensors by name, rollouts by sample, answer and reward."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FieldDifference:
 
 
 def unequal_fields(first: Mapping[str, object], second: Mapping[str, object]) -> tuple[FieldDifference, ...]:
-    """Return the unequal values by name, sorted; of two lists only what the other does not hold."""
+    """Return the unequal values by name, sorted; of two lists only the elements missing in the other."""
     one, two = dict(_flat(first, "")), dict(_flat(second, ""))
     found: list[FieldDifference] = []
     for name in sorted({*one, *two}):
@@ -54,7 +54,7 @@ def _flat(record: Mapping[str, object], above: str) -> Iterator[tuple[str, objec
 
 
 def _without(values: list[object], others: list[object]) -> list[object]:
-    """Return the values that are not among the others; all where only their order differs."""
+    """Return the values missing in the other list; all values if only the order differs."""
     return [value for value in values if value not in others] or values
 
 
@@ -63,7 +63,7 @@ Marks = Mapping[str, object]  # By tensor: `sha256`, `norm` and `sketch`, as a l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorDifference:
-    """The first unequal tensor by name, and the extent of it.
+    """First unequal tensor by name, with the size of the difference.
 
     A size is ||a - b|| / ||a||, estimated from sketches (by about a quarter either way); None where a value is not
     finite, where one run does not have the tensor, or where a is all zeros.
@@ -80,7 +80,7 @@ class TensorDifference:
 
 
 def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifference | None:
-    """Compare the gradients, or the weights, of one optimizer step by their hashes; None: all are equal."""
+    """Compare the gradient or weight hashes of one optimizer step; None if all are equal."""
     names = sorted({*first, *second})
     unequal = [name for name in names if _sha256(first, name) != _sha256(second, name)]
     if not unequal:
@@ -134,7 +134,7 @@ _WHOLE = msgspec.json.Decoder(dict[str, object])
 
 
 def timeline(file: Path, steps: int | None) -> Timeline:
-    """Read a file up to its first line of step `steps` (None: all of it); one that is absent is empty.
+    """Read a file's lines by step, up to `steps` (None: all); a missing file is empty.
 
     The test of an earlier checkpoint is written at the end of a run, under that checkpoint's step: a line belongs to
     the latest step that stands in it or before it.
@@ -158,20 +158,20 @@ def timeline(file: Path, steps: int | None) -> Timeline:
 
 
 def decode(line: bytes) -> Line:
-    """Return what a line says."""
+    """Decode a line."""
     return _WHOLE.decode(line)
 
 
 _PLACE: Final = ("step", "split", "prompt_id", "sample")
 _SAMPLED: Final = ("tokens", "logprobs", "turns", "text", "failure")
-"""Fields that sampling alone decides; the rest of a line was made of them."""
+"""Rollout fields determined by sampling; the other fields are derived from them."""
 _JUDGE: Final = "judge"
-"""Place of the failure of a sampled response without verdicts; its line does not tell the sample."""
+"""Failure location of a sampled response without verdicts; its line does not contain the sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutDifference:
-    """The first unequal rollout of a step, in the order in which the first run wrote them, and the extent of it."""
+    """First unequal rollout of a step, in the first run's order, with the size of the difference."""
 
     split: str  # `train`, or the evaluation.
     prompt_id: str
@@ -186,7 +186,7 @@ class RolloutDifference:
     tokens: int = 0  # Places with another token, or other bits of its log-probability.
     of_tokens: int = 0
     max_logprob: float | None = None
-    """Largest |difference| of log-probabilities of the same token after the same tokens; in nats."""
+    """Largest |difference| of a token's log-probabilities after equal tokens, in nats."""
     max_reward: float | None = None  # Largest |difference| of total rewards.
 
 
@@ -195,17 +195,17 @@ _Find = Callable[[_Pair], RolloutDifference | None]
 
 
 def unequal_samples(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return where what was sampled is first unequal; None: nowhere."""
+    """Return the first difference in sampling; None if there is none."""
     return _first(_paired(first, second), _sampled)
 
 
 def unequal_rewards(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return where what was made of the samples is first unequal; None: nowhere."""
+    """Return the first difference in fields derived from the samples; None if there is none."""
     return _first(_paired(first, second), _rewarded)
 
 
 def unequal_order(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return the first rollout that stands at another place in the second run; None: the order is the same."""
+    """Return the first rollout with another position in the second run; None if the order is equal."""
     for one, two in zip(first, second, strict=False):
         a, b = ([line.get(name) for name in _PLACE] for line in (one, two))
         if a != b:
@@ -214,7 +214,7 @@ def unequal_order(first: Sequence[Line], second: Sequence[Line]) -> RolloutDiffe
 
 
 def _paired(first: Sequence[Line], second: Sequence[Line]) -> list[_Pair]:
-    """Pair the lines of two runs by split, prompt, sample, and how often that came before."""
+    """Pair the lines of two runs by split, prompt, sample and occurrence."""
     one, two = dict(_keyed(first)), dict(_keyed(second))
     return [(one.get(key), two.get(key)) for key in {**one, **two}]
 
@@ -268,13 +268,13 @@ def _rewarded(pair: _Pair) -> RolloutDifference | None:
 
 
 def _unjudged(pair: _Pair) -> bool:
-    """Return true if a judge failed on one of the two: what is unequal then is how they were rewarded."""
+    """Return True if a judge failed on either rollout, so that only their rewards differ."""
     failures = [(line or {}).get("failure") for line in pair]
     return any(isinstance(each, Mapping) and each.get("where") == _JUDGE for each in failures)
 
 
 def _other(pair: _Pair, wanted: Callable[[str], bool]) -> RolloutDifference | None:
-    """Compare the fields whose names are wanted."""
+    """Compare the fields whose names satisfy a condition."""
     one, two = ({k: v for k, v in (each or {}).items() if wanted(k)} for each in pair)
     found = unequal_fields(one, two)
     return _difference(pair, found[0].name, found[0].first, found[0].second) if found else None
@@ -293,7 +293,7 @@ def _difference(pair: _Pair, field: str, first: object, second: object) -> Rollo
 
 
 def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
-    """Return (tokens, log-probabilities) of each turn; a rollout of one turn has them in itself."""
+    """Return (tokens, log-probabilities) of each turn; a rollout of one turn has them at its top level."""
     turns = cast(Sequence[Mapping[str, object]], line.get("turns") or [line])
     return [
         (cast(list[object], turn.get("tokens") or []), cast(list[object], turn.get("logprobs") or [])) for turn in turns
@@ -301,7 +301,7 @@ def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
 
 
 def _changes(first: Line, second: Line) -> tuple[int, int, float | None, float | None]:
-    """Return how many of one rollout's tokens are others, of how many, and the gaps of log-probability and reward."""
+    """Return one rollout's numbers of changed and of all tokens, and the gaps of log-probability and reward."""
     changed = total = 0
     largest: float | None = None
     alike = True  # after another token the next ones are of another text, and cannot be set against each other

@@ -1,4 +1,4 @@
-"""Two run folders compared: equal bit for bit, or where they first differ, for a person and for a program.
+"""Comparison of two run folders: bit-equal, or their first difference, as text and as JSON.
 
 What is compared is what a repeated run has to reproduce: rollouts, trace, metrics, final weights. It goes through both
 runs in the order of time: at one step what was sampled, how it was rewarded, the gradient, the step that was taken with
@@ -73,7 +73,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Result of comparing two runs; `first` is None where they are equal."""
+    """Result of comparing two runs; `first` is None if they are equal."""
 
     folders: tuple[Path, Path]
     first: Difference | None
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """True if they do not differ in anything that was compared."""
+        """True if all compared parts are equal."""
         return self.first is None
 
 
@@ -95,12 +95,12 @@ Recorded = Mapping[str, Timeline]  # Lines of a run that are compared, by file.
 
 
 def recorded(folder: Path, steps: int | None) -> Recorded:
-    """Read what of a run is compared, up to step `steps` (None: all of it)."""
+    """Read the compared parts of a run, up to step `steps` (None: all)."""
     return {name: timeline(folder / name, steps) for name in _FILES}
 
 
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
-    """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
+    """Compare two runs; with `steps` only the steps before it, and not their ends."""
     runs = [read_run(folder) for folder in folders]
     lines = [recorded(folder, steps) for folder in folders]
     if not any(each for one in lines for each in one.values()):
@@ -143,7 +143,7 @@ def unequal_step(step: int, first: Recorded, second: Recorded, *, traced: bool) 
 
 
 def unequal_rollouts(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
-    """Compare the rollouts of a step: first what was sampled, then what was made of it."""
+    """Compare the rollouts of a step: first their samples, then the fields derived from them."""
     lines = [decode(each) for each in first], [decode(each) for each in second]
     rollout = unequal_samples(*lines) or unequal_order(*lines)
     if rollout is not None:
@@ -153,7 +153,7 @@ def unequal_rollouts(step: int, first: Sequence[bytes], second: Sequence[bytes])
 
 
 def unequal_training(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
-    """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
+    """Compare a step's optimizer steps one by one: first the gradient, then the updated weights."""
     lines = [decode(each) for each in first], [decode(each) for each in second]
     for substep in range(max(map(len, lines))):
         made = [each[substep] if substep < len(each) else {} for each in lines]
@@ -166,7 +166,7 @@ def unequal_training(step: int, first: Sequence[bytes], second: Sequence[bytes])
 
 
 def _unequal_unit(substep: int, one: Sequence[str], two: Sequence[str]) -> UnitDifference | None:
-    """Return the first unequal unit; None: there is none, or a run kept no hashes of units."""
+    """Return the first unequal unit; None if there is none, or a run has no hashes of units."""
     for unit, pair in enumerate(zip_longest(one, two, fillvalue=ABSENT) if one and two else ()):
         if pair[0] != pair[1]:
             return UnitDifference(
@@ -186,7 +186,7 @@ def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference
 
 
 def _ends(lasts: Sequence[int], manifests: Sequence[Manifest | None], *, whole: bool) -> Difference | None:
-    """Compare how far the runs came, and the weights they ended with."""
+    """Compare the runs' last steps and final weights."""
     if lasts[0] != lasts[1]:
         return Difference(step=1 + min(lasts), phase=Phase.LENGTH)
     hashes = [each and each.hashes.get("weights_sha256") for each in manifests]
@@ -211,7 +211,7 @@ _WHAT: Final = {
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
-    """Return what was found, the most important first."""
+    """Return the differences as lines, the most important first."""
     first = comparison.first
     steps = counted(comparison.steps, "step")
     lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
@@ -222,12 +222,12 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 
 
 def difference_lines(first: Difference) -> list[str]:
-    """Return where two runs first differ, and in what."""
+    """Return the first difference of two runs as text."""
     return [f"different: first at step {first.step}, phase {first.phase}: {_WHAT[first.phase]}", *_details(first)]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
-    """Return everything that was found, as values of JSON."""
+    """Return the comparison as JSON values."""
     found = dataclasses.asdict(comparison)
     folders = [str(folder) for folder in comparison.folders]
     return {"equal": comparison.equal, **found, "folders": folders}

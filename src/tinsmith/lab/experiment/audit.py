@@ -1,4 +1,4 @@
-"""Audit of a run: its folder held against itself, and drawn steps computed again from the nearest checkpoint.
+"""Audit of a run: consistency of its folder, and drawn steps recomputed from the nearest checkpoint.
 
 Whoever doubts a run need not run all of it. Files are held against the hashes in the manifest, every checkpoint against
 the trace; then steps that the auditor's seed draws are sampled, rewarded and trained once more, and compared bit for
@@ -57,7 +57,7 @@ SHARES = (0.01, 0.05, 0.2)  # Shares of forged steps of which it is said how pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Steps that were computed again: from a checkpoint to the last one drawn that it is the nearest of."""
+    """Recomputed steps: from a checkpoint to the last drawn step that is nearest to it."""
 
     since: int
     until: int  # The last of its steps.
@@ -65,7 +65,7 @@ class Segment:
     original_s: float  # Seconds of its steps in the original run.
     audit_s: float
     element: str | None = None
-    """The first element in which a checkpoint differs from the one that was computed, with both values."""
+    """First unequal element of a checkpoint and its recomputation, with both values."""
 
     @property
     def equal(self) -> bool:
@@ -80,7 +80,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited(Generic[T]):
-    """An audit of steps, or of units of gradient, and what it found."""
+    """Audit of steps or units of gradient, with its findings."""
 
     seed: int
     of_steps: int  # Steps of training that the run came to.
@@ -92,31 +92,31 @@ class Audited(Generic[T]):
     segments: tuple[Segment, ...] = ()  # Of drawn steps.
     of_units: int | None = None  # Units that the run's trace has; None: steps were drawn.
     differences: tuple[Difference, ...] = ()
-    """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
+    """First difference after each checkpoint; later units of the same stretch were not computed."""
     whole_steps: int = 0  # Steps that were trained again whole, to reach a drawn unit.
 
     @property
     def passed(self) -> bool:
-        """True if nothing contradicts itself and every step or unit was equal."""
+        """True if no contradiction was found, and every recomputed step or unit was equal."""
         return not self.faults and not self.differences and all(each.equal for each in self.segments)
 
     def chance(self, share: float) -> float:
-        """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged."""
+        """Return the probability that the draw contains a forged one, if this share of all (at least one) is forged."""
         return chance(self.of_steps if self.of_units is None else self.of_units, len(self.drawn), share)
 
 
 class Suspect:
-    """A run in its folder that is to be checked; a `judge` is not asked, as the run's record answers for it."""
+    """Run folder under audit; a `judge` is replaced by the run's recorded verdicts."""
 
     def __init__(self, folder: Path, *, or_served: bool = False) -> None:
-        """Read what its folder says of it; `or_served`: see `judge_elsewhere`."""
+        """Read the run's folder; `or_served` is passed to `judge_elsewhere`."""
         self.run, self.manifest = read_run(folder), RunFolder(folder).manifest()
         self.done = trained_steps(self.run)
         self.marks = [mark for mark in RunFolder(folder).marks() if mark.here]
         self.judge = judge_elsewhere(self.manifest, or_served=or_served)
 
     def remade(self, plan_of: PlanOf, say: Say, here: Mapping[str, str] | None) -> Materials:
-        """Return its plan and what it runs on, on this machine's CPU unless `here` says otherwise."""
+        """Return the plan and its materials, on this machine's CPU unless `here` says otherwise."""
         # A judge that is not asked needs an address and no key.
         address = self.manifest.circumstances.get("judge_base_url") or OPENAI_URL
         judge = {} if self.judge is None else {"judge_base_url": str(address)}
@@ -127,7 +127,7 @@ class Suspect:
         return materials
 
     def spans(self, drawn: Sequence[T], step_of: Callable[[T], int]) -> list[tuple[Mark | None, list[T]]]:
-        """Return the drawn ones by the newest checkpoint before them of which nothing is damaged; None: there is none.
+        """Group the drawn ones by the newest undamaged checkpoint before them; None for the run's start.
 
         Both are in the order of their steps.
         """
@@ -144,7 +144,7 @@ class Suspect:
         return damage(self.run.folder / STATE, [mark.state_path, *best_of(mark)]) is None
 
     def audited(self, seed: int, drawn: tuple[T, ...], more: Iterable[str] = ()) -> Audited[T]:
-        """Return the audit before anything is computed; `more` are further contradictions."""
+        """Return the audit before any recomputation; `more` are further contradictions."""
         return Audited(
             seed=seed,
             of_steps=self.done,
@@ -157,14 +157,14 @@ class Suspect:
 
 
 def first_step(mark: Mark | None) -> int:
-    """Return the first step after a checkpoint; None: it begins at the beginning."""
+    """Return the first step after a checkpoint; 0 for None, the start of the run."""
     return 0 if mark is None else mark.step
 
 
 def audit(
     folder: Path, plan_of: PlanOf, *, steps: int, seed: int, say: Say, here: Mapping[str, str] | None = None
 ) -> Audited[int]:
-    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
+    """Check a run's folder, and recompute `steps` drawn steps; the folder is not changed.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
     """
@@ -177,7 +177,7 @@ def audit(
 
 
 def chance(of: int, drawn: int, share: float) -> float:
-    """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged.
+    """Return the probability that a draw contains a forged one, if this share of all (at least one) is forged.
 
     Hypergeometric, without replacement: 1 - C(n - f, k) / C(n, k) for k drawn of n with f forged.
 
@@ -242,7 +242,7 @@ def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say:
 
 
 def _trace_lines(made: Run[Any, Any], step: int) -> list[Line]:
-    """Return a step's lines of the trace, where no server sent them."""
+    """Return a step's lines of a local service's trace; empty with a server."""
     if made.connection is not None:
         return []
     lines: list[Line] = []
@@ -254,7 +254,7 @@ def _trace_lines(made: Run[Any, Any], step: int) -> list[Line]:
 
 
 def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, state: Path, since: int) -> Iterator[str]:
-    """Say in which element each checkpoint after a step differs from the one that was computed again."""
+    """Compare each checkpoint after a step with its recomputation; return the first unequal elements."""
     for mark in RunFolder(fresh).marks():
         old = before.get(mark.step)
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
@@ -281,11 +281,11 @@ def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator
 
 
 _GRADIENT = "optim/grad_norm"
-"""The metric of a step that changed the weights; one whose rewards were all equal changes none."""
+"""Metric of steps that changed the weights; a step whose rewards are all equal changes none."""
 
 
 def trained_steps(run: RunRecord) -> int:
-    """Return how many steps of training a run came to."""
+    """Return the number of training steps of a run."""
     done = 0 if run.last_step is None else run.last_step + 1
     if run.config.steps is not None:
         done = min(done, run.config.steps)  # after them stands the test
@@ -295,7 +295,7 @@ def trained_steps(run: RunRecord) -> int:
 
 
 def contradictions(folder: Path, manifest: Manifest, marks: list[Mark], done: int) -> Iterator[str]:
-    """Say where the folder contradicts itself: its files and the manifest, its steps, its checkpoints and the trace."""
+    """Return contradictions within the folder: files and manifest, steps, checkpoints and trace."""
     stated = manifest.hashes
     for name, found in RunFolder(folder).hashes().items():
         if stated and stated.get(name) != found:
@@ -322,7 +322,7 @@ def contradictions(folder: Path, manifest: Manifest, marks: list[Mark], done: in
 
 
 def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterator[str]:
-    """Say what is wrong with a checkpoint: damaged, or a tensor that is not the trace's of the step before."""
+    """Return the fault of a checkpoint: damage, or a tensor that differs from the previous step's trace."""
     if (what := damage(state, [path])) is not None:
         yield what
         return
@@ -339,7 +339,7 @@ def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterato
 
 
 def judge_elsewhere(manifest: Manifest, *, or_served: bool = False) -> str | None:
-    """Return the judge that a run asked over the network, whose verdicts are taken from the record; None: none.
+    """Return the remote judge of a run, whose recorded verdicts are reused; None if it has none.
 
     With `or_served` also one that the run's own server had as the model that it trained.
     """
@@ -353,12 +353,12 @@ def judge_elsewhere(manifest: Manifest, *, or_served: bool = False) -> str | Non
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it started and that ended."""
+    """Return the processor time of this process and its finished child processes."""
     return sum(os.times()[:4])
 
 
 def needs_server(materials: Materials, manifest: Manifest) -> bool:
-    """Return True if a run asks more of a server than to sample from its own model and to train it."""
+    """Return True if a run needs more of a server than sampling from and training its own model."""
     is_judged_here = manifest.judge not in (None, RULES) and judge_elsewhere(manifest) is None
     asks = len(materials.models) > 1 or is_judged_here or materials.plan.frame.kind is Kind.TASK_SPARSE
     return asks or materials.plan.circumstances.base_url is not None
@@ -387,7 +387,7 @@ def engine_of(materials: Materials, manifest: Manifest) -> Engine:
 def begun(
     materials: Materials, mark: Mark | None, folder: Path, client: LocalService | Connection
 ) -> Generator[Run[Any, Any], None, None]:
-    """Give a run where it stands at a checkpoint (None: at its beginning), which goes on in another folder."""
+    """Yield a run restored from a checkpoint (None: from its start), continued in another folder."""
     here = isinstance(client, LocalService)
     connection = Connection(cast(Any, client), None, None) if here else client
     where = replace(materials.plan.circumstances, log_path=folder, quiet=True)
@@ -404,7 +404,7 @@ def begun(
 
 
 def lent(mark: Mark, kept: Path, state: Path) -> Mark:
-    """Copy a checkpoint into a server's state, under a name that no session of the server gets; return it there."""
+    """Copy a checkpoint into a server's state under an unused name; return its record there."""
     old = [TinkerPath.parse(path) for path in mark.state_path.split()]
     new = [replace(one, session=f"recorded-{one.session}") for one in old]
     for before, after in zip(old, new, strict=True):

@@ -1,4 +1,4 @@
-"""Audit of single units of gradient: drawn over a whole run, computed alone, and held against the run's trace.
+"""Audit of single units of gradient: drawn over a whole run, recomputed alone, compared with the trace.
 
 A run with `unit_hashes=true` keeps the SHA-256 of each unit (a prefix tree of a request, or a datum). A unit needs the
 data of its step and the weights before it: replies are taken from the record, rewards and advantages computed again,
@@ -52,7 +52,7 @@ _WHOLE: Final = "audit whole steps: --steps 3"
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnitPlace:
-    """The place of a unit of gradient in a run."""
+    """Position of a unit of gradient in a run."""
 
     step: int
     substep: int
@@ -62,7 +62,7 @@ class UnitPlace:
 def audit_units(
     folder: Path, plan_of: PlanOf, *, share: float, seed: int, say: Say, here: Mapping[str, str] | None = None
 ) -> Audited[UnitPlace]:
-    """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes."""
+    """Check a run's folder, and recompute this share of its units (at least one); the folder is not changed."""
     suspect = Suspect(folder, or_served=True)
     trace = {step: [decode(line) for line in lines] for step, lines in timeline(folder / TRACE, suspect.done).items()}
     every = [
@@ -101,14 +101,14 @@ def _units(line: Line) -> Sequence[str]:
 
 
 def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
-    """Say which steps hide their units, where others show them."""
+    """Return the steps without hashes of units, if others have them."""
     for step, lines in trace.items():
         if not all(map(_units, lines)):
             yield f"{TRACE}: step {step} has no hashes of its units, and others have"
 
 
 def _require_alone(materials: Materials, manifest: Manifest, trace: Mapping[int, Sequence[Line]]) -> None:
-    """Refuse a run whose units cannot be computed from its record alone."""
+    """Reject a run whose units cannot be recomputed from its record alone."""
     run_data = materials.run_data
     asks = isinstance(run_data, TaskData) and run_data.asked is not None
     found = {
@@ -130,7 +130,7 @@ def _computed(
     trace: Mapping[int, Sequence[Line]],
     rollouts: Timeline,
 ) -> Iterator[Difference]:
-    """Go from a checkpoint to the last of its units; yield the first difference on the way."""
+    """Recompute drawn units from a checkpoint on; yield the first difference."""
     by_substep: dict[Substep, list[int]] = {}
     for one in places:
         by_substep.setdefault((one.step, one.substep), []).append(one.unit)
@@ -163,7 +163,7 @@ def _computed(
 def _unequal(
     step: int, recorded: Sequence[bytes], computed: Path, trainer: UnitTrainer, trace: Sequence[Line]
 ) -> Difference | None:
-    """Return where a step that was computed differs from the record: rewards, what was trained whole, drawn units."""
+    """Return the first difference of a recomputed step: rewards, fully trained substeps, drawn units."""
     # A reply on which something failed is not recorded, and nothing is trained on it.
     failed = {_who(line) for line in map(decode, recorded) if "failure" in line}
     sides = (
@@ -186,7 +186,7 @@ def _who(line: Line) -> tuple[object, object]:
 
 
 def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> Iterator[Difference]:
-    """Yield drawn units whose gradient has another hash than in the trace, and where there are more or fewer."""
+    """Yield drawn units whose hash differs from the trace, and substeps with another number of units."""
     for (at, substep), alone in sorted(trainer.units.items()):
         if at != step or (at, substep) not in trainer.drawn:
             continue
@@ -207,7 +207,7 @@ Substep = tuple[int, int]  # Step of a run, and number of an optimizer step in i
 
 @dataclass(frozen=True, slots=True)
 class RecordedPolicy(LocalSampler, RecordedSampler):
-    """A policy whose replies are recorded, and whose log-probabilities are computed."""
+    """Policy whose replies are recorded, and whose log-probabilities are computed."""
 
     service: UnitService
 
@@ -230,7 +230,7 @@ class RecordedPolicy(LocalSampler, RecordedSampler):
 
 @dataclass(slots=True)
 class Alone(ComputeUnits):
-    """Computes wanted units by themselves; of the others nothing."""
+    """Computation of the drawn units alone; all others are skipped."""
 
     drawn: Sequence[int]
     marks: dict[int, str] = field(default_factory=dict[int, str])  # SHA-256 of each unit's gradient, by its number.
@@ -254,7 +254,7 @@ class Alone(ComputeUnits):
 
 
 def _as_recorded(datum: Datum, objective: Objective) -> tuple[DatumOutput, LossValue]:
-    """Return what stands for a datum that is not computed: nothing depends on it."""
+    """Return a placeholder output for a datum that is not computed; no result depends on it."""
     zeros = np.zeros(datum.inputs["target_tokens"].shape, np.float32)
     logprobs = datum.inputs.get("logprobs", zeros).astype(np.float32)
     return DatumOutput(logprobs=logprobs), objective.value(logprobs, datum.inputs)
@@ -265,19 +265,19 @@ class UnitTrainer(LocalTrainer):
     """A training client that computes single units."""
 
     drawn: Mapping[Substep, Sequence[int]]
-    """Numbers of units, by their substep; after the last of these nothing is computed."""
+    """Numbers of the drawn units by substep; nothing is computed after the last of these."""
     whole: dict[Substep, StepTrace] = field(default_factory=dict[Substep, StepTrace])
-    """Trace of what was computed whole."""
+    """Trace of the fully computed substeps."""
     units: dict[Substep, Alone] = field(default_factory=dict[Substep, Alone])  # What was computed of other substeps.
     _at: Substep = (0, 0)
 
     def begin(self, step: int) -> None:
-        """Go on to a step of the run."""
+        """Set the current step of the run."""
         self._at = (step, 0)
         self._prepare()
 
     def optim_step(self, params: types.AdamParams) -> Known[types.OptimStepResponse]:
-        """Take a step, where its gradient is whole."""
+        """Take an optimizer step, if its gradient is complete."""
         done = Known(types.OptimStepResponse(metrics={}))
         if self._is_whole:
             done = LocalTrainer.optim_step(self, params)
@@ -301,7 +301,7 @@ class UnitTrainer(LocalTrainer):
 
 @dataclass(slots=True, kw_only=True)
 class UnitService(LocalService):
-    """A service whose policies reply from the record, and whose training clients compute single units.
+    """Service with replies from the record, and training clients that compute single units.
 
     Each recorded reply of a step is given to the conversation that it was written in.
     """
@@ -311,14 +311,14 @@ class UnitService(LocalService):
     _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
 
     def begin(self, lines: Iterable[Line]) -> None:
-        """Take the lines of a step, in the order of the file."""
+        """Load the lines of a step, in the order of the file."""
         self._left, self._of = {}, {}
         for line in lines:
             key = (str(line.get("prompt_id")), cast(int, line.get("sample")))
             self._left.setdefault(key, deque()).append(line)
 
     def reply(self, trajectory: Trajectory[Any]) -> tuple[Sequence[int], Sequence[float] | None]:
-        """Return the tokens of a conversation's next reply and their log-probabilities; None: it is not recorded."""
+        """Return the recorded tokens of a conversation's next reply and their log-probabilities; None if missing."""
         if trajectory.fork or trajectory.depth:
             what = "replies that fork or spawn others cannot be taken from the record"
             raise ConfigError(what, field="--units", fix=_WHOLE)
@@ -337,9 +337,9 @@ class UnitService(LocalService):
         return tokens[place], cast(Sequence[float], line["logprobs"])[ends[place] : ends[place + 1]]
 
     def sampler(self, policy: Policy) -> LocalSampler:
-        """Return who replies from the record."""
+        """Return the policy that replies from the record."""
         return RecordedPolicy(self, policy)
 
     def trainer(self, session: TrainingSession, model_id: str) -> LocalTrainer:
-        """Return who computes single units."""
+        """Return the training client that computes single units."""
         return UnitTrainer(service=self, session=session, model_id=model_id, drawn=self.drawn)

@@ -60,7 +60,7 @@ NANO_PACE: Final = Pace(trained=1 / 14_000, read=1 / 42_000, written=1 / 14_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Tokens of what is asked and of what is answered, on average, and what is asked in a look."""
+    """Mean tokens of a prompt and of an answer, and items per evaluation."""
 
     prompt: float
     answer: float
@@ -82,7 +82,7 @@ def machine_pace(parameters: int) -> Pace:
 
 @cache
 def slower_products() -> float:
-    """Return how many times the CPU time of the measured machine a product takes here; 1 without the kernels.
+    """Return this machine's CPU time of a product relative to the measured one's; 1 without the kernels.
 
     The best of a few products of some milliseconds, by CPU time, so that other work on the machine shows little.
     """
@@ -100,7 +100,7 @@ def slower_products() -> float:
 
 
 def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float:
-    """Return how long a run takes: its steps, its looks and its test."""
+    """Return the seconds of a run: its steps, evaluations and test."""
     is_rl = isinstance(settings, RlSettings)
     supervised = settings.sft_steps if is_rl else settings.steps
     batch = settings.sft_batch_size if is_rl else settings.batch_size if isinstance(settings, SftSettings) else 0
@@ -144,7 +144,7 @@ RUN_MEGABYTES: Final = 20  # Of a run's folder.
 
 
 def dry_run(plan: Plan) -> list[str]:
-    """Return what a person wants to know before starting; nothing is written or built."""
+    """Return the lines of a dry run; nothing is written or built."""
     require_own_rates(plan)
     experiment = plan.experiment
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
@@ -165,7 +165,7 @@ def _listed(values: Mapping[str, object]) -> str:
 
 
 def time_and_disk(taken: float | None, megabytes: int) -> str:
-    """Say how many minutes something takes, if that is known, and what it leaves on disk."""
+    """Return the minutes, if known, and the disk space of a run in words."""
     if taken is None:
         return "unknown: it depends on the server and its model"
     times = other_work()
@@ -175,7 +175,7 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
 
 
 def pace_of(plan: Plan) -> Pace | None:
-    """Return the pace of the model that a plan names, or of a nano base, corrected by what the last such run took here.
+    """Return the pace of the plan's model or of a nano base, corrected by its last measured run here.
 
     None: its size or its machine is not known.
     """
@@ -199,7 +199,7 @@ _PRETRAINED: Final = 20_000_000  # Parameters that multiply; of fewer no small p
 
 
 def _unusual_model(plan: Plan) -> list[str]:
-    """Warn of a small base with the settings of a pretrained model; the other way round is refused, or rates given."""
+    """Warn of a small base with a pretrained model's settings; the opposite is rejected."""
     where, at = plan.circumstances, plan.frame.at
     name = where.model_name
     if at is At.NANO or name is None or where.base_url is not None or not is_here(name):
@@ -212,7 +212,7 @@ def _unusual_model(plan: Plan) -> list[str]:
 
 
 def unusual(plan: Plan) -> list[str]:
-    """Return a line for each setting that was given and is far from the usual one; nothing is refused."""
+    """Return a warning for each explicit setting far from its usual value."""
     return [*_unusual_model(plan), *_unusual_numbers(plan)]
 
 
@@ -246,7 +246,7 @@ _MOST: Final = 16.0  # The most that a forecast is corrected by, either way.
 
 
 def correction(plan: Plan) -> float:
-    """Return how many times as long as on two cores the last run of this model took here, with as many threads.
+    """Return the last run's time here, relative to two cores, for this model and number of threads.
 
     Where there was none: 1, or as many times as its threads are fewer than these cores; of a nano base, whose small
     products leave threads idle, the root of it (measured: 1.2 for one thread).
@@ -259,7 +259,7 @@ def correction(plan: Plan) -> float:
 
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:
-    """Keep how long a whole run took, in seconds, beside its forecast; a short run is no measure."""
+    """Save a complete run's seconds beside its forecast; short runs are ignored."""
     if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
         return
     file = home() / _FILE

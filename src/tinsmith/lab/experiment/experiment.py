@@ -53,7 +53,7 @@ REWARD_PREFIX: Final = "reward."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One rung: `family/rung@version`."""
+    """Experiment `family/rung@version`."""
 
     name: str
     question: str  # What it was run to find out, in a sentence.
@@ -71,19 +71,19 @@ class Experiment:
 
     @property
     def inherited(self) -> dict[str, Value]:
-        """Changes by it and its ancestors, the nearest one winning."""
+        """Changes by the experiment and its ancestors; the nearest takes precedence."""
         above = {} if self.parent is None else self.parent.inherited
         return {**above, **self.delta}
 
     @property
     def kind(self) -> Kind:
-        """Its kind of training, unless the command line says otherwise."""
+        """Default kind of training."""
         return Kind(self.inherited["kind"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An experiment with nothing left open but the model's and the data's fingerprints."""
+    """Resolved experiment; only the fingerprints of model and data are missing."""
 
     experiment: Experiment
     overrides: Values  # What the command line changed: a derived experiment.
@@ -97,12 +97,12 @@ class Plan:
 
     @property
     def entry(self) -> KindEntry:
-        """The way it is trained."""
+        """Kind of training, with its keys."""
         return self.experiment.subject.kinds[self.frame.kind]
 
     @property
     def named(self) -> dict[str, object]:
-        """Keys that are no loop's settings and tell runs apart; one that came later is left out at its default."""
+        """Keys beyond the loop's settings that distinguish runs; a newer key is left out at its default."""
         own = self.entry.own
         own_keys = {one.name: self.own[one.name] for one in own if not one.later or self.own[one.name] != one.default}
         dropped = left_out(self.frame)
@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """The name, and what was changed of it."""
+        """Name with its overrides."""
         changed = " ".join(f"{key}={value}" for key, value in self.overrides.items())
         return f"{self.experiment.full_name} {changed}".strip()
 
@@ -127,7 +127,7 @@ T = TypeVar("T")
 
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
-    """Resolve an experiment with `key=value` overrides as they stand on a command line."""
+    """Resolve an experiment with `key=value` overrides of a command line."""
     kind = kind_of(experiment, overrides)
     entry = experiment.subject.kinds[kind]
     _require_known(overrides, experiment, kind)
@@ -162,7 +162,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
 
 
 def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
-    """Return what kind of experiment it is."""
+    """Return the kind of an experiment."""
     own, kinds = experiment.kind, experiment.subject.kinds
     kind = cast(Kind, converted("kind", overrides.get("kind", own.value), Kind))
     if kind not in kinds:
@@ -173,7 +173,7 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
 
 
 def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
-    """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
+    """Return the defaults that a size, the ancestors and the experiment itself determine."""
     entry = experiment.subject.kinds[kind]
     if at not in entry.values:
         what = f"{kind} has no settings for this size of model"
@@ -182,7 +182,7 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
 
 
 def with_default_log_path(plan: Plan) -> Plan:
-    """Return the plan with a folder: `runs/FAMILY-RUNG[-CHANGES]` here, unless one was named."""
+    """Return the plan with its folder: by default `runs/FAMILY-RUNG[-CHANGES]` here."""
     if plan.circumstances.log_path is not None:
         return plan
     changes = [f"{key}={value}" for key, value in plan.overrides.items()]
@@ -204,7 +204,7 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
 
 
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
-    """Check that the server of its own could have such kernels; whether the device is here, the server says."""
+    """Check that kernels for the device exist; its presence is checked by the server."""
     if where.base_url is None and not supported(arithmetic, where.device):
         what, fix = f"arithmetic={arithmetic} has no kernels for this device", "device=cpu or device=cuda"
         raise ConfigError(what, field="device", value=where.device, allowed=supported_words(), fix=fix)
@@ -225,7 +225,7 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
 
 
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:
-    """Make a dataclass of the values it has fields for, converted from text where they are text."""
+    """Make a dataclass of the values of its fields, converted from text if necessary."""
     kinds = field_kinds(cls)
     arguments = {
         each.name: converted(each.name, values[each.name], kinds[each.name])
@@ -243,7 +243,7 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
 
 
 def plan_fingerprint(plan: Plan) -> str:
-    """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
+    """Return the SHA-256 of everything but papers and model that decides a plan's results, without circumstances."""
     # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
     usual = asdict(EngineKeys())
     engine = {key: value for key, value in asdict(plan.engine).items() if key == "arithmetic" or value != usual[key]}
@@ -259,7 +259,7 @@ def plan_fingerprint(plan: Plan) -> str:
 
 
 def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[str, str]]:
-    """Return the fingerprint of experiments without overrides, by `name@version` and place."""
+    """Return the fingerprints of experiments without overrides, by `name@version` and size."""
     return {
         one.full_name: {
             at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in one.subject.kinds[one.kind].places
@@ -275,7 +275,7 @@ _WHY: Final[Mapping[At, str]] = {
 
 
 def place_limits(plan: Plan) -> list[str]:
-    """Return what of an experiment its place leaves out, in sentences; nothing where it runs as it is written.
+    """Return the changes that a size makes to an experiment, in sentences; empty if there are none.
 
     What the command line says holds at every place, and is not told.
     """
@@ -313,7 +313,7 @@ _CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyHelp:
-    """One key."""
+    """Help on one key."""
 
     name: str
     values: Mapping[At, str]  # By place where the experiment can run; empty: none.
@@ -345,7 +345,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
 
 
 def _with_values(words: str, kind: object) -> str:
-    """Add what a key may be, where these are a few names."""
+    """Append a key's allowed values, if they are a few names."""
     if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
         return words
     values = ", ".join(str(member.value) for member in kind)
@@ -353,7 +353,7 @@ def _with_values(words: str, kind: object) -> str:
 
 
 def words_of(part: type) -> dict[str, str]:
-    """Return what stands below each field of a dataclass and its bases, as text."""
+    """Return the docstring below each field of a dataclass and its bases."""
     return {
         name: " ".join(words.split())
         for each in reversed(part.__mro__)
@@ -363,12 +363,12 @@ def words_of(part: type) -> dict[str, str]:
 
 
 def _source(part: type) -> str:
-    """Return the text of a class; `inspect.getsource` would make a syntax tree to find it."""
+    """Return the source of a class; `inspect.getsource` would parse the module to find it."""
     text = inspect.getsource(sys.modules[part.__module__])
     found = re.search(_CLASS.format(part.__name__), text, re.MULTILINE)
     return found[0] if found else ""
 
 
 def default_of(field: Field[Any]) -> object:
-    """Return a field's default; None where it has none."""
+    """Return a field's default; None if it has none."""
     return None if field.default is MISSING else field.default

@@ -1,4 +1,4 @@
-"""Keys of a run: names, types and defaults, how a command line spells them, and refusing what is none."""
+"""Keys of a run: names, types and defaults, their spelling on a command line, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Value = str | int | float | bool
 
 
 def folder_name(name: str, changes: Sequence[str]) -> str:
-    """Return a run's default folder name, of its name and what was changed; what no folder takes becomes _."""
+    """Return a run's default folder name from its name and overrides; characters that folders cannot have become _."""
     full_name = "-".join([name, *changes])
     return "".join(c if c.isalnum() or c in "-_=.," else "_" for c in full_name)
 
@@ -74,7 +74,7 @@ def truth(key: str, text: str) -> bool:
 
 
 def unreadable(key: str, value: str, allowed: str | Iterable[str]) -> ConfigError:
-    """Return what is said of a value that is not of its key's type."""
+    """Return the error message for a value of another type than its key's."""
     return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
 
 
@@ -87,7 +87,7 @@ def one_of(key: str, kind: type[Choice], value: str) -> Choice:
 
 
 def converted(key: str, value: object, kind: object) -> object:
-    """Turn a command line's text into a key's type; what is no text stays as it is."""
+    """Convert a command line's text to a key's type; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     if kind is bool:
@@ -127,7 +127,7 @@ _ELSEWHERE: Final = MappingProxyType(
         "warmup": "lr_warmup",
     }
 )
-"""Names of other tools for what is a key here."""
+"""Keys of other tools, and their equivalents here."""
 
 
 _OF_STUDIES: Final = MappingProxyType(
@@ -140,12 +140,12 @@ _OF_STUDIES: Final = MappingProxyType(
         "cells_at_once": "leave it out: this is a single run",
     }
 )
-"""Keys that only studies have, and what a single run has instead."""
+"""Keys of studies alone, and their equivalents for a single run."""
 _OF_RUNS: Final = "log_path"  # A key that every run has, and no study.
 
 
 def meant_key(key: str, known: Iterable[str]) -> str:
-    """Return the key that a name of another tool stands for; a run's folder is `log_path`, a study's is `out`."""
+    """Return the key that another tool's name means; a run's folder is `log_path`, a study's is `out`."""
     names = set(known)
     meant = _ELSEWHERE.get(key, key)
     return "out" if meant == "log_path" and meant not in names and "out" in names else meant
@@ -154,7 +154,7 @@ def meant_key(key: str, known: Iterable[str]) -> str:
 def unknown_key(
     key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = (), *, unused_by: str = ""
 ) -> ConfigError:
-    """Return the error for a key that nothing has, or that `unused_by` has no use for, with the nearest known one."""
+    """Return the error for an unknown key, or one that `unused_by` does not use, with the most similar known key."""
     names = [*known, *(f"{prefix}*" for prefix in prefixes)]
     what = f"{unused_by} does not use this key" if unused_by else "there is no such key"
     listed_by, meant = "tinsmith run NAME --help", meant_key(key, names)
@@ -178,11 +178,11 @@ class OwnKey:
     default: Value
     words: str  # Its help, in a sentence.
     is_file: bool = False
-    """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
+    """True for a path: a circumstance rather than part of the identity, unlike the file's content."""
     later: bool = False  # It came after names had been frozen: at its default it is no part of an identity.
 
     def read(self, text: str | None) -> Value:
-        """Return the value that stands on a command line, or the default where none does."""
+        """Return the value of a command line's text, or the default for None."""
         if text is None:
             return self.default
         if self.is_file:
@@ -191,7 +191,7 @@ class OwnKey:
 
 
 def shown_value(value: object) -> str:
-    """Return a value as it would stand on the command line; empty for none."""
+    """Return a value as on a command line; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -201,13 +201,13 @@ def shown_value(value: object) -> str:
 
 @cache
 def field_kinds(part: type) -> Mapping[str, object]:
-    """Return the types of a dataclass's fields, whose texts are evaluated once."""
+    """Return the types of a dataclass's fields, evaluated once."""
     return MappingProxyType(get_type_hints(part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Keys of place and speed: never part of an identity."""
+    """Keys of location and speed: never part of an identity."""
 
     model_name: str | None = None
     """Folder, FILE.gguf, smollm2, ORG/NAME, or a name that base_url serves; empty: the nano base, built and cached."""
@@ -279,14 +279,14 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class KindEntry:
-    """One way to train on a subject: its keys, and what they are where."""
+    """Kind of training on a subject: its keys, and their defaults by size."""
 
     frame: type[RunFrame]
     loop: type[RlSettings] | type[SftSettings]
     values: Mapping[At, Values]
-    """By place, unless an experiment or the command line says otherwise; where there are none, it does not run."""
+    """Defaults by size, which experiment and command line override; a missing size is not available."""
     forced: Mapping[At, Values] = field(default_factory=dict[At, Values])
-    """By place, whatever an experiment says; the command line still goes before it."""
+    """Values by size that override an experiment's; the command line overrides both."""
     without: frozenset[str] = frozenset()  # Keys of frame and loop that have no meaning here.
     asking: type | None = None  # Circumstances of its own, beside those of every run.
     own: tuple[OwnKey, ...] = ()  # Keys of the task that experiments with names are on: arguments of its function.
@@ -294,12 +294,12 @@ class KindEntry:
 
     @property
     def places(self) -> tuple[At, ...]:
-        """Places it can run at."""
+        """Available sizes."""
         return tuple(at for at in At if at in self.values)
 
     @property
     def parts(self) -> tuple[type, ...]:
-        """Every dataclass whose fields are keys; those after the first three are circumstances."""
+        """Dataclasses whose fields are keys; those after the first three are circumstances."""
         asking = () if self.asking is None else (self.asking,)
         return (self.frame, self.loop, EngineKeys, *asking, Circumstances)
 

@@ -1,4 +1,4 @@
-"""A run's record of itself: what decides its results (identity), and apart from it where and how it ran.
+"""Record of a run: its identity, which decides its results, and separately its circumstances.
 
 The same identity gives the same results. What is known of it before a server is asked names the run, by its SHA-256.
 The model's part is what the server tells, and a run goes on only on the same one. The hash of the package's source
@@ -43,7 +43,7 @@ _TOLD_LATER = (_TRAINED, "beside")  # What of an identity only a server knows.
 
 
 def identity_of(materials: Materials) -> dict[str, object]:
-    """Return what names a run: all that decides its results but the models, which only the server knows.
+    """Return a run's identity without its models, which only the server knows.
 
     A folder stands here by the name that it is served by: where it lies does not matter.
     """
@@ -65,7 +65,7 @@ def identity_of(materials: Materials) -> dict[str, object]:
 
 
 def config_of(materials: Materials) -> dict[str, object]:
-    """Return what `config.json` holds."""
+    """Return the content of `config.json`."""
     plan, experiment = materials.plan, materials.plan.experiment
     return {
         "schema": 1,
@@ -86,7 +86,7 @@ def config_of(materials: Materials) -> dict[str, object]:
 
 
 def manifest_of(materials: Materials, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:
-    """Return what `manifest.json` holds while a run runs.
+    """Return the content of `manifest.json` during a run.
 
     `model` is what the server tells of the one that is trained, `beside` what of others from folders.
     """
@@ -108,14 +108,14 @@ def seeds(plan: Plan) -> dict[str, int]:
 
 
 def changed_identity(before: Manifest, materials: Materials) -> tuple[FieldDifference, ...]:
-    """Return what of an earlier manifest's identity is another now, but for the models."""
+    """Return the fields of an earlier manifest's identity that differ now, except for the models."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
     now: Json = json.loads(json.dumps({**identity_of(materials), "source_sha256": source_sha256()}))
     return unequal_fields({name: one for name, one in before.identity.items() if name not in _TOLD_LATER}, now)
 
 
 def require_same_run(before: Manifest, materials: Materials) -> None:
-    """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing."""
+    """Refuse to resume a run of another identity; an empty manifest is accepted."""
     found = changed_identity(before, materials) if before != Manifest() else ()
     changed = [field for field in found if field.name != "source_sha256"]
     if changed:
@@ -125,7 +125,7 @@ def require_same_run(before: Manifest, materials: Materials) -> None:
 
 
 def require_same_models(before: Manifest, now: Manifest) -> None:
-    """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
+    """Refuse to resume with other models than an earlier manifest's; unnamed models are accepted.
 
     Certificates are of what a process holds, and are compared where both spread a base over equally many.
     """
@@ -172,7 +172,7 @@ LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 
 def circumstances(materials: Materials) -> dict[str, object]:
-    """Return what `manifest.json` tells of them; what a server elsewhere computes with is not known."""
+    """Return the models' entry in `manifest.json`; the arithmetic of a remote server is unknown."""
     where, here = materials.plan.circumstances, materials.plan.circumstances.base_url is None
     threads, gpu = os.environ.get("TINSMITH_THREADS", ""), dict[str, str]()
     server = {
@@ -210,12 +210,12 @@ def circumstances(materials: Materials) -> dict[str, object]:
 
 
 def _whole_path(name: str) -> str:
-    """Return a whole path, so that it can be found from another folder; a name that is no path as it is."""
+    """Return an absolute path, valid from another folder; a name that is no path unchanged."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def library_version(name: str) -> str | None:
-    """Return the installed version of a distribution; None where it is not installed."""
+    """Return the installed version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Model and data of a plan, the server that is asked, and what is refused before anything heavy is imported."""
+"""Model, data and server of a plan, checked before heavy imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 
 
 def served_name(model_name: str | None, base_url: str | None) -> str:
-    """Return what a run's server calls the model of this `model_name`."""
+    """Return the served name of a `model_name`."""
     if model_name is None:
         return SERVED_NAME
     if base_url is not None:
@@ -41,7 +41,7 @@ def served_name(model_name: str | None, base_url: str | None) -> str:
 
 
 def is_loaded_here(name: str, where: Circumstances) -> bool:
-    """True if a judge or another model of this name is a model that a run's own server loads beside the trained one.
+    """True if this name of a judge or other model means one that the run's own server loads beside the trained one.
 
     A path always is; a name only where no other server is asked, which may serve it itself, and only if it is not that
     of the trained one.
@@ -54,7 +54,7 @@ def is_loaded_here(name: str, where: Circumstances) -> bool:
 
 
 def named_model(plan: Plan) -> tuple[str, str] | None:
-    """Return the model's name as served and where it comes from; None: the nano base, which is built."""
+    """Return the model's served name and its source; None for the nano base, which is built."""
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
         what = "base_url is set, but model_name is not"
@@ -71,7 +71,7 @@ def named_model(plan: Plan) -> tuple[str, str] | None:
 
 
 def require_own_rates(plan: Plan) -> None:
-    """Check that a model that is not the nano base is not trained at the nano base's rates unless they are asked for.
+    """Reject the nano base's learning rates for another model, unless they are given explicitly.
 
     A rate that suits a million parameters is ten times too high for a hundred million: the run would not fail, but end
     in noise. A folder with the card of a nano base is one, wherever it lies.
@@ -95,7 +95,7 @@ def require_own_rates(plan: Plan) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materials:
-    """A plan and what it runs on: everything that is known before a server is asked."""
+    """Plan with everything known before a server is contacted."""
 
     plan: Plan
     run_data: TaskData | PaperData
@@ -124,7 +124,7 @@ def on_base(plan: Plan, run_data: TaskData | PaperData, name: str, source: str) 
 
 
 def require_possible(plan: Plan) -> None:
-    """Check what a run needs and is quickly looked for: its model, its data, its folder, its server and the key.
+    """Check a run's requirements quickly: model, data, folder, server and key.
 
     A dry run needs no folder and no server.
     """
@@ -156,7 +156,7 @@ _REFUSED: Final = (401, 403)
 
 
 def require_server(base_url: str) -> None:
-    """Check that a server answers at an address, and that it takes the key which is set.
+    """Check that a server answers at an address and accepts the configured key.
 
     A key that a command hands out (TINKER_CREDENTIAL_CMD) is the SDK's to ask for, and is not tried here.
     """

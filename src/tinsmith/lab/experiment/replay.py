@@ -1,4 +1,4 @@
-"""Runs a run again from what its folder says, and compares the two bit for bit.
+"""Replay of a run from its folder, and bit-for-bit comparison of the two.
 
 The plan is made again from the experiment's name and what was changed of it; papers and model are found where the run
 found them. A replay of some steps only stops after them: its settings are those of the whole run.
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PlanOf = Callable[[str, Mapping[str, str]], Plan]
-"""Makes a plan of a name, or of what else a run was opened by, and `key=value` changes."""
+"""Function that makes a plan of a name, or another source of a run, and `key=value` changes."""
 _PACKAGE: Final = ("tinsmith", "source_sha256")
-"""Fields of an identity for the package that ran: with another one a replay is still worth its while."""
+"""Identity fields that name package versions; a mismatch there does not block a replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A replay and what it showed."""
+    """Replay of a run, with its comparison."""
 
     comparison: Comparison  # The original is the first, the replay the second.
     folder: Path | None  # Where the replay is kept; None: it was equal, and no folder was named for it.
@@ -62,7 +62,7 @@ def replay(
     here: Mapping[str, str] | None = None,
     beside: Path | None = None,
 ) -> Replayed:
-    """Run `folder`'s run again: `steps` of it, or as far as it came; `here` are other keys of where and how fast.
+    """Replay `folder`'s run for `steps` steps or to its last one; `here` overrides keys of location and speed.
 
     Without `out` the replay lies in a new folder in `beside`, by default beside the run.
     """
@@ -89,7 +89,7 @@ def replay(
 def remake(
     run: Run, manifest: Manifest, plan_of: PlanOf, steps: int | None, say: Say, here: Mapping[str, str]
 ) -> Materials:
-    """Return a run's plan, which stops after so many steps, with what it runs on, both made again.
+    """Return a run's plan, shortened to so many steps, with its materials, both recreated.
 
     `here` are keys of where and how fast to run that are others now; `task` is where its file lies.
     """
@@ -116,7 +116,7 @@ def remake(
 
 
 def _require_unchanged(before: Plan, now: Plan, keys: Sequence[str]) -> None:
-    """Refuse to change what decides a run's results."""
+    """Reject overrides that would change a run's results."""
     first, second = (
         {**each.experiment.subject.own_keys, **each.resolved(), **each.overrides} for each in (before, now)
     )
@@ -128,7 +128,7 @@ def _require_unchanged(before: Plan, now: Plan, keys: Sequence[str]) -> None:
 
 
 def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
-    """Return how many steps to replay; None: the whole run, which came to its end."""
+    """Return the number of steps to replay; None for a whole, finished run."""
     done = 0 if run.last_step is None else run.last_step + 1
     if done == 0:
         raise DataError(f"{run.folder} has no finished step: there is nothing to compare with")
@@ -138,7 +138,7 @@ def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
 
 
 def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that make the run's plan once more, as they stand on a command line."""
+    """Return the command-line keys that recreate the run's plan."""
     place = "data_folder" if "data_folder" in around else "task"
     if run.config.name.startswith("python/") or around.get(place, "") is None:
         what = "this run cannot be repeated from its folder: its data were passed in Python"
@@ -168,7 +168,7 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
 
 
 def seconds_of(run: Run, steps: int | None) -> float:
-    """Return what a run's steps took, of the first so many (None: of all)."""
+    """Return the seconds of a run's first `steps` steps (None: of all)."""
     return sum(row.get("step_s") or 0.0 for row in run.timings if steps is None or (row.get("step") or 0.0) < steps)
 
 
@@ -185,7 +185,7 @@ class Reopened:
     paths: Mapping[str, str]  # Places of saved weights, by the step after which it was; the last one's is FINAL too.
 
     def base(self) -> AskedPolicy:
-        """Return the base that it was trained from."""
+        """Return the base that the run was trained from."""
         return AskedPolicy.base(self.connection, self.materials.model_name)
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -195,7 +195,7 @@ class Reopened:
         return self.base().client.get_tokenizer()
 
     def policy(self, when: str = FINAL) -> AskedPolicy:
-        """Return its policy after a step, after the last one (FINAL), or before any (BASE)."""
+        """Return the policy after a step, after the last one (FINAL), or before the first (BASE)."""
         if when == BASE:
             return self.base()
         if when not in self.paths:

@@ -1,4 +1,4 @@
-"""The contract of an answer: what is asked about, which keys its JSON object has, and how a text is held against it.
+"""Contract of an answer: its subjects, the keys of its JSON object, and the check of a text.
 
 Decided here, once: the text is one JSON object with exactly the contract's keys, each once, in any
 order; labels and confidence are matched as they are written, case included; white space around the
@@ -39,7 +39,7 @@ class Subject(StrEnum):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in their fixed order, in which every matrix and share of this floor stands."""
+        """Labels in the fixed order of every matrix and share."""
         classes = tuple(Disruption) if self is Subject.DISRUPTION else tuple(Novelty)
         return tuple(label.value for label in classes)
 
@@ -49,7 +49,7 @@ class Subject(StrEnum):
         return f"{self.value}_label"
 
     def gold(self, row: PaperRow) -> str | None:
-        """Return the row's label; None where it has none."""
+        """Return the row's label; None if it has none."""
         label = row.disruption_label if self is Subject.DISRUPTION else row.novelty_label
         return None if label is None else label.value
 
@@ -79,7 +79,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One text as its contract reads it: a label for each subject that was asked about. All are valid, or none is."""
+    """Parsed answer: a label for each subject, all valid or none."""
 
     outcome: Outcome
     parse_ok: bool  # The text is one JSON value.
@@ -97,7 +97,7 @@ class Answer:
 
     @property
     def predicted_labels(self) -> tuple[str, ...] | None:
-        """The labels of an answer without any fault; what a strict evaluation counts."""
+        """Labels of a faultless answer, as counted by a strict evaluation."""
         return self.labels if self.outcome is Outcome.OK else None
 
     @property
@@ -116,7 +116,7 @@ class Answer:
         return _only(self.lenient_labels)
 
     def alone(self, place: int) -> Answer:
-        """Return what it says of the subject at `place`, as if nothing else had been asked."""
+        """Return the part of the answer on the subject at `place`, as an answer of its own."""
         labels, lenient = (each and (each[place],) for each in (self.labels, self.lenient_labels))
         return replace(self, labels=labels, lenient_labels=lenient)
 
@@ -142,7 +142,7 @@ _Found = tuple[Outcome, tuple[str, ...] | None, Confidence | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """The keys of an answer and what may stand under them."""
+    """Keys of an answer and their allowed values."""
 
     subjects: tuple[Subject, ...]  # Each has a label of its own, in the order of the keys.
     form: Form
@@ -164,7 +164,7 @@ class Contract:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys in the order in which they are shown and written."""
+        """Keys in the order of prompts and answers."""
         reasons = (JUSTIFICATION_KEY, SIGNALS_KEY) if self._has_reasons else ()
         return (*(subject.label_key for subject in self.subjects), *reasons, CONFIDENCE_KEY)
 
@@ -173,7 +173,7 @@ class Contract:
         return self.form in (Form.FOUR_KEY, Form.FIVE_KEY)
 
     def parse(self, text: str) -> Answer:
-        """Read an answer. Never raises, whatever the text; takes time linear in its length."""
+        """Parse an answer. Never raises, whatever the text; takes time linear in its length."""
         outcome, labels, confidence = self._read(text)
         parse_ok, think = outcome is not Outcome.NOT_JSON, _THINK.search(text) is not None
         fence, lenient = not parse_ok and _FENCE in text, labels
@@ -193,7 +193,7 @@ class Contract:
         )
 
     def _read(self, text: str) -> _Found:
-        """Hold a text against the keys only."""
+        """Check a text's keys alone."""
         try:
             value = read_json(text)
         except NotJsonError:
@@ -252,7 +252,7 @@ class Contract:
 
 
 def without_think(text: str) -> str:
-    """Return the text without what stands between think tags.
+    """Return the text without think tags and their content.
 
     A closing tag without an opening one closes a thought that began before the text; an opening one
     without a closing one runs to the end. Linear in the text's length.
@@ -276,7 +276,7 @@ def without_think(text: str) -> str:
 
 
 def outer_object(text: str) -> str | None:
-    """Return what stands from the first `{` to the last `}` after all thoughts; None without both.
+    """Return the text from the first `{` to the last `}` after all thoughts; None if either is missing.
 
     Two objects side by side stay together, and are no JSON: nobody guesses which one is meant.
 

@@ -89,7 +89,7 @@ class LabelledPapers(Subject[Item, Answer]):
         return self.renderer.stop_sequences()
 
     def environments(self, item: Item, count: int, seed: int) -> Sequence[OneReply]:
-        """Make conversations of one reply; nothing is drawn."""
+        """Create conversations of one reply; nothing is drawn."""
         del seed
         return [OneReply(self.prompt(item))] * count
 
@@ -111,7 +111,7 @@ class LabelledPapers(Subject[Item, Answer]):
         return self.evaluations(groups).metrics(split)
 
     def evaluations(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]]) -> Evaluations:
-        """Return the evaluation of one answer a paper, of each subject that it is labelled for."""
+        """Return the evaluation of each subject, from one answer per paper."""
         rollouts = [one for group in groups for one in group if isinstance(one, Rollout)]
         return Evaluations(
             {
@@ -151,7 +151,7 @@ class LabelledPapers(Subject[Item, Answer]):
         return {"gold": self.task.by_subject(item.golds)}
 
     def example(self, item: Item) -> Example:
-        """Return the right answer; confidence is not known, and the answer says medium."""
+        """Return the correct answer; its confidence is unknown, and written as medium."""
         answer = self.task.contract.answer_text(item.golds, Confidence.MEDIUM)
         reply = Message(role=Role.ASSISTANT, content=answer)
         tokens, weights = self.renderer.build_supervised_example((*prompt_messages(self.task, item), reply))
@@ -168,7 +168,7 @@ class LabelledPapers(Subject[Item, Answer]):
             self.reward.restore(state)
 
     def choices(self) -> list[tuple[str, ...]]:
-        """Return everything that can be answered: a label a subject, in the order of the subjects and their labels."""
+        """Return all possible answers: one label per subject, in the order of subjects and labels."""
         return list(product(*(subject.labels for subject in self.task.subjects)))
 
     def label_tokens(self, labels: str | tuple[str, ...]) -> tuple[int, ...]:
@@ -183,7 +183,7 @@ class LabelledPapers(Subject[Item, Answer]):
 
 
 def common_opening(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[int, ...]:
-    """Return the tokens with which all texts begin, as the tokenizer cuts each of them whole."""
+    """Return the common token prefix of all texts, as each is tokenized as a whole."""
     encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
     return shared_opening(encoded)
 
@@ -223,7 +223,7 @@ def label_logprobs(client: tinker.SamplingClient, study: LabelledPapers, items: 
 
 
 def trained_label_logprobs(trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]) -> Floats:
-    """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
+    """Return the labels' log-probabilities under the trainer's weights, in one call for all papers.
 
     Where sampler and trainer are one model the bits are the same.
     """
@@ -248,7 +248,7 @@ def label_probabilities(logprobs: Floats) -> Floats:
 
 
 def information(trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]) -> dict[str, float]:
-    """Return how much the paper decides about each subject's label, in nats, from the probabilities of all choices."""
+    """Return the mutual information of papers and each subject's label, in nats, from all choices' probabilities."""
     choices = study.choices()
     pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED])).tolist()
 
@@ -262,18 +262,18 @@ def information(trainer: tinker.TrainingClient, study: LabelledPapers, items: Se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelGradient:
-    """The exact gradient of one step's task terms."""
+    """Exact gradient of one step's task terms."""
 
     study: LabelledPapers
     paid: Floats
-    """[K, K]: what a valid answer k (column) about a paper of label y (row) earns, by the state before the step.
+    """[K, K]: reward of a valid answer k (column) for true label y (row), in the state before the step.
 
     The contract's term is in it too; it is the same for all valid answers and cancels.
     """
     group_size: int
 
     def datums(self, trainer: tinker.TrainingClient, items: Sequence[Item]) -> list[tinker.Datum]:
-        """Return cross-entropy datums whose gradient is that of the items, under the trainer's weights of now."""
+        """Return cross-entropy datums whose gradient equals that of the items, under the trainer's current weights."""
         study, labels = self.study, self.study.task.labels
         pi = label_probabilities(trained_label_logprobs(trainer, study, items))
         paid = self.paid[[labels.index(item.gold) for item in items]]
@@ -305,7 +305,7 @@ def label_weights(pi: Floats, paid: Floats) -> Floats:
 def tested_with_offset(
     client: tinker.SamplingClient, study: LabelledPapers, validation: Sequence[Item], test: Sequence[Item], step: int
 ) -> Tested:
-    """Choose offsets on validation papers, decide test papers by them; return metrics and lines `test_offset`."""
+    """Select offsets on validation papers, and label test papers with them; return metrics and lines `test_offset`."""
     labels, split, ok = study.task.labels, "test_offset", Outcome.OK.value
     offsets = best_offsets(label_logprobs(client, study, validation), [item.gold for item in validation], labels)
     predicted = [labels[k] for k in decide(label_logprobs(client, study, test), offsets)]

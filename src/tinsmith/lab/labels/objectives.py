@@ -43,11 +43,11 @@ class ShareTable:
         return math.fsum(self.cells[y])
 
     def said(self, k: int) -> float:
-        """Return the share of answers that say k."""
+        """Return the share of answers with label k."""
         return math.fsum(row[k] for row in self.cells)
 
     def said_if_valid(self, k: int) -> float | None:
-        """Return the share of the valid answers that say k; None where no answer is valid."""
+        """Return the share of valid answers with label k; None if no answer is valid."""
         valid = math.fsum(share for row in self.cells for share in row[:-1])
         return self.said(k) / valid if valid > 0.0 else None
 
@@ -57,7 +57,7 @@ class ShareTable:
         return self.cells[y][y] / papers if papers > 0.0 else None
 
     def f1(self, k: int) -> float:
-        """Return the F1 of label k, an invalid answer counting as wrong; 0 where nothing is k."""
+        """Return the F1 of label k, with invalid answers counted as wrong; 0 if k does not occur."""
         both = self.truth(k) + self.said(k)
         return 2.0 * self.cells[k][k] / both if both > 0.0 else 0.0
 
@@ -83,12 +83,12 @@ class Objective:
         raise NotImplementedError
 
     def first_duals(self, size: int) -> Shares:
-        """Return the duals at the start: none, or one per label."""
+        """Return the initial duals: none, or one per label."""
         del size
         return ()
 
     def next_duals(self, shares: ShareTable) -> Shares:
-        """Return the duals after a batch, from the confusion with it and the duals before it."""
+        """Return the duals after a batch, from the confusion with it and the previous duals."""
         return shares.duals
 
 
@@ -162,7 +162,7 @@ class MinRecallDual(Objective):
         return (0.0,) * size
 
     def next_duals(self, shares: ShareTable) -> Shares:
-        """Take one step; a label without papers so far keeps its dual."""
+        """Update the duals; a label without papers so far keeps its dual."""
         recalls = [shares.recall(y) for y in range(len(shares.duals))]
         steps = [0.0 if recall is None else self.rate * (self.tau - recall) for recall in recalls]
         return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(shares.duals, steps, strict=True))

@@ -26,7 +26,7 @@ PROMPTS: Final = ("plain", "ontology", "checklist", "brief", "short")
 JOINT_PROMPTS: Final = ("plain", "brief")  # Every prompt that asks for the labels of all subjects at once.
 
 SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
-"""The placeholders a paper fills; the only things of a paper that a prompt may hold."""
+"""Placeholders that a paper fills: everything of a paper that a prompt may contain."""
 
 
 def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
@@ -36,7 +36,7 @@ def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
 
 
 _SECTIONS: Final = _sections(frozenset({"labels", "label_key", "confidences", "example"}))
-"""Every section by its name, with the placeholders it may have; the contract fills what a paper does not."""
+"""Sections by name, with their allowed placeholders; the contract fills those that a paper does not."""
 _JOINT_SECTIONS: Final = _sections(
     frozenset({"confidences", *(f"{s}_{k}" for s in Subject for k in ("labels", "key"))})
 )
@@ -53,7 +53,7 @@ class Prompt:
 
 
 def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tuple[str, ...] = ()) -> Prompt:
-    """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
+    """Read the prompt for a contract; without metadata it contains neither year nor citations.
 
     The lines stand before the paper, as they are.
     """
@@ -69,7 +69,7 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tu
 
 @cache
 def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
-    """Read a prompt's file, and put into it what its contract says."""
+    """Read a prompt file, and fill in its contract."""
     allowed = _SECTIONS if len(contract.subjects) == 1 else _JOINT_SECTIONS
     sections, sha256 = read_sections(f"{contract.about}/{name}.md", allowed)
     part = "user" if with_metadata else "user_without_metadata"
@@ -111,7 +111,7 @@ def read_sections(
 
 
 def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS) -> dict[str, str]:
-    """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have."""
+    """Split a prompt file into its sections; `allowed` has every section with its placeholders."""
     before, *rest = _SECTION.split(text)
     names = rest[::2]
     if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):

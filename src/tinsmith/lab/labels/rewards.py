@@ -1,4 +1,4 @@
-"""Rewards of labels: the table of their names, one over K labels, and that of an answer with one label or several.
+"""Rewards of labels: their registry, and rewards of an answer with one label or several.
 
 A reward is a sum parse + contract + task + think. Only the task term looks at the label: it is a constant, or reacts to
 the answers so far. The failure to run a rollout at all is no answer and has no reward; it never comes here.
@@ -37,12 +37,12 @@ from tinsmith.stats.incentives import Optimum, Posteriors, reacting_optimum, tab
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TERMS: Final = ("parse", "contract", "task", "think")
-"""The text is not JSON; it is JSON, within the contract or not; the label, where there is a valid one; a think tag."""
+"""Terms of a reward: valid JSON, contract, label, think tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardKind:
-    """One entry of REWARDS: what it pays for, and its constants."""
+    """Entry of REWARDS: the rewarded objective, and its constants."""
 
     about: str
     unparsed: float = -1.0
@@ -56,7 +56,7 @@ class RewardKind:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The names `make_reward` takes."""
+        """Names that `make_reward` takes."""
         if self.objective is None:
             return ("class_weights",)
         return (*(field.name for field in fields(self.objective)), *_MEMORY)
@@ -96,7 +96,7 @@ REWARDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
 
 
 class RewardState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a reward remembers; a value that JSON keeps to the last bit."""
+    """State of a reward; JSON preserves it to the last bit."""
 
     reward: str
     labels: tuple[str, ...]
@@ -134,7 +134,7 @@ class Reward:
         first_shares: Shares = (),
         window: float = 512.0,
     ) -> None:
-        """Make it at its start.
+        """Create the reward in its initial state.
 
         `weights` are factors on the correct task term of papers of each label where there is no `objective`: the term
         is from the table then, and nothing is remembered. `prior` is pi, the share of papers of each label,
@@ -149,7 +149,7 @@ class Reward:
         self._state = RewardState(reward=name, labels=labels, batches=0, confusion=start, duals=duals)
 
     def score(self, golds: Sequence[str], answers: Sequence[Answer]) -> list[NamedTerms]:
-        """Return each answer's terms. Pure: it uses the state as it was before this batch."""
+        """Return each answer's terms. Pure: uses the state before this batch."""
         task = self._task_terms(self._state)
         return [
             self.table.terms(answer, 0.0 if k is None else task[y][k])
@@ -157,7 +157,7 @@ class Reward:
         ]
 
     def update(self, golds: Sequence[str], answers: Sequence[Answer]) -> None:
-        """Let a batch enter the state, once a step, after `score`: the confusion first, then the duals from it."""
+        """Update the state with a batch, once per step, after `score`: first the confusion, then the duals."""
         counts = Counter((y, len(self.labels) if k is None else k) for y, k in self._indices(golds, answers))
         total, before = counts.total(), self._state
         if not total or self.objective is None:
@@ -171,11 +171,11 @@ class Reward:
         self._state = msgspec.structs.replace(before, batches=before.batches + 1, confusion=cells, duals=duals)
 
     def state(self) -> RewardState:
-        """Return what `restore` needs to go on with the same bits."""
+        """Return the state for `restore`, which continues with the same bits."""
         return self._state
 
     def restore(self, state: RewardState) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         if (state.reward, state.labels) != (self.name, self.labels):
             found, own = (f"{one.reward} over {', '.join(one.labels)}" for one in (state, self._state))
             raise CheckpointError("this state belongs to another reward", field="reward", value=found, allowed=own)
@@ -291,7 +291,7 @@ def _number(key: str, value: object) -> float:
 
 
 def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimum:
-    """Return the optimum of a reward that `make` gives at its start; tables exactly, others followed."""
+    """Return the optimum of a reward that `make` returns in its initial state; exact for tables."""
     reward = make()
     if reward.objective is not None:
         return reacting_optimum(posteriors, lambda: _followed(make()))
@@ -299,7 +299,7 @@ def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimu
 
 
 def _followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return what a reward pays as a function of the confusion shares [K, K]; duals take one step a call."""
+    """Return a reward as a function of the confusion shares [K, K]; duals take one step per call."""
     duals, objective = reward.state().duals, reward.objective
 
     def stepping(shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -313,21 +313,21 @@ def _followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.floa
 
 
 class LabelReward(StepReward):
-    """Reward of an answer with one label or several: the mean of a reward for each subject of its task.
+    """Reward of an answer with one label or several: the mean over the rewards of its subjects.
 
     Each has a memory of its own, fed with what the answers say of that subject alone. So the mean of two rewards that
     each pay for macro-F1 pays for the mean of the two macro-F1s.
     """
 
     def __init__(self, task: Task, rewards: Sequence[Reward]) -> None:
-        """Make it; `rewards`: one a subject, in the task's order, all with the same table."""
+        """Create the reward from one per subject, in the task's order, all with the same table."""
         self.task, self.rewards = task, tuple(rewards)
         several = tuple(subject.value for subject in task.subjects)
         names = TERMS if len(several) == 1 else ("parse", "contract", *several, "think")
         self.terms = names  # pyright: ignore[reportAttributeAccessIssue]  # of its task
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
-        """Score answers by the state before this step, and let them enter it; terms are parts of the sum."""
+        """Score answers by the state before this step, then update the state; terms add up to the reward."""
         items, read = [one.item for one in answers], [one.replies[-1] for one in answers]
         scored = self.score(items, read)
         self.update(items, read)
@@ -360,11 +360,11 @@ class LabelReward(StepReward):
             reward.update(*_alone(items, answers, place))
 
     def state(self) -> object:
-        """Return what `restore` needs to go on with the same bits, as plain JSON values."""
+        """Return the state for `restore`, as plain JSON values."""
         return self.task.by_subject([msgspec.to_builtins(reward.state()) for reward in self.rewards])
 
     def restore(self, state: object) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         for reward, saved in zip(self.rewards, self.task.one_a_subject(state), strict=True):
             reward.restore(RewardState.from_json(saved))
 
@@ -378,12 +378,12 @@ class LabelReward(StepReward):
 
 
 def make_label_reward(name: str, task: Task, **settings: object) -> LabelReward:
-    """Return the reward that pays for every subject of a task by the same entry of REWARDS, at its start."""
+    """Return the reward of all subjects of a task by one entry of REWARDS, in its initial state."""
     return LabelReward(task, [make_reward(name, one, **settings) for one in task.alone])
 
 
 def paid_alone(terms: NamedTerms, subject: Subject) -> float:
-    """Return what an answer would earn if only this subject counted."""
+    """Return an answer's reward for this subject alone."""
     task = terms.values.get(subject.value)
     return terms.total if task is None else rounded_sum(terms.parse, terms.contract, task, terms.think)
 

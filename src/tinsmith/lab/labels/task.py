@@ -1,4 +1,4 @@
-"""A question about papers and papers with their labels; messages that a model reads about one, and the leak check.
+"""Task of labelling papers: prompts, papers with labels, and the leak check.
 
 The check stops a run whose prompt holds what the model is to find out, the gold label or a score behind it. Three
 checks on every prompt that is rendered. It consists of the prompt file's words and the paper's own fields, nothing
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One question, about one subject or several; vary it with `dataclasses.replace(task, prompt="ontology")`."""
+    """Task on one subject or several; vary it with `dataclasses.replace(task, prompt="ontology")`."""
 
     contract: Contract
     prompt: str = "plain"
@@ -47,12 +47,12 @@ class Task:
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """Subjects asked about, in the order of the answer's keys; labels of papers stand in this order too."""
+        """Subjects, in the order of the answer's keys; labels of papers have this order too."""
         return self.contract.subjects
 
     @property
     def alone(self) -> tuple[Task, ...]:
-        """The tasks that ask about one of the subjects each, in the same order: whose rewards and scores are used."""
+        """Single-subject tasks in the same order, whose rewards and scores are used."""
         if len(self.subjects) == 1:
             return (self,)
         every = (TASKS[subject.value] for subject in self.subjects)
@@ -65,7 +65,7 @@ class Task:
 
     @property
     def prompt_sha256(self) -> str:
-        """The identity of all words the task says itself; the paper's are not in it."""
+        """Identity of the task's own texts, without the papers'."""
         return self.loaded_prompt().sha256
 
     def loaded_prompt(self) -> Prompt:
@@ -73,7 +73,7 @@ class Task:
         return load_prompt(self.prompt, self.contract, with_metadata=self.with_metadata, lines=self.prompt_lines)
 
     def facts(self, golds: tuple[str, ...], answer: Answer) -> dict[str, object]:
-        """Return what a rollout's line says of an answer."""
+        """Return an answer's fields in a rollout's line."""
         labels = answer.predicted_labels
         return {
             "outcome": answer.outcome.value,
@@ -83,14 +83,14 @@ class Task:
         }
 
     def by_subject(self, values: Sequence[T]) -> T | dict[str, T]:
-        """Return what files say of one value a subject: the only one as it is, several by their subjects' names."""
+        """Return one value per subject in the form of files: a single one as it is, several by subject."""
         if len(self.subjects) == 1:
             return values[0]
         names = [subject.value for subject in self.subjects]
         return dict(zip(names, values, strict=True))
 
     def one_a_subject(self, told: object) -> list[object]:
-        """Return the values that `by_subject` told."""
+        """Return the values in a mapping made by `by_subject`."""
         if len(self.subjects) == 1:
             return [told]
         names = [subject.value for subject in self.subjects]
@@ -99,18 +99,18 @@ class Task:
         return [told[name] for name in names]
 
     def under(self, group: str, subject: Subject) -> str:
-        """Return what a subject's metrics of a group stand under: `group`, or `group/SUBJECT` beside another's."""
+        """Return the prefix of a subject's metrics: `group`, or `group/SUBJECT` if there are several."""
         return group if len(self.subjects) == 1 else f"{group}/{subject}"
 
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(
     {task.name: task for task in (Task(contract=FOUR_KEY), Task(contract=NOVELTY_FOUR_KEY))}
 )
-"""Every task about one subject by its name, as the seeds' reference run asks it: plain prompt, four keys, metadata."""
+"""Tasks of one subject by name, as in the seeds' reference run: plain prompt, four keys, metadata."""
 
 
 def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", with_metadata: bool = True) -> Task:
-    """Return a task about one subject from names, as they stand in an experiment or on a command line.
+    """Return a task of one subject by the names used in experiments and on the command line.
 
     >>> make_task("disruption", contract="two_key").labels
     ('disruptive', 'consolidating', 'neutral')
@@ -121,7 +121,7 @@ def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", w
 
 
 def make_joint_task(*, prompt: str = "plain", contract: str = "three_key", with_metadata: bool = True) -> Task:
-    """Return the task that asks for both labels in one answer.
+    """Return the task of both labels in one answer.
 
     >>> make_joint_task().contract.keys
     ('disruption_label', 'novelty_label', 'confidence')
@@ -131,7 +131,7 @@ def make_joint_task(*, prompt: str = "plain", contract: str = "three_key", with_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """A paper as it is known besides its labels and scores; the only source of a prompt's words."""
+    """Paper without labels and scores; the only source of a prompt's text."""
 
     id: str
     title: str
@@ -144,17 +144,17 @@ class Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A paper with the labels its answer is scored against. No prompt is made from an item."""
+    """Paper with its gold labels. No prompt is made from an item."""
 
     paper: Paper
     golds: tuple[str, ...]
-    """One for each subject of the task, in their order."""
+    """One label per subject of the task, in order."""
     hidden: tuple[float, ...] = ()
-    """The row's scores, kept only so that a check can look for them in a prompt."""
+    """The row's scores, for the leak check alone."""
 
     @property
     def gold(self) -> str:
-        """The label, where one subject is asked about."""
+        """Label of a task with one subject."""
         (gold,) = self.golds
         return gold
 
@@ -184,7 +184,7 @@ def scores_of(row: PaperRow) -> tuple[float, ...]:
 
 
 def items_of(rows: Iterable[PaperRow], task: Task) -> list[Item]:
-    """Return one item a row, in order."""
+    """Return one item per row, in order."""
     return [_item(row, task) for row in rows]
 
 
@@ -201,7 +201,7 @@ def _item(row: PaperRow, task: Task) -> Item:
 
 
 MIN_DIGITS: Final = 5
-"""Fewer significant digits may meet by chance where nothing announces a score: a p-value of 0.001 is no leak."""
+"""Least significant digits of an unannounced score: a p-value of 0.001 is no leak."""
 
 MIN_DECIMALS: Final = 2  # Behind a caption; a number with fewer must be the whole score.
 
@@ -211,7 +211,7 @@ _CAPTIONED: Final = re.compile(
     rf"\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?(?:{_NUMBER_TEXT}|(?<=[=:]) ?\W?(\d)(?![\w.]))",
     re.IGNORECASE,
 )
-"""A caption that announces a score, and the number behind it; a whole number only behind = or a colon."""
+"""Caption of a score and the number after it; a whole number only after = or a colon."""
 _LONG_FRACTION: Final = re.compile(r"\.\d{4}")
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?!\w)")
 """Scores lie in [-1, 1], so five digits need a long fraction."""
@@ -225,14 +225,14 @@ _BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")  # The same, or an ent
 
 
 def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
-    """Return what a model reads before it answers."""
+    """Return the prompt as one text."""
     prompt = messages(task, item.paper)
     check_prompt(task, item, prompt)
     return prompt
 
 
 def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
-    """Check a rendered prompt against the item it asks about."""
+    """Check a rendered prompt against its item for leaks."""
     _check_words(task, item.paper, prompt)
     _check_labels(task, item)
     for message in prompt:
@@ -270,7 +270,7 @@ def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
 
 
 def _check_labels(task: Task, item: Item) -> None:
-    """Refuse a paper's text that gives its own label under the label's name, as a row of a slice does."""
+    """Reject a paper's text that contains its label under the label's name, as a slice's row does."""
     golds = dict(zip(task.subjects, item.golds, strict=True))
     for text in shown(item.paper).values():
         if "label" not in text.lower():
@@ -317,7 +317,7 @@ def _leak(paper: Paper, marker: str) -> DataError:
 
 
 def messages(task: Task, paper: Paper) -> tuple[Message, ...]:
-    """Return the conversation before the first answer: a system message, if the prompt has one, and the user's."""
+    """Return the messages before the first answer: the system message, if the prompt has one, and the user's."""
     prompt = task.loaded_prompt()
     user = Message(role=Role.USER, content=prompt.user.format_map(shown(paper)))
     if prompt.system is None:
@@ -338,7 +338,7 @@ def shown(paper: Paper) -> dict[str, str]:
 
 
 def bank_of(task: Task) -> tuple[str, ...]:
-    """Return every line that a prompt file of a task about one subject has and the task's own has not, each once.
+    """Return the lines of a single-subject task's prompt file that the task's own prompt lacks, each once.
 
     >>> from tinsmith.lab.labels.task import make_task
     >>> bank_of(make_task("disruption", prompt="brief", contract="two_key"))[-1][:18]
