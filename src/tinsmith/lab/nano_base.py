@@ -1,4 +1,4 @@
-"""Building of a nano base from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
+"""Training of a nano base from scratch: decoder and tokenizer, with the same bits on every machine.
 
 What a base reads is someone else's to say (a `base.py` of its own): it learns to continue conversations,
 prompts and replies alike, and nothing of what will be rewarded later.
@@ -78,7 +78,7 @@ def build_base(
 
 
 def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Say) -> Path:
-    """Return the folder of the base of a recipe and conversations, built where it is not below TINSMITH_HOME."""
+    """Return the folder of a base, built below TINSMITH_HOME unless cached."""
     place = _place(recipe, conversations)
     doing, began = "  base: preparing its texts", time.perf_counter()
 
@@ -107,12 +107,12 @@ def _place(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> Path:
 
 
 def missing_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
-    """Return how long two cores take to build a base; 0 if it is cached."""
+    """Return the time to build a base on two cores; 0 if it is cached."""
     return 0.0 if present(_place(recipe, conversations)).is_dir() else building_minutes(recipe, conversations)
 
 
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
-    """Return how long two cores take to build a base, from the length of what it reads."""
+    """Return the time to build a base on two cores, from the length of its training texts."""
     read = conversations[: recipe.batch_size]
     characters = sum(len(message.content) for conversation in read for message in conversation) / max(1, len(read))
     tokens = recipe.batch_size * characters / recipe.characters_per_token
@@ -130,7 +130,7 @@ def _pretrain(
 
 
 def pretrain_step(session: TrainingSession, read: Sequence[NDArray[np.int32]], learning_rate: float) -> float:
-    """Take a step on the cross-entropy of every token of some texts, and return its mean, in nats a token."""
+    """Take a step on the cross-entropy of all tokens of texts, and return its mean in nats per token."""
     total = sum(len(tokens) - 1 for tokens in read)
     datums = [
         Datum(
@@ -145,7 +145,7 @@ def pretrain_step(session: TrainingSession, read: Sequence[NDArray[np.int32]], l
 
 
 def _rate(recipe: BaseRecipe, step: int) -> float:
-    """Linear up over the warm-up, then linear down to a tenth: only exact steps, so the same everywhere."""
+    """Learning rate: linear warm-up, then linear decay to a tenth; exact operations only, equal on every machine."""
     if step < recipe.warm_up:
         return recipe.learning_rate * (step + 1) / recipe.warm_up
     left = (recipe.steps - step) / max(1, recipe.steps - recipe.warm_up)

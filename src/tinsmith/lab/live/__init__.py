@@ -1,1 +1,1 @@
-"""Watches of a run while it goes on, and what a person is told of it meanwhile."""
+"""Monitoring of a run in progress, and its messages to a person."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM of a run: put off to the end of a step, where a checkpoint is saved; a second one ends at once."""
+"""Ctrl-C and SIGTERM of a run: the first saves a checkpoint after the step, a second ends it at once."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _LOCKING: Final = (logging.__file__, "<frozen importlib._bootstrap>")
-"""Code that takes locks of the whole process: an exception out of a signal could leave one taken for ever."""
+"""Code that holds process-wide locks, which an exception from a signal handler could leave locked."""
 _PAUSE_SECONDS: Final = 0.05
 _PAUSES: Final = 20
 _NOTICED: Final = b"\ntinsmith: interrupted; a checkpoint is saved when this step is over (again ends at once)\n"
 
 
 class InterruptedTwice(KeyboardInterrupt):
-    """A run is to end at once: it was interrupted before, and is still at its step."""
+    """Exception that ends a run at once: a second interrupt within one step."""
 
 
 @dataclass(slots=True)
 class Interrupts:
-    """The interrupts of one run.
+    """Interrupts of one run.
 
     Where they are not put off they raise KeyboardInterrupt, whose argument is the signal's number.
     """
@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def noticed(self) -> Generator[None, None, None]:
-        """Take the signals while the body runs; without effect outside of the main thread, and on ignored ones."""
+        """Handle the signals while the body runs; no effect outside the main thread, or on ignored signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -53,7 +53,7 @@ class Interrupts:
 
     @contextmanager
     def put_off(self) -> Generator[None, None, None]:
-        """Only note the first signal while the body runs; the body asks for it between its steps."""
+        """Defer the first signal while the body runs, which polls for it between its steps."""
         self._puts_off = True
         try:
             yield

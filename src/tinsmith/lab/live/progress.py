@@ -1,4 +1,4 @@
-"""Progress of a run and of a wait for answers, what is left, and other work on this machine that makes it longer."""
+"""Progress of a run or of a wait for answers, remaining time, and load of other processes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def in_notebook() -> bool:
 
 
 def silent(answered: int, asked: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
     del answered, asked
 
 
 @dataclass(slots=True)
 class Wait:
-    """Tells of one wait after the other; see Progress."""
+    """Progress of consecutive waits; see Progress."""
 
     say: Say
     clock: Callable[[], float] = time.perf_counter
@@ -43,7 +43,7 @@ class Wait:
     _counted: bool = False
 
     def __call__(self, answered: int, asked: int) -> None:
-        """Say how many answers are there, and how long the others will take; the last one too, once that was said."""
+        """Report the number of answers and the remaining time; the last answer too, after an earlier report."""
         took = self.clock() - self._began
         if answered == 0:
             self._began, self._due, self._counted = self._began + took, LONG_SECONDS, False
@@ -56,7 +56,7 @@ class Wait:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds or minutes, as a person says them."""
+    """Return seconds or minutes in words."""
     return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.1f} min"
 
 
@@ -88,7 +88,7 @@ _WORTH_WORDS: Final = 0.3  # Of what is left: more that is perhaps needed is sai
 
 @dataclass(slots=True, kw_only=True)
 class Pace:
-    """Steps and evaluations of one run so far. Supervised steps before RL count by themselves."""
+    """Steps and evaluations of one run so far. Supervised steps before RL are timed separately."""
 
     settings: CommonSettings
     forecast: float | None = None  # Seconds of all that follows the start, forecast before it; None: nothing was known.
@@ -101,7 +101,7 @@ class Pace:
     _page: float = 0.0  # Time of the last page, drawn after an evaluation and at the end; 0: none was drawn yet.
 
     def drew(self, seconds: float) -> None:
-        """Take what it took to draw the page after an evaluation, which is part of no step."""
+        """Record the time of drawing the page after an evaluation, which is part of no step."""
         self._page = seconds
 
     @property
@@ -110,7 +110,7 @@ class Pace:
         return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
 
     def record(self, step: int, timings: Mapping[str, float], test: float, last: float = 0.0) -> Standing:
-        """Take what a step took, and return where the run stands after it.
+        """Record a step's timings, and return the progress after it.
 
         The test is to take `test` times the answers of an evaluation, and `last` times more if the last policy is not
         the best, which nobody knows before the last evaluation. An evaluation is no measure of the steps that
@@ -158,7 +158,7 @@ class Pace:
         return self.later_steps is not None and self._began_by_reward
 
     def _later_step(self) -> float:
-        """Return the time of a step to come: as recent ones took, and as is known of later ones by reward."""
+        """Return the expected time of a later step, from recent ones and the task's own forecast."""
         recent, measured = _middle(self._steps), len(self._steps)
         if self.later_steps is None or not self._knows_later:
             return recent
@@ -177,7 +177,7 @@ _WORTH_A_WORD: Final = 1.2  # Times as long as on an idle machine.
 
 
 def slowdown(cores: int) -> float:
-    """Return how many times as long as on an idle machine a run on all cores takes now.
+    """Return the current slowdown of a run on all cores by other processes.
 
     So many threads hash for a moment; the share of it that they were given is what counts. A run does not fill its
     cores as they do, so that it is slowed by less, down to not at all: the geometric middle is returned. Measured: of
@@ -208,7 +208,7 @@ def _hashing(cores: int, seconds: float) -> float:
 
 
 def slower(used: float, took: float, cores: int) -> float:
-    """Return how many times too long something took that would have filled the cores.
+    """Return the slowdown of a computation that would have filled the cores.
 
     >>> slower(0.1, 0.1, 2)
     2.0
@@ -219,13 +219,13 @@ def slower(used: float, took: float, cores: int) -> float:
 
 
 def other_work() -> float:
-    """Return how many times as long other work lets a run on all cores take now; 1 where that is not worth a word."""
+    """Return the current slowdown by other processes; 1 if it is negligible."""
     times = slowdown(physical_cores())
     return times if times >= _WORTH_A_WORD else 1.0
 
 
 def minutes_now(minutes: float, times: float) -> str:
-    """Say how long something takes beside other work that makes it so many times as long.
+    """Return a duration in words, with the slowdown by other processes.
 
     >>> minutes_now(4.0, 2.04)
     '8.2 minutes on two cores beside the other work here (4.0 without it)'

@@ -1,4 +1,4 @@
-"""Text for a person while a run trains: its evaluations, each alarm once, and how long it will still take.
+"""Console output of a run: evaluations, alarms, and the remaining time.
 
 Sinks get the same metrics where they were asked for; nothing here needs an account.
 """
@@ -31,15 +31,15 @@ from tinsmith.types.waits import LONG_SECONDS, Ticks, pause_after, ticking
 _ROWS: Final = 8  # Evaluations that are shown, the latest ones.
 _BAR_COLUMNS: Final = 30
 _STEP_PART: Final = 0.5
-"""Of the pause between two lines: a step's line has its figures, and comes before one that only counts seconds."""
+"""Share of the pause between two lines after which a step's line is due: it replaces one with seconds only."""
 _WIDE: Final = 150  # Columns of a line in a notebook, so that it covers the line that was there.
 
 
 class LiveTable:
-    """The table of one run, on one terminal."""
+    """Table of one run, redrawn in place in a terminal."""
 
     def __init__(self, name: str, columns: Sequence[tuple[str, str]], out: TextIO) -> None:
-        """Take the run's name and its columns, each a heading and the metric below it."""
+        """Set the run's name and columns, each a heading and a metric."""
         self._name = name
         self._columns = tuple(columns)
         self._console = VisibleConsole(file=out, highlight=False, markup=False)
@@ -53,7 +53,7 @@ class LiveTable:
         self._live.start()
 
     def show(self, standing: Standing, metrics: Mapping[str, object], *, kept: bool) -> None:
-        """Draw it after a step; the row of an evaluation is kept, that of another step is the next one's place."""
+        """Redraw after a step; an evaluation's row stays, any other is replaced by the next step's."""
         with self._lock:
             self._latest, self._began = (standing, metrics), time.perf_counter()
             self._live.refresh()
@@ -61,14 +61,14 @@ class LiveTable:
                 self._rows = [*self._rows, (standing.step, metrics)][-_ROWS:]
 
     def show_workers(self, words: str) -> None:
-        """Take how the workers of the server stand; from any thread."""
+        """Set the state of the server's workers; from any thread."""
         with self._lock:
             changed, self._workers = words != self._workers, words
             if changed and self._live.is_started:
                 self._live.refresh()
 
     def alarm(self, words: str) -> None:
-        """Keep an alarm below the table, from the next drawing on."""
+        """Add an alarm below the table."""
         self._alarms.append(words)
 
     def say(self, words: str) -> None:
@@ -76,11 +76,11 @@ class LiveTable:
         self._console.print(Text(visible(words)), soft_wrap=True)
 
     def close(self) -> None:
-        """Leave it as it stands; harmless when repeated."""
+        """Stop redrawing; harmless when repeated."""
         self._live.stop()
 
     def _rendered(self) -> RenderableType:
-        """Return it as it stands now; asked for every second too, so that a long step counts its seconds."""
+        """Return the current table; called every second too, so that a long step counts its seconds."""
         latest, took = self._latest, time.perf_counter() - self._began
         waited = f", {duration(took)} in this step" if took >= LONG_SECONDS else ""
         if latest is None:
@@ -134,7 +134,7 @@ _SHOWN = (
 
 @dataclass(slots=True)
 class Teller:
-    """Tells of one run: a table that is redrawn in place where `out` is a terminal, a line an evaluation elsewhere."""
+    """Reporter of one run: a table in place if `out` is a terminal, otherwise a line per evaluation."""
 
     name: str
     steps: int
@@ -160,7 +160,7 @@ class Teller:
         self._due = self._began + pause_after(0.0, _STEP_PART)
 
     def step(self, standing: Standing, metrics: Mapping[str, object], alarms: Sequence[Alarm]) -> None:
-        """Tell of one step; an alarm is told when it first sounds."""
+        """Report one step, and each alarm when it begins."""
         step, now = standing.step, self.clock()
         for sink in self.sinks:
             sink.log(step, metrics)
@@ -185,7 +185,7 @@ class Teller:
             print(self._line(standing, metrics), file=self.out, flush=True)
 
     def say(self, words: str) -> None:
-        """Tell something of the run, in a line."""
+        """Report a line on the run."""
         self._heard()
         if self._table is not None:
             self._table.say(words)
@@ -193,13 +193,13 @@ class Teller:
             print(self._next_line + visible(f"{self.name}: {words}"), file=self.out, flush=True)
 
     def show_workers(self, words: str) -> None:
-        """Show how the workers of the server stand, where there is a place for it."""
+        """Show the state of the server's workers, if the output has room for it."""
         if self._table is not None:
             self._table.show_workers(words)
 
     @contextmanager
     def ticking(self) -> Generator[None, None, None]:
-        """Tell that a step goes on while the body runs, where no table counts its seconds."""
+        """Report that a step is in progress while the body runs, without a table that counts its seconds."""
         if self.quiet or self._table is not None:
             yield
             return
@@ -210,11 +210,11 @@ class Teller:
             yield
 
     def waiting(self, what: str) -> Progress:
-        """Return what tells of a long wait for answers."""
+        """Return the reporter of a long wait for answers."""
         return Wait(lambda words: self.say(f"{what}: {words}"))
 
     def _heard(self) -> None:
-        """Put the next line off: one is printed now."""
+        """Postpone the next line, since one is printed now."""
         if self._ticks is not None:
             self._ticks.heard()
         now = self.clock()
@@ -236,7 +236,7 @@ class Teller:
             print(self._next_line + visible(f"{self.name}: ALARM {words}"), file=self.out)
 
     def _write_anew(self, line: str) -> None:
-        """Put a line in the place of the last one: IPython's display where it is there, or by going back."""
+        """Replace the last line: through IPython's display if available, or by a carriage return."""
         if self._display is None and not self._out_of_ipython:
             try:
                 shown: Any = importlib.import_module("IPython.display")
@@ -251,7 +251,7 @@ class Teller:
 
     @property
     def _next_line(self) -> str:
-        """Characters that leave the line written in place."""
+        """Characters that would end a line written in place."""
         return "\n" if self._out_of_ipython else ""
 
     def _line(self, standing: Standing, metrics: Mapping[str, object]) -> str:
@@ -260,7 +260,7 @@ class Teller:
 
 
 class Tracker:
-    """Weights & Biases or trackio, which share one way to be talked to."""
+    """Experiment tracker: Weights & Biases or trackio, which share an interface."""
 
     def __init__(self, package: str, project: str, name: str, folder: Path) -> None:
         try:
@@ -273,16 +273,16 @@ class Tracker:
         self._run: Any = self._module.init(project=project, name=name, **options)
 
     def log(self, step: int, metrics: Mapping[str, object]) -> None:
-        """Hand one step's metrics over."""
+        """Log one step's metrics."""
         values = {key: value for key, value in metrics.items() if key != "step"}
         self._module.log(values, step=step)
 
     def close(self) -> None:
-        """Say that the run is over."""
+        """Mark the run as finished."""
         self._module.finish()
 
 
 def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Tracker]:
-    """Open the trackers that were asked for; none by default."""
+    """Open the requested trackers; none by default."""
     projects = (("wandb", wandb_project), ("trackio", trackio_project))
     return [Tracker(package, project, name, folder) for package, project in projects if project]

@@ -1,4 +1,4 @@
-"""Watches on a policy while it is trained: alarms, how good it is, information, and a mixture's experts.
+"""Monitoring of a policy in training: alarms, checkpoint scores, information, and experts of a mixture.
 
 With `watch=mutual_information` answers are scored after every prompt. A request holds every answer after one prompt: a
 server that computes shared beginnings once reads each prompt once, and not N times; the bits are the same either way.
@@ -24,7 +24,7 @@ from tinsmith.stats.monitors import Alarm, ExpertMonitor, ResponseMonitor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examinee:
-    """A policy while it is trained."""
+    """Policy under evaluation during training."""
 
     client: tinker.SamplingClient
     trainer: tinker.TrainingClient
@@ -45,10 +45,10 @@ class Judged:
 
 @dataclass(slots=True)
 class Watch(Generic[I, A]):
-    """Watches nothing, or free responses; the last policy is the best."""
+    """Watch on free responses or on nothing; the last policy is the best."""
 
     monitor: ResponseMonitor | None = field(default=None, kw_only=True)
-    """Looks for one text that answers everything, and for answers that came to nothing; None: nothing is watched."""
+    """Monitor of repeated texts and failed answers; None for no monitor."""
 
     @property
     def alarms(self) -> Sequence[Alarm]:
@@ -56,14 +56,14 @@ class Watch(Generic[I, A]):
         return () if self.monitor is None else self.monitor.alarms
 
     def observe(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
-        """Take a training step in; return the alarms that begin with it."""
+        """Observe a training step; return the alarms that it raises."""
         del step, groups
         return ()
 
     def judge(
         self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
     ) -> Judged:
-        """Take an evaluation in: the sampled answers to each item, and the figures of all answers."""
+        """Observe an evaluation: the sampled answers to each item, and all answers' metrics."""
         begun: Sequence[Alarm] = ()
         if self.monitor is not None:
             begun = self.monitor.observe(
@@ -75,11 +75,11 @@ class Watch(Generic[I, A]):
         return Judged(score=Score(float(policy.step), 0.0), alarms=begun)
 
     def state(self) -> object:
-        """Return what a resumed run must know, as plain JSON values."""
+        """Return the state for resuming a run, as plain JSON values."""
         return None if self.monitor is None else self.monitor.state()
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
+        """Restore the state from `state`."""
         if self.monitor is not None:
             self.monitor.restore(state)
 
@@ -108,7 +108,7 @@ def cross_scores(
 
 
 def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequence[AnyRollout]]) -> dict[str, float]:
-    """Return `watch/...` of the first reply to each of at most 64 prompts; nothing where fewer than two answered."""
+    """Return `watch/...` metrics of the first reply to at most 64 prompts; empty with fewer than two answers."""
     first = [group[0].turns[0] for group in groups if group][:PROMPTS]
     first = [turn for turn in first if turn.tokens]
     if len(first) < 2:
@@ -132,7 +132,7 @@ _LOAD = "e_tokens/"
 
 
 def expert_metrics(told: Mapping[str, float]) -> dict[str, float]:
-    """Return metrics `moe/...` of what came with a loss; nothing where the model is no mixture.
+    """Return metrics `moe/...` from a loss's metrics; empty for a dense model.
 
     The Tinker SDK names the first five (types.ForwardBackwardOutput.metrics); `moe/router_entropy` is a share of that
     of equal probabilities, and `moe/tokens/LAYER/EXPERT` a load, told of models with few experts.
@@ -145,7 +145,7 @@ def expert_metrics(told: Mapping[str, float]) -> dict[str, float]:
 
 
 def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
-    """Return how many of the trained tokens the sampler had sent to other experts, of how many it could tell."""
+    """Return the number of trained tokens that the sampler routed to other experts, and that of all compared."""
     names = {"optim/unequal_routes": "e_unequal_routes:sum", "optim/compared_routes": "e_compared_routes:sum"}
     return {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
 
@@ -154,12 +154,12 @@ class ExpertWatch(ExpertMonitor):
     """Looks at the metrics of a run's steps, in their order."""
 
     def observe_metrics(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
-        """Take a step in; return the alarms that begin with it."""
+        """Observe a training step; return the alarms that it raises."""
         share = metrics.get(WITH_TOKENS)
         return [] if share is None else self.observe(step, 1.0 - share)
 
     def restore(self, lines: Iterable[Mapping[str, object]]) -> None:
-        """Go on from the metrics that a run had written."""
+        """Restore the state from a run's metrics so far."""
         for line in lines:
             step, share = line.get("step"), line.get(WITH_TOKENS)
             if isinstance(step, int) and isinstance(share, float):

@@ -1,4 +1,4 @@
-"""Comparisons of runs; those on one task are a study that nobody declared.
+"""Comparison of runs; runs on one task form an undeclared study.
 
 Its arms are the runs that differ by their seed alone.
 """
@@ -46,7 +46,7 @@ REWARD = PerItem("reward", "reward")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`sentences` say what happened, which claims hold, and what could not be read."""
+    """Comparison of runs: its page, console table and sentences."""
 
     page: Document
     table: ConsoleTable  # For a terminal.
@@ -55,14 +55,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsCompared:
-    """Runs on one task, measured as a study is."""
+    """Runs on one task, measured as a study."""
 
     results: Results
     record: StudyRecord
 
 
 def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
-    """Measure runs on one task beside each other; the first arm is the one that others are compared with."""
+    """Measure runs on one task; the first arm is the baseline of the others."""
     arms, notes = _arms_on_one_task(folders)
     every = list(arms.values())
     settings = {key: value for key, value in _settings_of(every[0].reads[0]).items() if key not in _differing(every)}
@@ -73,7 +73,7 @@ def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared
 def measured_runs(
     study: Study, arms: Mapping[str, ArmRuns], draws: Draws, settings: Mapping[str, object]
 ) -> RunsCompared:
-    """Measure the arms of a study that nobody declared; `settings` decided the results."""
+    """Measure the arms of an undeclared study; `settings` decided the results."""
     results = measure_study(study, arms, draws)
     fewest = min((arm.runs for arm in arms.values()), key=len)
     seeds = tuple(run.config.seed or 0 for run in fewest)
@@ -81,7 +81,7 @@ def measured_runs(
 
 
 def page_of_runs(comparison: RunsCompared, kind: str, facts: Pairs) -> Document:
-    """Return the page of a comparison; `kind` stands above its title."""
+    """Return the page of a comparison; `kind` is the line above its title."""
     seconds = {arm.arm.label: Seconds.of(arm.runs) for arm in comparison.results.arms.values() if not arm.arm.is_aside}
     return replace(page_of_study(comparison.record, seconds), kind=kind, facts=facts)
 
@@ -93,7 +93,7 @@ def compared_tasks(folders: Sequence[Path]) -> Comparison:
 
 
 def _arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple[str, ...]]:
-    """Read runs on one task: arms by name, and notes on runs that are left out and files that could not be read.
+    """Read runs on one task: arms by name, and notes on excluded runs and unreadable files.
 
     Arms are runs that were asked for alike but for the seed; a seed again says nothing new and is left out. Their
     labels are keys that are not the same for all.
@@ -122,7 +122,7 @@ def _settings_of(read: TaskRunRecords) -> dict[str, object]:
 
 
 def _given(read: TaskRunRecords) -> dict[str, object]:
-    """Return what was changed of a run, the task's own keys, the model, and who judged."""
+    """Return a run's overrides, the task's own keys, the model, and the judge."""
     own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
     keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
     judge = {} if read.judging is None else {"judge": read.judging.judge}
@@ -130,7 +130,7 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
 
 
 def _judge_of(arm: ArmRuns) -> str:
-    """Return who judged; empty where nobody did."""
+    """Return the judge of a run; empty if it has none."""
     judging = arm.reads[0].judging
     return "" if judging is None else judging.judge
 
@@ -146,7 +146,7 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
-    """Check that runs are on one task, by its name and by its code."""
+    """Check that runs have the same task, by its name and its code."""
     first = runs[0]
     for other in runs[1:]:
         if _task(other) != _task(first):
@@ -158,7 +158,7 @@ def _require_same_task(runs: Sequence[Run]) -> None:
 
 
 def _task(run: Run) -> str:
-    """Return a task's name without that of a preset, whose keys may differ as others do."""
+    """Return a task's name without its preset's, whose keys may differ as others do."""
     return run.config.task.name.partition("/")[0]
 
 
@@ -168,7 +168,7 @@ def _code(run: Run) -> Mapping[str, object]:
 
 
 def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[ArmRuns]) -> bool:
-    """Check that runs answered the same items: all of them, or run for run of the same seed."""
+    """Check that runs answered the same items: all of them, or those with the same seed."""
     if len({_items(one) for one in reads}) == 1:
         return False
     by_seed: dict[int | None, TaskRunRecords] = {}
@@ -304,7 +304,7 @@ _JUDGED = (
 
 
 def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
-    """Return every arm against those before it, in a metric that is named before the arm."""
+    """Return every arm's differences to earlier arms, by metric and arm."""
     ends = {name: end for name, arm in results.arms.items() if (end := _end(metric, arm)) is not None}
     arms = [(results.arms[name], end) for name, end in ends.items()]
     return [
@@ -416,7 +416,7 @@ def _runs(results: Results) -> list[list[Shown]]:
 
 
 def _notes(arms: Sequence[ArmRuns]) -> list[str]:
-    """Return what a reader must know, and what could not be read."""
+    """Return notes on the comparison's limits and unreadable files."""
     reads = [one for arm in arms for one in arm.reads]
     alarms = sum(len(one.run.alarms) for one in reads)
     remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]

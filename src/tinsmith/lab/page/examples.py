@@ -1,4 +1,4 @@
-"""Answers with what they earned, a judge's criteria and costs, and the best single text for all items."""
+"""Example answers with rewards, a judge's criteria and costs, and the best single text for all items."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LONGEST: Final = 3000
 
 
 def prompt_block(words: str) -> Block:
-    """Return a prompt as it was asked."""
+    """Return an item's prompt."""
     return Words(cut(words), Tone.VERBATIM) if words else missing("The prompt is not in the run's folder.")
 
 
 def shown_replies(rollout: TaskRollout, title: str) -> list[Reply]:
-    """Return the turns of one answer under a title, what it earned above the first."""
+    """Return the turns of an answer under a title, with its reward above the first."""
     turns = rollout.turns or (TurnRecord(role="assistant", text=rollout.text),)
     return [
         Reply(
@@ -58,7 +58,7 @@ def shown_replies(rollout: TaskRollout, title: str) -> list[Reply]:
 
 
 def earned_words(rollout: TaskRollout) -> str:
-    """Return what an answer earned, by its terms where there are several."""
+    """Return an answer's reward in words, by its terms if there are several."""
     if rollout.verdicts:
         return f"{sum(each.passed for each in rollout.verdicts)} of {len(rollout.verdicts)} criteria hold"
     terms = rollout.terms if len(rollout.terms) > 1 else {}
@@ -77,7 +77,7 @@ _LONGEST_CRITERION, _LONGEST_BEST = 400, 120
 
 
 class BestText(BaselineRecord, frozen=True, kw_only=True):
-    """The best of the texts that a run wrote, chosen with hindsight on the very items it is scored on."""
+    """Best single text of a run for all items, selected in hindsight on the items of its score."""
 
     text: str
     tried: int  # Texts it was chosen from.
@@ -89,7 +89,7 @@ class BestText(BaselineRecord, frozen=True, kw_only=True):
 
 
 def with_best_text(read: TaskRunRecords) -> TaskRunRecords:
-    """Return a run with one more baseline, where rules judged: the text that passes most on all items together."""
+    """Return a rule-judged run with a further baseline: the text with the best score on all items."""
     best = _best_text(read)
     if best is None:
         return read
@@ -97,7 +97,7 @@ def with_best_text(read: TaskRunRecords) -> TaskRunRecords:
 
 
 def _best_text(read: TaskRunRecords) -> BestText | None:
-    """Return it; None where a model judged, nothing was evaluated, or the run did not write its criteria down."""
+    """Return the best single text; None with a model as judge, without evaluation, or without recorded criteria."""
     judging = read.judging
     if judging is None or judging.judge != RULES or not read.sampled:
         return None
@@ -127,7 +127,7 @@ def _best_text(read: TaskRunRecords) -> BestText | None:
 
 
 def judged_sentences(read: TaskRunRecords) -> list[str]:
-    """Return who judged, what that took, and what the best single text is."""
+    """Return sentences on the judge, its costs, and the best single text."""
     judging = read.judging
     if judging is None:
         return []
@@ -142,7 +142,7 @@ def judged_sentences(read: TaskRunRecords) -> list[str]:
 
 
 def judged_limits(judging: Judging) -> list[str]:
-    """Return what the verdicts do not show."""
+    """Return the limits of the judge's verdicts in sentences."""
     if judging.judge == RULES:
         return [
             "That the answers are good: rules see words, counts and form, and the rules that measure are those that "
@@ -155,7 +155,7 @@ def judged_limits(judging: Judging) -> list[str]:
 
 
 def money_words(judging: Judging) -> str:
-    """Return what was paid."""
+    """Return the judge's price in words."""
     dollars = judging.ledger.dollars
     about = "about " if judging.ledger.estimated and dollars else ""
     return "price not known" if dollars is None else f"{about}{shown(dollars)}"
@@ -174,7 +174,7 @@ def cost_words(judging: Judging) -> str:
 
 
 def failed_words(judging: Judging) -> str:
-    """Return how many answers got no verdicts."""
+    """Return the number of answers without verdicts."""
     failed, total = judging.ledger.failed, judging.ledger.failed + judging.ledger.judged
     if not total:
         return "not known"
@@ -302,7 +302,7 @@ def _change(ends: Sequence[Fraction | None]) -> Cell:
 
 
 def _answered(exam: Examination, judging: Judging | None, item: str) -> Cell:
-    """Return an answer, with what it earned and a judge's verdicts below it."""
+    """Return an answer as a cell, with its reward and verdicts below it."""
     if item not in exam.by_item():
         why = exam.failed[item]
         return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True)

@@ -1,4 +1,4 @@
-"""A run's page while the run goes on: drawn anew after each evaluation, with a bar, and reloading itself until the end.
+"""Page of a run in progress: redrawn after each evaluation, with a status bar, reloading until the end.
 
 A page that cannot be drawn ends no run: why is handed back, to be told.
 """
@@ -33,7 +33,7 @@ _RENEWS: Final = (
 )
 _HASH: Final = escape(script_hash(_RENEWS))
 _ALLOWED: Final = ("script-src ", f"script-src {_HASH} ")
-"""The page's policy before and after: it lets no script run but those that it names."""
+"""Start of a page's script policy, without and with the script that reloads it."""
 _BODY: Final = re.compile(r"<body[^>]*>\n?")
 
 
@@ -47,7 +47,7 @@ class Drawn:
 
 
 def draw_page(folder: Path, unfinished: Standing | None = None, *, seconds: float | None = None) -> Drawn:
-    """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing.
+    """Write `report.html` of the run in `folder` in any state; raises nothing.
 
     After `seconds` it is not waited for any more: an interrupt may have left a library's lock taken.
     """
@@ -66,7 +66,7 @@ def draw_page(folder: Path, unfinished: Standing | None = None, *, seconds: floa
 
 
 def settle_page(folder: Path) -> None:
-    """Take the bar off a run's page, and its reloading: the run was stopped, and nothing more will come."""
+    """Remove status bar and reloading from the page of a stopped run."""
     file = folder / REPORT
     if file.is_file():
         html = _MARKED.sub("", file.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def settle_page(folder: Path) -> None:
 
 
 def with_progress(html: str, unfinished: Standing) -> str:
-    """Return a page with a bar on top of it, that reloads itself."""
+    """Return a page with a status bar on top, which reloads itself."""
     words = f"Still running: step {unfinished.step} of {unfinished.steps}, {unfinished.left}."
     bar = (
         f'{_OPEN}<div role="status" style="padding: .6em 1em; font-weight: 600">'
@@ -94,7 +94,7 @@ def _draw(folder: Path, unfinished: Standing | None) -> list[str]:
 
 
 def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
-    """Run a plan to its end, or to where it is to stop; return its page too where it came to its end."""
+    """Run a plan to its end or stopping step; return the page of a finished run too."""
     folder = plan.circumstances.log_path
     assert folder is not None, "a plan that is run has a folder"
     troubles: set[str] = set()

@@ -1,4 +1,4 @@
-"""Pages of runs, whatever they are on: of one, of several compared, and as Markdown."""
+"""Pages of runs of any kind: of a single run, of a comparison, and as Markdown."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ALONE: Final[Mapping[Kind, str]] = MappingProxyType(
         Kind.RLVR: "runs with and without a judge have no score in common",
     }
 )
-"""Reason to compare runs with their like alone; those on papers are compared with all others on papers."""
+"""Reason why runs are compared within their task; those on papers are compared with one another."""
 
 
 def run_page(folder: Path) -> Document:
-    """Return the page of the run in `folder`; the same folder, the same page."""
+    """Return the page of the run in `folder`; equal folders give equal pages."""
     run = read_run(folder)
     document = page_of_run(run) if run.config.kind in _ALONE else label_document(run)
     if run.manifest is not None and run.manifest.status == Status.INTERRUPTED:
@@ -93,7 +93,7 @@ def markdown_report(page: Document, folders: Sequence[Path]) -> str:
 
 
 def _over_the_steps(run: Run) -> str:
-    """Return what the page's figures are drawn from: metrics at the evaluated steps, a row each."""
+    """Return the data of the page's figures: one row of metrics per evaluated step."""
     steps = [step for step, row in run.metrics.items() if any(key.startswith("eval") for key in row)]
     if not steps:
         return ""
@@ -121,6 +121,6 @@ def _commands(runs: Sequence[Run]) -> str:
 
 
 def command_of(run: Run) -> str:
-    """Return the command that a run was started with, without what only says where and how fast."""
+    """Return the command that reproduces a run, without keys of location and speed."""
     changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
     return shlex.join(["tinsmith", "run", run.config.name, *changed])

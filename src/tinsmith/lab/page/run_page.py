@@ -65,7 +65,7 @@ class Gap:
         same_models: bool = False,
         is_primary: bool = False,
     ) -> list[Gap]:
-        """Measure the second of two systems less the first; none where they have no item in common.
+        """Measure the second of two systems minus the first; empty without common items.
 
         `same_models` is true if row s of both is one run, such as before and after its training.
         """
@@ -92,7 +92,7 @@ class Gap:
 
     @property
     def side(self) -> int:
-        """1 if the second is above the first, -1 if below, 0 if that cannot be told."""
+        """1 if the second is above the first, -1 if below, 0 without a significant difference."""
         return (1 if self.delta.value > 0 else -1) if self.holds else 0
 
     @property
@@ -133,7 +133,7 @@ def corrected(gaps: Sequence[Gap]) -> list[Gap]:
 
 
 def page_of_run(run: Run) -> Document:
-    """Return the page of a run on a task; the same folder, the same bytes."""
+    """Return the page of a run on a task; equal folders give equal bytes."""
     read = examples.with_best_text(read_task_run(run))
     read = read if read.sampled else read.at_test
     gaps, judging = compared(read), read.judging
@@ -189,7 +189,7 @@ def _apart(
 
 
 def _values(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> MeanRuns | None:
-    """Return what items earned in one run; items of one unit are drawn together."""
+    """Return the rewards of items in one run; items of one unit are resampled together."""
     return MeanRuns.of("", [by_item], read.units) if by_item else None
 
 
@@ -251,7 +251,7 @@ def _story(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
 
 
 def _verdict(read: TaskRunRecords, gaps: Sequence[Gap], items: str) -> list[str]:
-    """Say the last sampled score beside that before training and the baselines; nothing where none was scored."""
+    """Return the verdict on the last sampled score, compared with earlier ones; empty if none was scored."""
     last = _mean(read.sampled[-1].by_item(), read)
     if last is None:
         return []
@@ -290,7 +290,7 @@ def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:
 
 
 def _training(read: TaskRunRecords) -> list[str]:
-    """Return what failed, and which groups of training nothing was learned from."""
+    """Return sentences on failures, and on training groups without a gradient."""
     failed = sum(read.failures.values())
     lines = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
     if not read.groups:
@@ -310,7 +310,7 @@ def _training(read: TaskRunRecords) -> list[str]:
 
 
 def _limits(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
-    """Return what the figures do not show, each in a sentence."""
+    """Return the limits of the figures, one sentence each."""
     manifest, seed = read.run.manifest, read.run.config.seed
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
     limits = (
@@ -336,7 +336,7 @@ def _limits(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
 
 
 def _scores(read: TaskRunRecords) -> Plate:
-    """The one picture: the mean score of the evaluations, with intervals, and every baseline as a level line."""
+    """Main figure: the mean score of the evaluations with intervals, and every baseline as a level line."""
     words = "Held-out items" if read.held_out else "Items that are also trained on"
     drawn = Drawn(
         name="score",
@@ -368,7 +368,7 @@ def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place
 
 
 def _drawn(read: TaskRunRecords) -> list[Drawn]:
-    """Return the figures over the steps that are metrics as they stand in metrics.jsonl."""
+    """Return the figures over the steps whose metrics are those of metrics.jsonl."""
     task = read.task
     terms = task.terms if len(task.terms) > 1 else ()
     of_task = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]

@@ -1,1 +1,1 @@
-"""Papers of a slice as what a run is about."""
+"""Papers of a slice as the subject of a run."""

@@ -53,7 +53,7 @@ def multiplied(config: DecoderConfig) -> int:
 
 
 def forward_flops(config: DecoderConfig, positions: int, before: int = 0) -> int:
-    """Return the FLOPs of `positions` that follow `before` others of the same sequence."""
+    """Return the FLOPs of `positions` tokens after `before` earlier ones of the same sequence."""
     width = config.num_layers * config.num_heads * config.head_dim
     end = before + positions
     attended = end * (end + 1) - before * (before + 1)
@@ -73,7 +73,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Ledger:
-    """Adds up what a decoder computes; FLOPs as the module says."""
+    """Counter of a decoder's FLOPs, by the module's rule."""
 
     config: DecoderConfig
     spent: Spent = field(default_factory=Spent)
@@ -96,13 +96,13 @@ class Ledger:
 
 @dataclass(slots=True)
 class Accountant:
-    """Counts runs of one base; the tokens of a paper's prompt and of its example are looked up once."""
+    """Counter for runs of one base; token counts of prompts and examples are cached."""
 
     config: DecoderConfig
     _tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     def spent(self, folder: Path, course: LabelCourse) -> Spent:
-        """Return what the run in a folder took."""
+        """Return the compute spent by the run in a folder."""
         ledger, settings = Ledger(self.config), course.settings
         if isinstance(settings, RlSettings):
             self._supervised(ledger, course, settings.supervised)

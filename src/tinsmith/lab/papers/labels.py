@@ -1,4 +1,4 @@
-"""Labels of papers as a task: one label or several in an answer; contract, prompts, leaks, rewards, kinds of runs."""
+"""Labels of papers as a task: contract, prompts, leak check, rewards and kinds of runs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _task(
     contract = asked.contract
 
     def demonstrated(item: Item, rng: Random) -> str:
-        """Answer in the contract, and know nothing of the labels."""
+        """Return an answer that satisfies the contract, independent of the labels."""
         del item
         drawn = [rng.choice(subject.labels) for subject in asked.subjects]
         return contract.answer_text(drawn, rng.choice(tuple(Confidence)))
@@ -143,14 +143,14 @@ def _task(
 
 @dataclass(frozen=True, slots=True)
 class PapersOf:
-    """Papers of a split of a slice, opened where they are gone through."""
+    """Papers of a split of a slice, opened when iterated over."""
 
     asked: LabelTask
     data: Path | None
     split: Split
 
     def __iter__(self) -> Iterator[Item]:
-        """Go through them in the slice's order."""
+        """Yield the papers in the slice's order."""
         from tinsmith.lab.labels.task import items_of
         from tinsmith.lab.papers.worlds import slice_in
 
@@ -166,7 +166,7 @@ class PaperRun:
     shuffle_labels: bool
 
     def check(self, plan: Plan) -> None:
-        """Refuse to choose checkpoints of several labels by what they have no one figure for."""
+        """Reject a selection metric that is undefined for several labels."""
         chosen = plan.settings.select_by
         if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
             what = "a run on two labels has no label_match of its own"
@@ -181,14 +181,14 @@ class PaperRun:
         return data_of(plan, slice_in(plan.circumstances.data, self.asked, say))
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        """Say how many tokens are trained on and looked at, and how long that takes."""
+        """Return the numbers of trained and evaluated tokens, and the time they take."""
         from tinsmith.lab.papers.run_data import forecast_lines
 
         return forecast_lines(plan)
 
 
 def on_papers(plan: Plan) -> PaperRun:
-    """Return what a plan asks of its papers."""
+    """Return a plan's run on papers."""
     task = plan.experiment.subject.task
     assert task is not None
     assert task.run is not None, "this experiment is not on papers"
@@ -196,7 +196,7 @@ def on_papers(plan: Plan) -> PaperRun:
 
 
 def task_asked(plan: Plan) -> LabelTask:
-    """Return what is asked of a plan's papers."""
+    """Return the labelling task of a plan's papers."""
     return on_papers(plan).asked
 
 
@@ -225,7 +225,7 @@ NOTEBOOK: Final[Values] = {
     "lora_rank": 64, "lora_alpha": 128.0, "train_unembed": False, "learning_rate": 1e-5, "lr_schedule": "cosine",
     "lr_warmup": 0.03, "weight_decay": 0.1, "grad_clip_norm": 1.0, "batch_size": 32, "steps": 157,
 }
-"""The source notes' notebook on QDoRA, for supervised training at `at=seed`: one epoch of the ladder's 5,000 papers.
+"""Settings of the source notes' QDoRA notebook, for supervised training at `at=seed`: one epoch of 5,000 papers.
 
 Its dropout of 0.05 has no counterpart in the Tinker API, and its `o_proj` was not adapted, which here goes with
 attention.
@@ -257,7 +257,7 @@ LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         Kind.SFT: KindEntry(RunFrame, SftSettings, _SFT, forced=_FORCED, without=frozenset({"reward"}), own=_LABELS),
     }
 )
-"""On one label, by RL and supervised; where a small model cannot answer in JSON by itself, RL begins supervised.
+"""Kinds of runs on one label: RL and supervised; RL of a small model begins with supervised steps.
 
 Values of `at=nano` are what two cores do in about a minute, those of `at=small` what they do with
 SmolLM2-135M-Instruct in well under an hour; those of `at=seed` see 5,000 papers once: batch 16, group 2, learning rate

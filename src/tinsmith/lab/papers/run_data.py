@@ -1,4 +1,4 @@
-"""Papers with labels as the data of a run: a slice, or papers that Python handed over; its forecast, what is watched.
+"""Labelled papers as the data of a run: a slice or papers passed in Python; forecast and watch.
 
 What a reward makes optimal is told before a run, by posteriors of what the slice's own baseline tells of a paper:
 P(true label | what TF-IDF with metadata predicts), one kind of paper for each prediction. A model that reads better
@@ -75,7 +75,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class LabelWatch(Watch[Item, Answer]):
-    """Watch whose collapse is looked for subject by subject."""
+    """Watch for collapse, by subject."""
 
     study: LabelledPapers
     select_by: Selection
@@ -150,13 +150,13 @@ class LabelWatch(Watch[Item, Answer]):
             self._rewards[subject] = list(found.rewards)
 
     def _named(self, subject: Subject, alarms: Sequence[Alarm]) -> list[Alarm]:
-        """Say which subject alarms are of, where there are several."""
+        """Return alarms with the name of their subject, if there are several."""
         alone = len(self._monitors) == 1
         return [alarm if alone else alarm.of_task(subject.value) for alarm in alarms]
 
 
 def score(evaluation: Evaluations, step: int, select_by: Selection) -> Score:
-    """Return how good a checkpoint is; among equals the one with the larger smallest recall is better."""
+    """Return a checkpoint's score; ties go to the larger minimum recall."""
     if select_by is Selection.LAST:
         value = float(step)
     else:
@@ -166,7 +166,7 @@ def score(evaluation: Evaluations, step: int, select_by: Selection) -> Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperData:
-    """Papers of a run, and what the files of its folder say of them."""
+    """Papers of a run, and their entries in its folder."""
 
     plan: Plan
     papers: Papers
@@ -175,11 +175,11 @@ class PaperData:
     base: Path | None = None  # A nano base that reads these papers well enough; None: the one of their own.
 
     def identity(self) -> Mapping[str, object]:
-        """Return what decides results, beside the plan's own keys; `data` says which data these are."""
+        """Return the identity's fields beyond the plan's keys; `data` identifies the papers."""
         return {"prompt_sha256": task_asked(self.plan).prompt_sha256, "data": dict(self.data)}
 
     def config(self) -> Mapping[str, object]:
-        """Return what `config.json` says of it: `task`, `reward`, `data`."""
+        """Return the entries of `config.json`: `task`, `reward`, `data`."""
         paper_run, rewards = on_papers(self.plan), self.plan.reward_settings
         task = paper_run.asked
         return {
@@ -202,7 +202,7 @@ class PaperData:
         }
 
     def circumstances(self) -> Mapping[str, object]:
-        """Return where it was found."""
+        """Return the location of the papers."""
         where, source = self.plan.circumstances.data, self.source
         return {
             "data": None if where is None else str(where.absolute()),
@@ -210,14 +210,14 @@ class PaperData:
         }
 
     def nano_base(self, say: Say) -> Path:
-        """Return the small base. It reads papers and no labels: one serves a control with shuffled ones too.
+        """Return the small base. It is trained on papers without labels, so that one serves a shuffled control too.
 
         Nor does it read lines that a search put before them.
         """
         return self.base or nano_base(PaperBaseRecipe(), self._read_by_base, self.papers, say)
 
     def base_minutes(self) -> float:
-        """Return how long building the model takes on two cores before the run; 0 if it is there, or has a name."""
+        """Return the time to build the model on two cores; 0 if it is cached or named."""
         named = self.base or named_model(self.plan)
         return 0.0 if named else base_minutes(PaperBaseRecipe(), self._read_by_base, self.papers)
 
@@ -226,11 +226,11 @@ class PaperData:
         return replace(task_asked(self.plan), prompt_lines=())
 
     def models(self) -> Mapping[str, str]:
-        """Return what an embedded server serves beside the model that is trained: nothing."""
+        """Return the models that an embedded server serves beside the trained one: none."""
         return {}
 
     def before(self) -> Sequence[str]:
-        """Return what naming the commonest pair of labels would get, and what the reward makes optimal."""
+        """Return lines on the commonest pair of labels, and on the reward's optimum."""
         lines: list[str] = []
         if len(task_asked(self.plan).subjects) > 1:
             papers, pairs = len(self.papers.train), Counter(item.golds for item in self.papers.train)
@@ -240,7 +240,7 @@ class PaperData:
         return lines if self.source is None else lines + best_policy_lines(self.plan, self.source)
 
     def begin(self, folder: RunFolder) -> None:
-        """Copy the slice's baselines, and what they answer."""
+        """Copy the slice's baselines with their answers."""
         for name in (BASELINE_ANSWERS, BASELINES):
             if self.source is not None and (file := self.source.folder / name).exists():
                 fresh = folder.path / f".{name}.new"
@@ -248,7 +248,7 @@ class PaperData:
                 os.replace(fresh, folder.path / name)
 
     def subject(self, tokenizer: PreTrainedTokenizerBase) -> LabelledPapers:
-        """Return the papers as they are asked about, and what answers earn."""
+        """Return the papers as a subject, with prompts and rewards."""
         plan, task = self.plan, task_asked(self.plan)
         named = plan.entry.named_reward
         reward = make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None
@@ -256,12 +256,12 @@ class PaperData:
         return LabelledPapers(task=task, papers=self.papers, renderer=renderer, tokenizer=tokenizer, reward=reward)
 
     def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
-        """Return how it is trained on."""
+        """Return the training and evaluation procedure."""
         del folder, connection
         return label_course(self.subject(tokenizer), self.plan.settings)
 
     def minutes(self) -> float | None:
-        """Return how long the run takes on two cores; None: nothing is known of the model."""
+        """Return the time of the run on two cores; None if the model is unknown."""
         return minutes(self.plan, papers=self.papers if self.source is None else None)
 
 
@@ -276,12 +276,12 @@ def data_of(plan: Plan, source: Slice) -> PaperData:
 
 
 def shuffle_seed(plan: Plan) -> int | None:
-    """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
+    """Return the seed that shuffles a plan's training labels; None for unshuffled ones."""
     return plan.settings.seed if on_papers(plan).shuffle_labels else None
 
 
 def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse:
-    """Return how a run trains on papers, and tests the chosen policy and the last one."""
+    """Return the training and evaluation procedure on papers, with tests of the chosen policy and the last."""
 
     def exact() -> LabelGradient:
         assert isinstance(settings, RlSettings)
@@ -315,14 +315,14 @@ ANSWER_TOKENS = {At.NANO: 14, At.SMALL: 19, At.SEED: 40}
 CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
 """Of titles and abstracts: with the nano base's tokenizer (high energy physics), and with large vocabularies."""
 ASKING_TOKENS = {At.NANO: 25, At.SMALL: 80, At.SEED: 250}
-"""Tokens that the prompt adds to them: brief, short, and a ladder's."""
+"""Tokens that each prompt adds to a paper's: brief, short, and a ladder's."""
 TEST_ITEMS = 500  # Papers of a test split, where nothing limits it.
 BASE_MINUTES = 1.0  # To build a synthetic world with its slice, and a small base, on two cores.
 _BASE_MEGABYTES = 20  # Of them on disk.
 
 
 def forecast_lines(plan: Plan) -> list[str]:
-    """Say how many tokens are trained on and looked at, and how long that takes."""
+    """Return the numbers of trained and evaluated tokens, and the time they take."""
     settings = plan.settings
     length = _prompt_length(plan, None) + ANSWER_TOKENS[plan.frame.at]
     if isinstance(settings, RlSettings):
@@ -343,7 +343,7 @@ def forecast_lines(plan: Plan) -> list[str]:
 
 
 def _tried(plan: Plan) -> list[str]:
-    """Say what is read in a made-up answer, and what a right and a wrong one earn at the start."""
+    """Return lines on a made-up answer: its parse, and the rewards of a right and a wrong one."""
     task = task_asked(plan)
     right, wrong = (tuple(subject.labels[place] for subject in task.subjects) for place in (0, 1))
     text = task.contract.answer_text(right, Confidence.MEDIUM)
@@ -361,7 +361,7 @@ def _tried(plan: Plan) -> list[str]:
 
 
 def _built_before(plan: Plan) -> list[str]:
-    """Say what is built before a run that is given no model; the papers, too, where it is given none."""
+    """Return lines on everything built before a run: base and papers, unless they are given."""
     where = plan.circumstances
     if where.model_name is not None or where.base_url is not None:
         return []
@@ -370,7 +370,7 @@ def _built_before(plan: Plan) -> list[str]:
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None, papers: Papers | None = None) -> float | None:
-    """Return how long a run on papers takes on two cores; None: nothing is known of the model.
+    """Return the time of a run on papers on two cores; None if the model is unknown.
 
     `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of `papers`,
     or of a slice that is named, are estimated from its text.
@@ -409,7 +409,7 @@ def _text_tokens(lengths: Sequence[int], at: At) -> int:
 
 
 def best_policy_lines(plan: Plan, source: Slice) -> list[str]:
-    """Return which classes the best policy would drop; nothing of SFT, or where the slice has no such baselines."""
+    """Return warnings on classes that the optimal policy drops; none for SFT, or without the slice's baselines."""
     every = task_asked(plan).alone if plan.entry.named_reward else ()
     report = read_report(source.folder) if every else None
     settings, lines = tuple(sorted(plan.reward_settings.items())), list[str]()
@@ -431,7 +431,7 @@ def _optimum(
     reader: Baseline,
     table: tuple[tuple[int, ...], ...],
 ) -> tuple[str, ...]:
-    """Follow the reward once per process: it takes seconds, and a process's runs often share it."""
+    """Return the reward's optimum, computed once per process, as it takes seconds and runs often share it."""
     labels, counts = task.labels, np.array(table, dtype=np.float64)
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)

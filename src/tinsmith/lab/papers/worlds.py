@@ -1,4 +1,4 @@
-"""Slices of papers, opened or of a synthetic world; papers that Python hands over; and the nano base that reads them.
+"""Slices of papers, opened or synthetic; papers passed in Python; and the nano base trained on them.
 
 Built things lie below TINSMITH_HOME under the fingerprint of all that decides them, built once, so that an experiment
 never meets one that was made from something else.
@@ -51,7 +51,7 @@ from tinsmith.types.waits import Say, ticking
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperBaseRecipe(BaseRecipe):
-    """The recipe of a base from papers: it reads abstracts, and after them answers that know nothing of the labels.
+    """Recipe of a base from papers: abstracts, then answers that are independent of the labels.
 
     Labels are drawn uniformly at random, each apart where an answer has two, as in the source notes at step 0. A tenth
     of the answers break the contract, so that there is something to learn about it too. After every second abstract it
@@ -63,7 +63,7 @@ class PaperBaseRecipe(BaseRecipe):
 
 
 def paper_conversations(recipe: PaperBaseRecipe, task: LabTask, items: Sequence[Item]) -> list[Conversation]:
-    """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its labels.
+    """Make one conversation per paper: its prompt, and an answer that is independent of its labels.
 
     The answer has random labels and a random confidence, or words of the abstract.
     """
@@ -88,7 +88,7 @@ def paper_conversations(recipe: PaperBaseRecipe, task: LabTask, items: Sequence[
 
 
 def _broken(answer: str, label: str, unit: float) -> str:
-    """An answer that breaks the contract in one of the ways that models do."""
+    """Return an answer that breaks the contract in one of the ways of models."""
     fenced = f"```json\n{answer}\n```"
     return (fenced, label, answer[:-1], f"The paper is {label}.")[int(unit * 4)]
 
@@ -113,7 +113,7 @@ JOINT_WORLD = WorldRecipe(task=Task.JOINT, per_class=300)
 
 
 def world_slice(recipe: WorldRecipe, say: Say) -> Slice:
-    """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
+    """Return the slice of a synthetic world with its baselines, built unless cached."""
     place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
     with one_writer(place):
         if not present(place).is_dir():
@@ -150,7 +150,7 @@ def slice_in(where: Path | None, task: LabTask, say: Say) -> Slice:
 
 
 def open_slice(folder: Path, say: Say) -> Slice:
-    """Return the slice in a folder; its baselines are computed where nobody did it yet."""
+    """Return the slice in a folder; compute its baselines if they are missing."""
     source = Slice.open(folder)
     if read_report(folder) is None:
         with ticking("scoring the slice's baselines", say):
@@ -165,22 +165,22 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
 
 
 def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
-    """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
+    """Return the folder of the nano base for these training papers and this task, built unless cached."""
     return cached_base(recipe, paper_conversations(recipe, task, papers.train), say)
 
 
 def base_minutes(recipe: PaperBaseRecipe, task: LabTask, papers: Papers) -> float:
-    """Return how long building that base takes on two cores; 0 if it is cached."""
+    """Return the time to build that base on two cores; 0 if it is cached."""
     return missing_minutes(recipe, paper_conversations(recipe, task, papers.train))
 
 
 def slice_identity(source: Slice) -> dict[str, object]:
-    """Return what says which papers these are, wherever they lie."""
+    """Return the identity of these papers, wherever they are stored."""
     return {"sha256": source.card.sha256, "rows": {split.value: source.card.splits[split].rows for split in Split}}
 
 
 def shuffled(items: list[Item], seed: int | None) -> list[Item]:
-    """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together.
+    """Return the papers in order with shuffled labels; two labels of a paper stay together.
 
     None: the labels stay where they are.
     """
@@ -233,7 +233,7 @@ class LoadedSlice:
 
 
 def load_slice(path: str | Path | None = None) -> LoadedSlice:
-    """Open what `tinsmith data slice` wrote; without a path, the synthetic world's slice, built once and cached.
+    """Open the output of `tinsmith data slice`; without a path, the synthetic world's slice, built once.
 
     Raises:
         DataError: there is no slice, or it was changed.
@@ -251,7 +251,7 @@ def _told(message: str) -> None:
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask) -> list[Item]:
-    """Return papers with the labels of `y`, or without it with those of a slice's rows."""
+    """Return papers with the labels `y`, or else with those of a slice's rows."""
     listed = _listed(papers)
     if y is None:
         rows = [paper for paper in listed if isinstance(paper, PaperRow)]
@@ -268,12 +268,12 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask)
 
 
 def unlabelled(papers: Sequence[AnyPaper], task: LabTask) -> list[Item]:
-    """Return papers to ask about; their gold label is the task's first and means nothing."""
+    """Return papers without labels; their gold label is the task's first, and has no meaning."""
     return [_item(paper, task.labels[0]) for paper in _listed(papers)]
 
 
 def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
-    """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's."""
+    """Hold out `held_out` of the papers, half for selection and half for the test; all splits keep the list's order."""
     count = round(len(items) * held_out / 2)
     if count < 1 or 2 * count >= len(items):
         what = f"this share of {len(items)} papers leaves none for training, to choose by or to test"
@@ -287,7 +287,7 @@ def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: 
 
 
 def items_identity(papers: Papers) -> dict[str, object]:
-    """Return what says which papers these are, with their labels."""
+    """Return the identity of these papers with their labels."""
     splits = {each.name: list(getattr(papers, each.name)) for each in fields(Papers)}
     return {"sha256": sha256_of(splits), "rows": {name: len(items) for name, items in splits.items()}}
 
