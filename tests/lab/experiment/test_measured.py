@@ -35,8 +35,18 @@ def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(p
 
 def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:
     remember(plan, None, 500.0)
-    remember(plan, 2 * START_SECONDS, 500.0)
+    remember(plan, 1.5 * START_SECONDS, 500.0)
+    remember(plan, 500.0, 2 * START_SECONDS)
     assert correction(plan) == 1.0
+
+
+def test_a_task_is_forecast_by_its_own_last_run_before_that_of_another(plan: Plan) -> None:
+    remember(plan, START_SECONDS + 100.0, START_SECONDS + 200.0)
+    other = plan_of("shell", {})
+    assert correction(other) == 2.0
+    remember(other, START_SECONDS + 100.0, START_SECONDS + 400.0)
+    assert correction(other) == 8.0
+    assert correction(plan) == 2.0
 
 
 def test_a_correction_has_bounds_and_a_damaged_file_is_none(plan: Plan, tmp_path: Path) -> None:

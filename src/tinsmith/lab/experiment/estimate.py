@@ -246,7 +246,7 @@ _MOST: Final = 16.0  # The most that a forecast is corrected by, either way.
 
 
 def correction(plan: Plan) -> float:
-    """Return the last run's time here, relative to two cores, for this model and number of threads.
+    """Return the last run's time here, relative to two cores, of this task; else of any, with this model and threads.
 
     Where there was none: 1, or as many times as its threads are fewer than these cores; of a nano base, whose small
     products leave threads idle, the root of it (measured: 1.2 for one thread).
@@ -254,18 +254,19 @@ def correction(plan: Plan) -> float:
     where = plan.circumstances
     usual = max(1.0, _CORES / where.threads) if where.threads else 1.0
     usual = usual if where.model_name else math.sqrt(usual)
-    found = _known().get(_key(plan), usual)
+    known = _known()
+    found = next((known[key] for key in _keys(plan) if key in known), usual)
     return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else usual
 
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:
     """Save a complete run's seconds beside its forecast; short runs are ignored."""
-    if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
+    if forecast is None or forecast <= 1.5 * START_SECONDS or took <= 2 * START_SECONDS:
         return
     file = home() / _FILE
     with suppress(OSError), one_writer(file), replacing(file) as part:  # a forecast ends no run
         factor = correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS)
-        known = {**_known(), _key(plan): min(_MOST, max(1 / _MOST, factor))}
+        known = {**_known(), **dict.fromkeys(_keys(plan), min(_MOST, max(1 / _MOST, factor)))}
         part.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -277,6 +278,8 @@ def _known() -> dict[str, object]:
     return {}
 
 
-def _key(plan: Plan) -> str:
+def _keys(plan: Plan) -> tuple[str, str]:
+    """Return the names of corrections, the most specific first."""
     where = plan.circumstances
-    return f"{where.model_name or 'nano'}, {where.threads or 'all'} threads"
+    general = f"{where.model_name or 'nano'}, {where.threads or 'all'} threads"
+    return f"{plan.experiment.name}, {general}", general
