@@ -6,6 +6,8 @@ import pytest
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.estimate import START_SECONDS, correction, remember
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.user_task.run_data import task_data
+from tinsmith.studies.environment_loss.shell import MOST_REPLIES
 
 
 @pytest.fixture
@@ -31,6 +33,14 @@ def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(p
     remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
     assert correction(alone) == pytest.approx(math.sqrt(0.5))
     assert correction(plan) == 1.0
+
+
+def test_each_reply_of_a_conversation_counts_however_its_turns_are_written(plan: Plan) -> None:
+    shell = plan_of("shell", {})
+    lengths = task_data(shell.experiment.subject.check(shell)).lengths()
+    assert lengths.replies == MOST_REPLIES
+    assert lengths.answer == MOST_REPLIES * shell.settings.max_tokens / 2
+    assert task_data(plan.experiment.subject.check(plan)).lengths().replies == 1
 
 
 def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:

@@ -101,6 +101,7 @@ def test_what_is_watched_takes_time_too() -> None:
     informed = replace(settings, watch=Watched.MUTUAL_INFORMATION)
     assert run_seconds(informed, LENGTHS, pace) > usual
     sure = replace(settings, watch=Watched.CONFIDENCE)
+    assert run_seconds(sure, replace(probed, option_texts=20.0), pace) > run_seconds(sure, probed, pace)
     assert run_seconds(sure, probed, pace) > run_seconds(sure, LENGTHS, pace) > usual
     shaped = replace(settings, confidence_penalty=1.0)
     assert run_seconds(shaped, probed, pace) > run_seconds(shaped, LENGTHS, pace) > usual

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Final, cast
 
@@ -42,12 +42,13 @@ class Pace:
     trained: float  # Forward and backward, LoRA of rank 16 on all linear layers.
     read: float  # Of a prompt, or scored without a gradient.
     written: float  # Sampled, some dozen sequences at once.
-    request: float = 3.5e-3  # Seconds of a request that samples, in the client and in the server, whatever the model.
+    # In the client and in the server, whatever the model:
+    request: float = 3.5e-3  # Seconds of a request that samples.
+    datum: float = 0.8e-3  # Seconds of a datum that is trained on or scored.
 
     def __mul__(self, slower: float) -> Pace:
         """Return the pace that is so many times slower."""
-        read, written = self.read * slower, self.written * slower
-        return Pace(trained=self.trained * slower, read=read, written=written, request=self.request * slower)
+        return Pace(**{one.name: getattr(self, one.name) * slower for one in fields(self)})
 
 
 _MEASURED: Final = Pace(trained=2.5e-3, read=0.7e-3, written=1.2e-3)
@@ -70,6 +71,7 @@ class Lengths:
     eval_samples: int = 1  # Sampled answers to each item, beside a greedy one.
     options: float = 0.0
     """Of all answers that an item has, together, where their probabilities after parts of a reply are computed."""
+    option_texts: float = 0.0  # Number of these answers.
     replies: float = 1.0
     """Replies of an answer. A group's first ones are one request, each later one is a request of its own."""
 
@@ -77,7 +79,7 @@ class Lengths:
 def machine_pace(parameters: int) -> Pace:
     """Return the pace of a model with so many parameters that multiply, on this machine's kernels."""
     pace = _MEASURED * (parameters / MEASURED_PARAMETERS * slower_products())
-    return replace(pace, request=_MEASURED.request)
+    return replace(pace, request=_MEASURED.request, datum=_MEASURED.datum)
 
 
 @cache
@@ -106,6 +108,8 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     batch = settings.sft_batch_size if is_rl else settings.batch_size if isinstance(settings, SftSettings) else 0
     # Every answer that there is after every part of one reply, which is read once.
     forced = (lengths.prompt + lengths.answer + len(FRACTIONS) * lengths.options) * pace.read
+    forced += len(FRACTIONS) * lengths.option_texts * pace.datum
+    supervised_one = (lengths.prompt + lengths.answer) * pace.trained + pace.datum
     by_reward = 0.0
     if is_rl:
         prompts = settings.groups_per_batch * lengths.prompt
@@ -114,7 +118,7 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         shaped = replies * forced if settings.confidence_penalty else 0.0
         requests = settings.groups_per_batch + replies * (lengths.replies - 1)
         sampled = prompts * pace.read + answers * pace.written + requests * pace.request
-        by_reward = sampled + (prompts + answers) * pace.trained + shaped
+        by_reward = sampled + (prompts + answers) * pace.trained + replies * pace.datum + shaped
     # What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice.
     watched, watched_prompts = 0.0, min(PROMPTS, lengths.examined)
     if settings.watch is Watched.MUTUAL_INFORMATION:
@@ -133,7 +137,7 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     policies = 1 if settings.select_by is Selection.LAST else 2
     return (
         START_SECONDS
-        + supervised * batch * (lengths.prompt + lengths.answer) * pace.trained
+        + supervised * batch * supervised_one
         + (settings.steps - supervised) * by_reward
         + looks * (lengths.examined * item + probes + watched)
         + policies * lengths.tested * item

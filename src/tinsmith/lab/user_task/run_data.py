@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
@@ -199,18 +200,21 @@ class TaskData:
         builds = where.model_name is None and where.base_url is None
         items = (*split.train, *split.held_out)
         a_token = TaskBaseRecipe.characters_per_token if builds else _CHARACTERS
-        options: list[int] = []  # letters of an item's answers together
+        options: list[list[int]] = []  # letters of each of an item's answers
         for one in items if probed is not None else ():
             assert probed is not None
             texts = attempt(probed.options, one.item)
             mark = len(probed.before_answer)
-            options.append(0 if isinstance(texts, Raised) else sum(mark + len(each) for each in texts))
-        replies = 1 if self.task.turns is None else self.task.turns.most
+            options.append([] if isinstance(texts, Raised) else [mark + len(each) for each in texts])
+        # At most: a conversation may end before, and not every reply begins conversations below it.
+        talk = self.task.talk
+        replies = 1 if talk is None else (1 + talk.forks * (talk.most - 1)) * (1 + talk.deepest)
         return Lengths(
             prompt=sum(len(one.prompt) for one in items) / len(items) / a_token + (0 if builds else _CHAT_TOKENS),
             answer=settings.max_tokens / 2 * replies,
             replies=replies,
-            options=sum(options) / len(options) / a_token if options else 0.0,
+            options=fmean(map(sum, options)) / a_token if options else 0.0,
+            option_texts=fmean(map(len, options)) if options else 0.0,
             examined=min(settings.eval_items, len(split.held_out or items)),
             tested=len(subset(split.tested, settings.test_items, lambda one: one.unit)) * (1 + len(self.task.controls)),
             eval_samples=self.frame.eval_samples,
