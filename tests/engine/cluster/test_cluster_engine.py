@@ -13,6 +13,7 @@ from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
 from loopback import KEPT
+from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.shard import Shard, ShardFacts
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
@@ -52,6 +53,18 @@ def test_a_session_that_is_over_leaves_no_weights_behind(hosts: list[Host], tran
     del session
     gc.collect()
     assert tensor() is None
+
+
+def test_samples_of_several_keys_are_given_to_workers_in_turn(hosts: list[Host], transport: Threads) -> None:
+    engine = ClusterEngine(MODELS, hosts[0].facts(), transport.dispatcher)
+    sampler, policy = engine.sampler(NAME), engine.base_policy(NAME)
+    request = SampleRequest(prompt=np.arange(5, 9, dtype=np.int32), params=SamplingParams(seed=1, max_tokens=2))
+    groups = [sampler.submit(request, policy, owner=owner) for owner in ("many", "many", "many", "few")]
+    transport.add("worker-0", hosts[0])
+    while not all(group.ended for group in groups):
+        sampler.step()
+    numbers = [int(work.removeprefix("sample-")) for _, work in transport.sent]
+    assert [number - min(numbers) for number in numbers] == [0, 3, 1, 2]
 
 
 @pytest.mark.parametrize("kind", [SampleWork, GradientWork])

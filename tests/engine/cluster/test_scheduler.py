@@ -14,8 +14,8 @@ from tinsmith.engine.cluster.schedule import Assignment, Given, Item, Limits, Sc
 SAMPLE, GRADIENT = WorkKind.SAMPLE, WorkKind.GRADIENT
 
 
-def sample(id: str, size: int = 100) -> Item:
-    return Item(id=id, kind=SAMPLE, size=size)
+def sample(id: str, size: int = 100, owner: str = "") -> Item:
+    return Item(id=id, kind=SAMPLE, size=size, owner=owner)
 
 
 def gradient(id: str, size: int = 100) -> Item:
@@ -57,6 +57,28 @@ def test_a_sample_larger_than_the_room_goes_to_a_worker_without_any() -> None:
     assert sent(it.assign(0)) == {"a": ["large"]}
     assert it.done("a", "large") == []
     assert sent(it.assign(1)) == {"a": ["small"]}
+
+
+def test_samples_of_owners_go_in_turn_each_owners_in_order() -> None:
+    it = scheduler("a", *(sample(f"many{i}", owner="many") for i in range(5)), samples=200)
+    assert sent(it.assign(0)) == {"a": ["many0", "many1"]}
+    it.add(sample("few0", owner="few"))
+    it.add(sample("few1", owner="few"))
+    it.add(sample("one", owner="one"))
+    order: list[str] = []
+    while works := it.under_way["a"]:
+        assert it.done("a", works[0]) == []
+        order += [each.id for each in it.assign(1)]
+    assert order == ["many2", "few0", "one", "many3", "few1", "many4"]
+
+
+def test_a_cancelled_sample_takes_no_turn() -> None:
+    it = scheduler("", *(sample(f"many{i}", owner="many") for i in range(3)), sample("few", owner="few"))
+    assert it.cancel("many0") == []
+    assert it.cancel("few") == []
+    it.add(sample("again", owner="few"))
+    it.join("a")
+    assert sent(it.assign(0)) == {"a": ["many1", "again", "many2"]}
 
 
 def test_gradients_go_one_at_a_time_and_one_ahead_the_largest_first() -> None:
@@ -203,11 +225,11 @@ class Cluster(RuleBasedStateMachine):
         self.losses: Counter[str] = Counter()
         self.alone: set[str] = set()
 
-    @rule(size=st.integers(1, 400), kind=st.sampled_from(WorkKind))
-    def add(self, size: int, kind: WorkKind) -> None:
+    @rule(size=st.integers(1, 400), kind=st.sampled_from(WorkKind), owner=st.sampled_from("abc"))
+    def add(self, size: int, kind: WorkKind, owner: str) -> None:
         id = f"w{next(self.numbers)}"
         self.added.add(id)
-        self.it.add(Item(id=id, kind=kind, size=size))
+        self.it.add(Item(id=id, kind=kind, size=size, owner=owner if kind is SAMPLE else ""))
 
     @rule()
     def join(self) -> None:

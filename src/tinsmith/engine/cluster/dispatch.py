@@ -98,7 +98,10 @@ class Dispatcher:
 
     def submit(self, work: Work, size: int, weights: Shipped | None, settled: Callable[[Outcome], None]) -> None:
         """Submit a work; `settled` is called once on the dispatcher's thread, unless the work is dropped first."""
-        kind = WorkKind.SAMPLE if isinstance(work, SampleWork) else WorkKind.GRADIENT
+        if isinstance(work, SampleWork):
+            item = Item(id=work.id, kind=WorkKind.SAMPLE, size=size, owner=work.owner)
+        else:
+            item = Item(id=work.id, kind=WorkKind.GRADIENT, size=size)
 
         def add() -> None:
             if self._closed is not None:
@@ -107,7 +110,7 @@ class Dispatcher:
             if weights is not None:
                 self._held.hold(weights)
             self._entries[work.id] = _Entry(work, weights, settled)
-            self._scheduler.add(Item(id=work.id, kind=kind, size=size))
+            self._scheduler.add(item)
 
         self._events.put(add)
 

@@ -106,7 +106,7 @@ class Host:
         try:
             policy = self._policy(work.weights, fetch)
             sampler = self.engine.sampler(work.weights.name)
-            group = sampler.submit(work.request, policy)
+            group = sampler.submit(work.request, policy, owner=work.owner)
         except TinsmithError as error:
             settled(Refused(error=_bare(error)))
         except StageLostError as lost:

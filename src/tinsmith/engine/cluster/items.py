@@ -23,6 +23,8 @@ class Item:
     kind: WorkKind
     size: int
     """Tokens (prompt plus the most new tokens times samples), or rows."""
+    owner: str = ""
+    """Key whose request it is; sampling works of different owners are assigned in turn."""
 
 
 @dataclass(frozen=True, slots=True)

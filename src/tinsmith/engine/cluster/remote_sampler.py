@@ -35,18 +35,17 @@ class RemoteSampler:
     _arrived: deque[tuple[Group, Outcome]] = field(default_factory=deque[tuple[Group, Outcome]])
 
     def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
-        """Send a request to a worker; its `result` is set by a later `step`. `owner` has no effect here.
+        """Send a request to a worker, owners in turn; its `result` is set by a later `step`.
 
         Raises:
             InputError: for a request that cannot be served; nothing was sent.
         """
-        del owner
         assert isinstance(policy, RemotePolicy), "made by the cluster's engine"
         max_tokens = check_request(request, self.config)
         grammar = compile_grammar(request, self.grammars)
         rule = StopRule(request, policy.decoder, max_tokens, self.text)
         group = Group(request, policy, rule, grammar)
-        work = SampleWork(id=f"sample-{next(_NUMBERS)}", weights=policy.weights, request=request)
+        work = SampleWork(id=f"sample-{next(_NUMBERS)}", weights=policy.weights, request=request, owner=owner)
         self._ids[id(group)] = work.id
         size = len(request.prompt) + max_tokens * request.num_samples
 

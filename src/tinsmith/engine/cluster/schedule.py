@@ -31,6 +31,10 @@ class _Work:
     def rank(self) -> int:
         return 0 if self.causes or self.item.kind is WorkKind.SAMPLE else -self.item.size
 
+    @property
+    def owner(self) -> str:
+        return "" if self.causes else self.item.owner
+
 
 @dataclass(slots=True, eq=False)
 class _Worker:
@@ -66,10 +70,11 @@ class _Ended:
 class Scheduler:
     """Scheduler of works on workers.
 
-    Sampling works are assigned in order of arrival, each to the least loaded worker with room (`Limits.samples`; a slow
-    worker has less). A worker gets one gradient work at a time and one ahead, the largest first; larger ones overtake
-    the oldest one at most `Limits.passed_over` times. Each kind has its own room at every worker, so that neither
-    blocks the other. A slow worker gets a work only if it would finish it before the others reach it.
+    Sampling works of different owners are assigned in turn, an owner's in order of arrival, each to the least loaded
+    worker with room (`Limits.samples`; a slow worker has less). A worker gets one gradient work at a time and one
+    ahead, the largest first; larger ones overtake the oldest one at most `Limits.passed_over` times. Each kind has its
+    own room at every worker, so that neither blocks the other. A slow worker gets a work only if it would finish it
+    before the others reach it.
 
     If no work waits, an idle worker gets a copy of another worker's: one that has not begun, or takes longer than
     `Limits.late` times the usual time there, or would end later there than on the idle worker. The first result counts:
@@ -144,7 +149,7 @@ class Scheduler:
                 given.append(Given(work.item.id, tuple(work.causes)))
             elif not work.at:
                 self.retries += 1
-                self._queue(work).put(work.item.id, work.place, work.rank)
+                self._queue(work).put(work.item.id, work.place, work.rank, work.owner)
         return given
 
     def add(self, item: Item) -> None:
@@ -157,7 +162,7 @@ class Scheduler:
             raise ValueError(f"{item.id} is under way already")
         work = self._works[item.id] = _Work(item, self._count)
         self._count += 1
-        self._queue(work).put(item.id, work.place, work.rank)
+        self._queue(work).put(item.id, work.place, work.rank, work.owner)
 
     def cancel(self, id: str) -> list[str]:
         """Cancel a work; return the workers that compute it."""
@@ -323,7 +328,7 @@ class Scheduler:
             self._workers[name].drop(work)
             self._moved.add(name)
         if not names and len(work.causes) < LOSSES:
-            self._queue(work).remove(work.item.id, work.place, work.rank)
+            self._queue(work).remove(work.item.id, work.place, work.rank, work.owner)
         return names
 
     def _taken(self, queue: Queue) -> _Work:

@@ -48,6 +48,8 @@ class SampleWork:
     id: str
     weights: WeightsId
     request: SampleRequest
+    owner: str = ""
+    """Key whose request it is, which shares the sampler fairly with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
