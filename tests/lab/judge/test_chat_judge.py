@@ -235,6 +235,20 @@ def test_a_second_run_answers_from_the_cache_without_a_call(tmp_path: Path) -> N
         assert after.spent == Spent()
 
 
+def test_a_verdict_without_a_temperature_is_kept_apart_and_found_under_any(tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path)
+    no = refused(400, "Unsupported value: 'temperature' does not support 0.0", "temperature")
+    [first] = asks(ScriptedJudge([no]), asked(1), cache=cache)
+    assert (first.from_cache, first.spent.calls) == (False, 2)
+    taking = ScriptedJudge()
+    [other] = asks(taking, asked(1), cache=cache)
+    assert (other.from_cache, [request["temperature"] for request in taking.requests]) == (False, [0.0])
+    server = ScriptedJudge([no])
+    [again] = asks(server, asked(1), cache=cache, judge_temperature=0.5)
+    assert (again.value, again.from_cache) == (first.value, True)
+    assert again.spent.calls == len(server.requests) == 1
+
+
 def test_equal_requests_under_way_are_paid_for_once_with_a_cache_only(tmp_path: Path) -> None:
     server = ScriptedJudge()
     results = asks(server, asked(1) * 5, cache=VerdictCache(tmp_path))

@@ -15,7 +15,7 @@ from pages_of import page_of, report_of
 from command_line import command
 from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.page.comparison import study_of_runs
-from tinsmith.lab.page.examples import BestText, cost_words, failed_words, with_best_text
+from tinsmith.lab.page.examples import BestText, cost_words, failed_words, judged_sentences, with_best_text
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
 from tinsmith.pages.measures import Measure
@@ -105,6 +105,13 @@ def test_cost_counts_every_sitting_and_does_not_guess_a_price(tmp_path: Path) ->
     assert "price not known" in cost_words(judging_of(made(tmp_path / "u", judge="mine", ledger=unknown)))
     cached = [{**line, "calls": 0, "dollars": None}, known[1]]
     assert cost_words(judging_of(made(tmp_path / "c", judge="mine", ledger=cached))).endswith("$0.5000")
+
+
+def test_fields_that_the_endpoint_refused_are_read_from_every_sitting(tmp_path: Path) -> None:
+    ledger = [{"judged": 1}, {"judged": 1, "left_out": ["temperature"]}]
+    read = made(tmp_path / "run", judge="gpt-5-mini", ledger=ledger)
+    assert judging_of(read).ledger.left_out == ("temperature",)
+    assert "refused temperature" in judged_sentences(read)[0]
 
 
 def test_what_was_left_out_of_training_is_counted(tmp_path: Path) -> None:

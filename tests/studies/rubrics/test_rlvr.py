@@ -200,7 +200,8 @@ def test_the_key_is_in_no_file(place: Place, judged: Judged) -> None:
 def test_trouble_is_tried_again_and_leaves_no_trace(
     place: Place, whole: Path, tmp_path: Path, clock: InstantClock
 ) -> None:
-    trouble = [refused(429), SOON, Say(hang=True), NO_JSON, SHORT, LONG, Say(drop=True), EMPTY]
+    field = refused(400, "Unsupported value: 'temperature' does not support 0.0", "temperature")
+    trouble = [field, refused(429), SOON, Say(hang=True), NO_JSON, SHORT, LONG, Say(drop=True), EMPTY]
     with judge_server(*trouble, refused(503)) as judge:
         changes = {"judge_concurrency": "1", "judge_max_retries": "9", "judge_timeout_s": "2"}
         run(place.judged(tmp_path / "run", judge, **changes))
@@ -210,6 +211,7 @@ def test_trouble_is_tried_again_and_leaves_no_trace(
     assert sum(one["calls"] for one in ledger) == len(judge.requests)
     judged = sum(one["judged"] - one["from_cache"] for one in ledger)
     assert len(judge.requests) >= judged + len(trouble) + 1
+    assert [one["left_out"] for one in ledger] == [["temperature"]] * len(ledger)
 
 
 def test_what_cannot_be_judged_is_recorded_and_left_out_and_never_a_zero(place: Place, tmp_path: Path) -> None:

@@ -87,8 +87,11 @@ class ChatJudge:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Fields of the call that the endpoint refused and that are no longer sent; see `endpoint.OPTIONAL`."""
-        return self._without
+        """Fields of the call that the endpoint refused and that are no longer sent; see `endpoint.OPTIONAL`.
+
+        A limit on tokens is none of them: it is sent under its old name.
+        """
+        return self._without - {TOKEN_LIMIT}
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,36 +119,42 @@ class ChatJudge:
         With a cache, the same question is paid for once, also where it comes again before its answer:
         the others then say `from_cache`, and have spent nothing.
         """
-        settings, cache = self._settings, self._cache
-        key = cache_key(settings.identity or settings.judge_model, settings.judge_temperature, question)
-        if cache is None:
-            return await self._called(key, question)
-        if (value := cache.find(key, question.form)) is not None:
-            return Answered(value=value, spent=Spent(), from_cache=True)
+        if self._cache is None:
+            return await self._called(question)
+        key = self._key(question)
         if (earlier := self._under_way.get(key)) is not None:
             return _free(await asyncio.shield(earlier))
-        task = asyncio.ensure_future(self._called(key, question))
+        task = asyncio.ensure_future(self._called(question))
         self._under_way[key] = task
         try:
-            found = await task
-            if isinstance(found, Answered):
-                cache.keep(key, question.form.text(found.value))
+            return await task
         finally:
             del self._under_way[key]
-        return found
 
-    async def _called(self, key: str, question: Question[A]) -> Answered[A] | JudgeFailure:
-        """Call until there is an answer or no attempt is left."""
-        settings, spent = self._settings, Spent()
-        attempt = 0
+    def _key(self, question: Question[Any]) -> str:
+        """Return the question's name in the cache, as the endpoint takes it by now."""
+        settings = self._settings
+        identity = settings.identity or settings.judge_model
+        return cache_key(identity, settings.judge_temperature, question, self.left_out)
+
+    async def _called(self, question: Question[A]) -> Answered[A] | JudgeFailure:
+        """Call until there is an answer, in the cache or of the endpoint, or no attempt is left."""
+        settings, cache, spent = self._settings, self._cache, Spent()
+        attempt, key = 0, ""
         while True:
             without = self._without
+            if key != (now := self._key(question)):
+                key = now
+                if cache is not None and (value := cache.find(key, question.form)) is not None:
+                    return Answered(value=value, spent=spent, from_cache=True)
             reply, cost = await self._one_call(question, without)
             spent += cost
             trouble, parse = reply, None
             if isinstance(trouble, Reply):
                 value = question.form.read(trouble.text)
                 if not isinstance(value, ParseFailure):
+                    if cache is not None:
+                        cache.keep(key, question.form.text(value))
                     return Answered(value=value, spent=spent, from_cache=False)
                 trouble, parse = _unreadable(value, question.form, trouble), value
             if trouble.drop - without:

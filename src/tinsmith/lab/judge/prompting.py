@@ -176,17 +176,20 @@ def rating_question(request: JudgeRequest) -> Question[tuple[Verdict, ...]]:
     return Question(_SYSTEM, user, ratings_form(len(request.criteria)))
 
 
-def cache_key(identity: str, temperature: float, question: Question[A]) -> str:
-    """Return an entry's name; `identity` is the judge's name, or a fingerprint where a name may change its meaning."""
-    return sha256_of(
-        {
-            "schema": question.form.version,
-            "model": identity,
-            "temperature": float(temperature),
-            "system": question.system,
-            "user": question.user,
-        }
-    )
+def cache_key(identity: str, temperature: float, question: Question[A], left_out: frozenset[str] = frozenset()) -> str:
+    """Return an entry's name, by what is sent.
+
+    `identity` is the judge's name, or a fingerprint where a name may change its meaning; `left_out` are the fields of
+    the call that its endpoint refuses, such as the temperature.
+    """
+    sent = {
+        "schema": question.form.version,
+        "model": identity,
+        "temperature": None if "temperature" in left_out else float(temperature),
+        "system": question.system,
+        "user": question.user,
+    }
+    return sha256_of(sent | ({"left_out": sorted(left_out)} if left_out else {}))
 
 
 @dataclass(frozen=True, slots=True)

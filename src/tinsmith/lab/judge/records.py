@@ -187,6 +187,8 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int = 0
     estimated: bool = False
     dollars: float | None = None
+    left_out: tuple[str, ...] = ()
+    """Fields of the calls that the endpoint refused, so that they were not sent; see `endpoint.OPTIONAL`."""
 
 
 def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
@@ -199,6 +201,7 @@ def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
         **{name: sum(getattr(line, name) for line in lines) for name in counts},
         estimated=any(line.estimated for line in lines),
         dollars=sum(known) if len(known) == len(dollars) else None,
+        left_out=tuple(sorted({field for line in lines for field in line.left_out})),
     )
 
 

@@ -18,7 +18,7 @@ from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
 from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Tone, Words, missing
-from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, percent, signed
+from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, listed, percent, signed
 from tinsmith.pages.tables import (
     RIGHT,
     WRONG,
@@ -133,6 +133,8 @@ def judged_sentences(read: TaskRunRecords) -> list[str]:
         return []
     best = next((one for one in read.task.baselines if isinstance(one, BestText)), None)
     judge_line = f"Judge: {judging.judge}; {cost_words(judging)}; without verdicts: {failed_words(judging)}."
+    if judging.ledger.left_out:
+        judge_line += f" Its endpoint refused {listed(judging.ledger.left_out)}: asked without, under its own default."
     if best is None:
         why = "a judge that is no program is not asked again" if judging.judge != RULES else "criteria are missing"
         return [judge_line, f"What one text for every item would pass is not known: {why}."]

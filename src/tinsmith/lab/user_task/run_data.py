@@ -22,6 +22,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
+from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prompting import cost_of, load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord, Spent
 from tinsmith.lab.live.watch import Examinee, Watch
@@ -293,7 +294,9 @@ class TaskData:
 
         def paid(counts: Mapping[str, int], spent: Spent) -> None:
             dollars = cost_of(prices, frame.judge_model, spent)
-            folder.append(LEDGER, [{**counts, **asdict(spent), "dollars": dollars}])
+            left_out = sorted(judge.left_out) if isinstance(judge, BlockingJudge) else []
+            more = {"left_out": left_out} if left_out else {}
+            folder.append(LEDGER, [{**counts, **asdict(spent), "dollars": dollars, **more}])
 
         judge = judge_choice.open_judge(self.plan, self.judged, connection, self.recorded)
         return self.judged.opened(judge, paid)
