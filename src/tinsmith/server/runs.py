@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tinsmith.engine.bases import Bases
@@ -94,35 +95,17 @@ class Runs:
             InputError, ConfigError: for an unavailable model or adapter; nothing was created.
         """
         parsed = ModelName.parse(request.base_model)
-        name = parsed.base
-        self.engine.base(name)
+        self.engine.base(parsed.base)
         self.engine.check_kind(parsed.kind)
-        model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        model_id = _model_id(request)
         self._require_room(model_id, "create_model")
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
         spec = to_adapter_spec(
             request.lora_config, kind=parsed.kind, alpha=parsed.alpha, router=parsed.router, seed=seed
         )
-        check_router(spec, self.engine.config(name))
-        self.store.create_training_run(
-            session_id=request.session_id,
-            model_seq_id=request.model_seq_id,
-            base_model=request.base_model,
-            spec=spec,
-            user_metadata=request.user_metadata,
-        )
-        request_id, new = self.futures.accept(owner=model_id, seq_id=0, kind="create_model")
-        if new:
-            run = LiveRun(model_id, name, spec, Lane(1))
-            self.live[model_id] = run
-
-            def compute() -> Finished:
-                session = self.engine.create_session(name, spec)
-                self._start(run, session)
-                return json_result({"model_id": model_id, "type": "create_model"})
-
-            self.worker.post(lambda: self.futures.run(request_id, compute))
-        return request_id, model_id
+        check_router(spec, self.engine.config(parsed.base))
+        make = partial(self.engine.create_session, parsed.base, spec)
+        return self._begin(request, "create_model", request.base_model, spec, make), model_id
 
     def create_from(self, request: LoadWeights, checkpoint: Checkpoint) -> tuple[str, str]:
         """Create a model from a checkpoint; return (request id, model id).
@@ -130,8 +113,6 @@ class Runs:
         Raises:
             InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the requested one.
         """
-        assert request.session_id is not None
-        assert request.model_seq_id is not None
         name = self.served_base(checkpoint)
         self.engine.check_kind(checkpoint.spec.kind)
         spec = checkpoint.spec
@@ -144,32 +125,52 @@ class Runs:
                 value=request.base_model,
                 allowed=base_model,
             )
-        model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        model_id = _model_id(request)
         self._require_room(model_id, "load_weights")
+
+        def make() -> TrainingSession:
+            return load_session(
+                self.engine.decoder(name, quantised=spec.kind.quantised),
+                checkpoint,
+                base=self.engine.base(name),
+                with_optimizer=request.optimizer,
+            )
+
+        return self._begin(request, "load_weights", base_model, spec, make, path=request.path), model_id
+
+    def _begin(
+        self,
+        request: CreateModel | LoadWeights,
+        kind: str,
+        base_model: str,
+        spec: AdapterSpec,
+        make: Callable[[], TrainingSession],
+        **answer: str,
+    ) -> str:
+        """Record a model, and let the compute thread make its session; return the request's id."""
+        assert request.session_id is not None
+        assert request.model_seq_id is not None
+        model_id = _model_id(request)
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
             base_model=base_model,
-            spec=checkpoint.spec,
+            spec=spec,
             user_metadata=request.user_metadata,
         )
-        request_id, new = self.futures.accept(owner=model_id, seq_id=0, kind="load_weights")
+        request_id, new = self.futures.accept(owner=model_id, seq_id=0, kind=kind)
         if new:
-            run = LiveRun(model_id, name, checkpoint.spec, Lane(1))
-            self.live[model_id] = run
+            run = self.live[model_id] = LiveRun(model_id, ModelName.parse(base_model).base, spec, Lane(1))
 
             def compute() -> Finished:
-                session = load_session(
-                    self.engine.decoder(name, quantised=own.kind.quantised),
-                    checkpoint,
-                    base=self.engine.base(name),
-                    with_optimizer=request.optimizer,
-                )
-                self._start(run, session)
-                return json_result({"path": request.path, "model_id": model_id, "type": "load_weights"})
+                session = make()
+                session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
+                self.engine.prepare(session)
+                run.session = session
+                return json_result({**answer, "model_id": model_id, "type": kind})
 
             self.worker.post(lambda: self.futures.run(request_id, compute))
-        return request_id, model_id
+        return request_id
 
     def served_base(self, checkpoint: Checkpoint) -> str:
         """Return the served name of the base that a checkpoint was trained on.
@@ -325,12 +326,6 @@ class Runs:
         self._release(run, run.lane.append(job))
         self._expect(run)
 
-    def _start(self, run: LiveRun, session: TrainingSession) -> None:
-        """Start training with a new session."""
-        session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
-        self.engine.prepare(session)
-        run.session = session
-
     def _write(
         self,
         run: LiveRun,
@@ -441,6 +436,10 @@ class Runs:
     def _fail(self, request_id: str, error: InputError) -> None:
         """Fail a request on the compute thread, since that waits for the disk."""
         self.worker.post(lambda: self.futures.fail(request_id, error))
+
+
+def _model_id(request: CreateModel | LoadWeights) -> str:
+    return f"{request.session_id}:train:{request.model_seq_id}"
 
 
 def _gap(seq_id: int, reason: str) -> InputError:

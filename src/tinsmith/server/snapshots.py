@@ -7,11 +7,12 @@ sessions may use one checkpoint.
 from __future__ import annotations
 
 import shutil
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinsmith.engine.adapter_cache import AdapterCache
 from tinsmith.engine.bases import Bases
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.frozen import frozen_adapter
@@ -20,9 +21,6 @@ from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.server.weights import Loaded
 from tinsmith.types.adapters import AdapterSpec
 
-MAX_HELD_BYTES, MAX_HELD = 1 << 30, 32
-"""Limits on weights in memory, least recently used evicted first; at least one stays."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
@@ -30,10 +28,6 @@ class _Held:
 
     adapter: Adapter
     loaded: Loaded
-
-    @property
-    def size(self) -> int:
-        return sum(weight.value.nbytes for weight in self.adapter.weights())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +45,8 @@ class Snapshots:
 
     engine: Bases
     folder: Path
-    _held: OrderedDict[str, _Held] = field(default_factory=OrderedDict[str, _Held])
-    """Weights in memory by their identity, least recently used first."""
+    _held: AdapterCache[str, _Held] = field(init=False)
+    """Weights in memory by their identity."""
     _written: dict[str, _Written] = field(default_factory=dict[str, _Written])
     _keys: dict[str, str] = field(default_factory=dict[str, str])
     """Identities of weights by the id of the sampling session that holds them."""
@@ -61,6 +55,7 @@ class Snapshots:
 
     def __post_init__(self) -> None:
         """Remove the files of a previous server, whose snapshots ended with it."""
+        self._held = AdapterCache(lambda held: held.adapter, self._write)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __len__(self) -> int:
@@ -74,13 +69,12 @@ class Snapshots:
         """
         self.forget(name)
         key = f"{base} {weights} {spec}"
-        if key not in self._held and key not in self._written:
-            adapter = load()
-            self._held[key] = _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), weights))
         self._keys[name] = key
         self._holders[key] += 1
         try:
-            self._write_old()
+            if key not in self._held and key not in self._written:
+                adapter = load()
+                self._held.put(key, _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), weights)))
         except BaseException:  # on a full disk: no more weights are held than fit in memory
             self.forget(name)
             raise
@@ -93,12 +87,12 @@ class Snapshots:
             CheckpointError: their file is damaged.
         """
         key = self._keys[name]
-        if key not in self._held:
-            self._held[key] = self._read(self._written[key], base)
+        held = self._held.find(key)
+        if held is None:
+            held = self._read(self._written[key], base)
             self._remove(key)
-            self._write_old()
-        self._held.move_to_end(key)
-        return self._held[key].loaded
+            self._held.put(key, held)
+        return held.loaded
 
     def forget(self, name: str) -> None:
         """Release the weights of a sampling session, if any; requests in progress keep theirs."""
@@ -108,22 +102,16 @@ class Snapshots:
         self._holders[key] -= 1
         if not self._holders[key]:
             del self._holders[key]
-            self._held.pop(key, None)
+            self._held.drop(key)
             if key in self._written:
                 self._remove(key)
 
-    def _write_old(self) -> None:
-        sizes = [each.size for each in self._held.values()]
-        for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) <= MAX_HELD_BYTES and len(sizes) - i <= MAX_HELD:
-                return
-            key, old = next(iter(self._held.items()))
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._count += 1
-            file = self.folder / f"{self._count}.safetensors"
-            write_tensors(file, {n: t.cpu() for n, t in values(old.adapter.slots).items()})
-            self._written[key] = _Written(file, old.adapter.spec, old.loaded.weights)
-            del self._held[key]  # only now, since the write fails on a full disk
+    def _write(self, key: str, old: _Held) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._count += 1
+        file = self.folder / f"{self._count}.safetensors"
+        write_tensors(file, {n: t.cpu() for n, t in values(old.adapter.slots).items()})
+        self._written[key] = _Written(file, old.adapter.spec, old.loaded.weights)
 
     def _read(self, written: _Written, base: str) -> _Held:
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from tinsmith.engine.adapter_cache import AdapterCache
 from tinsmith.engine.bases import ServesRequests
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.cluster.stage_calls import StageLostError
@@ -46,10 +46,6 @@ from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.source import source_sha256
 
-MAX_CACHED_BYTES, MAX_CACHED_ADAPTERS = 1 << 30, 32
-"""Limits of the adapter cache, least recently used evicted first; at least one stays. A version lives for a step or
-two."""
-
 Settled = Callable[[Outcome], None]
 FetchTensors = Callable[[], Tensors]
 """Function that fetches an adapter's tensors; called only if they are not cached."""
@@ -70,7 +66,8 @@ class Host:
 
     def __init__(self, engine: Engine | ShardedEngine) -> None:
         self.engine = engine
-        self._adapters: OrderedDict[WeightsId, Adapter] = OrderedDict()
+        self._adapters = AdapterCache[WeightsId, Adapter](lambda adapter: adapter)
+        """Adapters by version, each of which is used for a step or two."""
         self._sampling: dict[int, _Sampling] = {}
 
     def facts(self) -> WorkerFacts:
@@ -134,7 +131,7 @@ class Host:
 
     def forget(self, weights: WeightsId) -> None:
         """Drop weights that no later work uses; works in progress keep their reference."""
-        self._adapters.pop(weights, None)
+        self._adapters.drop(weights)
 
     def tidy(self) -> None:
         """Return free memory to the operating system."""
@@ -198,7 +195,7 @@ class Host:
 
     def _adapter(self, weights: WeightsId, fetch: FetchTensors | None) -> Adapter:
         """Return the adapter of these weights. A cached one is never modified, so requests in progress may use it."""
-        adapter = self._adapters.get(weights)
+        adapter = self._adapters.find(weights)
         if adapter is None:
             if fetch is None or weights.spec is None:
                 raise BackendError("a work came without its weights", field=weights.sha256)
@@ -206,16 +203,8 @@ class Host:
             decoder = self.engine.decoder(weights.name, quantised=weights.quantised)
             own = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
             adapter = frozen_adapter(decoder, weights.spec, own, source="the server's weights")
-            self._adapters[weights] = adapter
-            self._forget_old()
-        self._adapters.move_to_end(weights)
+            self._adapters.put(weights, adapter)
         return adapter
-
-    def _forget_old(self) -> None:
-        sizes = [sum(weight.value.nbytes for weight in each.weights()) for each in self._adapters.values()]
-        for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) > MAX_CACHED_BYTES or len(sizes) - i > MAX_CACHED_ADAPTERS:
-                self._adapters.popitem(last=False)
 
 
 def _bare(error: TinsmithError) -> TinsmithError:
