@@ -14,8 +14,10 @@ import httpx
 import pytest
 import torch
 from coroutines import coroutine_test
+from hostile_graphs import graph
 
 from running import HANG_S, KEY, Running
+from tinsmith.engine import adapter_cache
 from tinsmith.engine.engine import Engine
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
@@ -26,6 +28,12 @@ from tinsmith.server.service import Service
 from tinsmith.types.errors import ConfigError, InputError
 
 NANO = "tinsmith/nano"
+SAMPLE: dict[str, object] = {
+    "seq_id": 0,
+    "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+    "sampling_params": {"max_tokens": 6, "seed": 5},
+    "num_samples": 2,
+}
 Script = Callable[[Service, "Client"], Awaitable[None]]
 
 
@@ -59,13 +67,7 @@ class Client:
         return str(json.loads(await self.result(held))["sampling_session_id"])
 
     async def sample(self, sampler: str, seq: int) -> bytes:
-        asked: dict[str, object] = {
-            "sampling_session_id": sampler,
-            "seq_id": seq,
-            "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
-            "sampling_params": {"max_tokens": 6, "seed": 5},
-            "num_samples": 2,
-        }
+        asked = SAMPLE | {"sampling_session_id": sampler, "seq_id": seq}
         return await self.result(await self.post("asample", asked))
 
     async def move(self, model: str, seed: int) -> None:
@@ -174,7 +176,7 @@ async def test_a_session_that_ends_while_a_request_is_checked_refuses_it(
 async def test_a_snapshot_in_a_file_is_the_same_bits(
     service: Service, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(snapshots, "MAX_HELD", 1)
+    monkeypatch.setattr(adapter_cache, "MAX_ADAPTERS", 1)
     state = tmp_path / "state"
     session = (await client.post("create_session", {}))["session_id"]
     body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}
@@ -198,7 +200,7 @@ async def test_a_snapshot_in_a_file_is_the_same_bits(
 async def test_a_snapshot_for_which_there_is_no_room_is_not_held(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "MAX_HELD", 1)
+    monkeypatch.setattr(adapter_cache, "MAX_ADAPTERS", 1)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -338,7 +340,7 @@ def test_hours_that_are_none_are_refused(hours: float, tmp_path: Path) -> None:
 def test_never_is_never() -> None:
     now = [0.0]
     presence = Presence(silent_seconds=0.0, clock=lambda: now[0])
-    presence.heard("s000001:train:0")
+    presence.began("s000001")
     now[0] = 1e12
     assert presence.silent() == presence.silent() == ()
 
@@ -346,9 +348,11 @@ def test_never_is_never() -> None:
 def test_the_one_that_was_silent_longest_goes_first() -> None:
     now = [0.0]
     presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
-    for when, session in ((0.0, "a"), (1.0, "b.s1"), (2.0, "c"), (3.0, "a:sample:1:0:sample")):
+    for when, session in ((0.0, "a"), (1.0, "b.s1"), (2.0, "c")):
         now[0] = when
-        presence.heard(session)
+        presence.began(session)
+    now[0] = 3.0
+    presence.heard("a:sample:1:0:sample")
     presence.ended("c")
     now[0] = 12.0
     assert presence.silent() == ()
@@ -359,6 +363,33 @@ def test_the_one_that_was_silent_longest_goes_first() -> None:
     presence.ended("b.s1")
     presence.heard("a")
     assert presence.silent() == ()
+
+
+def test_a_result_of_an_ended_session_is_no_sign_of_its_life() -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
+    presence.began("s1")
+    presence.ended("s1")
+    presence.heard("s1:sample:1:0:sample")
+    now[0] = 10.0
+    assert presence.silent() == presence.silent() == ()
+
+
+@served
+async def test_nothing_is_opened_or_stored_in_a_session_that_has_ended(service: Service, client: Client) -> None:
+    session = (await client.post("create_session", {}))["session_id"]
+    asked = {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
+    sampler = (await client.post("create_sampling_session", asked))["sampling_session_id"]
+    await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+    body = {"name": "summed", "inputs": [{"name": "logprobs", "rank": 1}], "graph": {"nodes": graph()}}
+    loss = {**body, "session_id": session, "custom_loss_seq_id": 0}
+    for path, late in (("asample", SAMPLE | {"sampling_session_id": sampler}), ("create_custom_loss", loss)):
+        refused = await client.http.post(path, json=late)
+        assert refused.status_code == 400
+        assert "this session has ended" in refused.text
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert service.samplers.live == {}
+    assert not (service.runs.losses.folder / session).exists()
 
 
 def test_a_session_of_a_client_that_died_before_the_server_ends_too(engine: Engine, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from served import serve, served
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
-from tinsmith.server import sampling_requests
+from tinsmith.server import samplers, sampling_requests
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished, Outcome
 from tinsmith.server.direct import Direct, Requests
@@ -24,9 +24,10 @@ from tinsmith.server.draws import Follower
 from tinsmith.server.lanes import Job, Lane
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import STARTED, WINDOW, Submissions
+from tinsmith.server.weights import Loaded
 from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import CheckpointError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
 
 NANO = "tinsmith/nano"
@@ -36,11 +37,9 @@ async def outcome(service: Service, request_id: str) -> Outcome:
     return await service.futures.wait(request_id, HANG_S)
 
 
-async def sampler(service: Service) -> str:
-    session = service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id
-    opened = CreateSamplingSession.model_validate(
-        {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
-    )
+async def sampler(service: Service, session: str = "") -> str:
+    asked = {"session_id": session or service.store.create_session().session_id, "sampling_session_seq_id": 0}
+    opened = CreateSamplingSession.model_validate({**asked, "base_model": NANO})
     return await service.samplers.create(opened, service.runs, service.turns)
 
 
@@ -113,6 +112,24 @@ async def test_a_refused_sampling_request_uses_its_number_up(service: Service) -
             answer = await http.post("/api/v1/asample", content=refused)
             assert answer.status_code == 400
     assert isinstance(await outcome(service, await sample(service, sampler_id, 2)), Finished)
+
+
+@served
+async def test_weights_that_could_not_be_loaded_are_loaded_when_the_request_is_repeated(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = service.store.create_session().session_id
+
+    def unreadable(*_: object) -> Loaded:
+        raise CheckpointError("a file could not be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(samplers, "load_base", unreadable)
+        with pytest.raises(CheckpointError):
+            await sampler(service, session)
+    opened = await sampler(service, session)
+    assert isinstance(await outcome(service, await sample(service, opened, 0)), Finished)
+    assert [*service.samplers.live] == [opened]
 
 
 @served

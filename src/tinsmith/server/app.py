@@ -213,7 +213,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 
         with service.presence.place_of(caller() or DEFAULT):
             session = await service.turns.run(create)  # on a thread: it waits for the disk
-            service.presence.heard(session.session_id)
+            service.presence.began(session.session_id)
         return {"session_id": session.session_id, "type": "create_session"}
 
     async def heartbeat(request: Request) -> Response:

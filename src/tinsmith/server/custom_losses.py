@@ -133,6 +133,7 @@ class CustomLosses:
         digest = hashlib.sha256(content).hexdigest()[:32]
         loss_id = f"{session}:loss:{digest}"
         with self.lock:
+            self.store.check_open(session)  # `forget` comes after its end: files written later would stay for ever
             self._keep(session, digest, content)
             self._hold(loss_id, loss)
         return UploadedLoss(session, request.custom_loss_seq_id, loss_id)

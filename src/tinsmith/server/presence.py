@@ -35,17 +35,21 @@ class Presence:
     """Number of sessions per key."""
     _suspected: frozenset[str] = frozenset()
 
-    def heard(self, identity: str) -> None:
-        """Record a sign of life: from the id of a session, or of anything below one."""
-        session = identity.partition(":")[0]
-        if session not in self._heard:
-            self._sessions[owner_of(session)] += 1
+    def began(self, session: str) -> None:
+        """Add an open session."""
+        self._sessions[owner_of(session)] += 1
         self._heard[session] = self.clock()
-        self._heard.move_to_end(session)
+
+    def heard(self, identity: str) -> None:
+        """Record a sign of life: from the id of an open session, or of anything below one."""
+        session = identity.partition(":")[0]
+        if session in self._heard:  # results of a session that has ended may still be fetched
+            self._heard[session] = self.clock()
+            self._heard.move_to_end(session)
 
     @contextmanager
     def place_of(self, owner: str) -> Generator[None]:
-        """Count a session that is being created for a key, until it is `heard` of.
+        """Count a session that is being created for a key, until it has begun.
 
         Raises:
             InputError: the key has reached the limit, which is named.

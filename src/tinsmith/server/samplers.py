@@ -28,7 +28,7 @@ from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.runs import Runs
-from tinsmith.server.sampling_requests import checked, outcome_of, size_of
+from tinsmith.server.sampling_requests import checked, num_drawn, outcome_of, size_of
 from tinsmith.server.snapshots import Snapshots
 from tinsmith.server.weights import Loaded, adapter_of, load_base, weights_of
 from tinsmith.server.wire.conversions import to_sample_request
@@ -179,15 +179,10 @@ class Samplers:
 
     def _close(self, session_id: str) -> None:
         """Close the samplers that a session has now; requests that wait for a missing number run at once."""
-        owner = owner_of(session_id)
-        closed = [key for key in tuple(self.held.get(owner, ())) if key.startswith(f"{session_id}:")]
+        mine = tuple(self.held.get(owner_of(session_id), ()))  # the compute thread may add some meanwhile
+        closed = [key for key in mine if key.startswith(f"{session_id}:")]
         for key in closed:
-            self.held[owner].discard(key)
-            live = self.live.pop(key)
-            self.num_copies[owner] -= live.num_copies
-            for lane in live.lanes.values():
-                while lane.waiting:
-                    self._post(lane.close_gap())
+            self._release(key)
 
         def let_go() -> None:
             for key in closed:
@@ -197,6 +192,15 @@ class Samplers:
                     del self.followers[model_id]
 
         self.worker.post(let_go)  # after the accepted requests
+
+    def _release(self, key: str) -> None:
+        owner, live = owner_of(key), self.live.pop(key, None)
+        self.held[owner].discard(key)
+        if live is not None:
+            self.num_copies[owner] -= live.num_copies
+            for lane in live.lanes.values():
+                while lane.waiting:
+                    self._post(lane.close_gap())
 
     def join(self, sampling_session_id: str) -> int:
         """Assign a number to a copy of this session's client; the original is 0.
@@ -322,7 +326,7 @@ class Samplers:
         self.watched.pop(id(group), None)
         entry = self.under_way.pop(id(group), None)
         if entry is not None:
-            self.num_tokens += _num_drawn(group)
+            self.num_tokens += num_drawn(group)
             self.engine.sampler(entry.name).cancel(group)
 
     def stepped(self) -> None:
@@ -335,7 +339,7 @@ class Samplers:
         """Settle finished requests with one wait for the disk. Called on the compute thread."""
         entries = [self.under_way.pop(id(group)) for group in groups]
         for group in groups:
-            self.num_tokens += _num_drawn(group)
+            self.num_tokens += num_drawn(group)
             self.watched.pop(id(group), None)
         self._end(entries)
 
@@ -345,7 +349,7 @@ class Samplers:
         self.under_way.clear()
         self.watched.clear()
         for entry in entries:
-            self.num_tokens += _num_drawn(entry.group)
+            self.num_tokens += num_drawn(entry.group)
             self.engine.sampler(entry.name).cancel(entry.group)
             entry.group.failure = BackendError(f"the server failed while sampling: {type(error).__name__}")
         self._end(entries)
@@ -437,10 +441,17 @@ class Samplers:
             return None
 
         self._require_room(owner_of(record.sampling_session_id))
-        live = _Live(record, name, self.worker.call(load))
+        loading = self.worker.call(load)
+        live = _Live(record, name, loading)
         for seq in self.store.seq_ids(record.sampling_session_id):
             self._lane(live, seq).skip(seq)
         self._keep(live)
+
+        def loaded(done: Future[Loaded | None]) -> None:
+            if done.exception() is not None:  # a repeated request loads them again
+                self.loop.call_soon_threadsafe(self._release, record.sampling_session_id)
+
+        loading.add_done_callback(loaded)
         return live
 
     def _lane(self, live: _Live, seq_id: int) -> Lane:
@@ -487,7 +498,3 @@ class Samplers:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
             self._post(lane.close_gap())
-
-
-def _num_drawn(group: Group) -> int:
-    return sum(len(sample.tokens) for sample in group.samples)

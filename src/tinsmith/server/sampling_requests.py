@@ -39,3 +39,8 @@ def outcome_of(request: Sample, group: Group) -> Finished | TinsmithError:
     last_n, targets = request.prompt_logprobs_last_n, to_targets(request)
     body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
     return Finished(body=body, media_type=CONTENT_TYPE)
+
+
+def num_drawn(group: Group) -> int:
+    """Return the number of tokens drawn so far, over all samples."""
+    return sum(len(sample.tokens) for sample in group.samples)

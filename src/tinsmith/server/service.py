@@ -91,7 +91,7 @@ class Service:
                 self.store.mark_unloaded(run.model_id)
         for session in self.store.sessions():
             if session.finished is None:
-                self.presence.heard(session.session_id)  # its client may have disconnected in the meantime
+                self.presence.began(session.session_id)  # its client may have disconnected in the meantime
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
         snapshots = Snapshots(engine, state / "snapshots")
