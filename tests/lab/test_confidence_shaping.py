@@ -11,7 +11,7 @@ from tinsmith.lab.confidence import probe_replies, shared_positions
 from tinsmith.lab.grouping import answer_datum
 from tinsmith.lab.rl import train
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import Prefixes, RlSettings, told_apart
+from tinsmith.lab.settings import Prefixes, RlSettings, identity_settings
 from tinsmith.lab.subject import Probe
 from tinsmith.ops.confidence import FRACTIONS, premature
 from tinsmith.types.errors import ConfigError
@@ -23,8 +23,8 @@ OTHER = replace(FIRST, prompt=(5, 6, 9), reasoning=(30, 31, 32), gold=0, said=No
 
 def test_defaults_take_no_part_in_what_runs_are_told_apart_by() -> None:
     new = {"confidence_penalty", "confidence_prefixes"}
-    assert not new & told_apart(RL).keys()
-    assert told_apart(replace(RL, confidence_penalty=1.0))["confidence_penalty"] == 1.0
+    assert not new & identity_settings(RL).keys()
+    assert identity_settings(replace(RL, confidence_penalty=1.0))["confidence_penalty"] == 1.0
 
 
 def test_a_penalty_is_not_below_zero() -> None:

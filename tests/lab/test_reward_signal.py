@@ -14,7 +14,7 @@ from tinsmith.lab.grouping import left_out_by_spread
 from tinsmith.lab.live.watch import cross_scores
 from tinsmith.lab.runs.files import METRICS, IfExists
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import RlSettings, Watched, told_apart
+from tinsmith.lab.settings import RlSettings, Watched, identity_settings
 from tinsmith.stats.monitors import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
@@ -35,8 +35,8 @@ def plain(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> l
 
 def test_defaults_take_no_part_in_what_runs_are_told_apart_by() -> None:
     new = {"watch", "force_options", "entropy_bonus", "snr_filter", "early_stop"}
-    assert not new & told_apart(RL).keys()
-    assert told_apart(replace(RL, snr_filter=0.9))["snr_filter"] == 0.9
+    assert not new & identity_settings(RL).keys()
+    assert identity_settings(replace(RL, snr_filter=0.9))["snr_filter"] == 0.9
 
 
 def test_the_filter_leaves_out_groups_of_little_spread(

@@ -13,7 +13,7 @@ from tinsmith.lab.course import Course
 from tinsmith.lab.labels.labelled_papers import best_offsets, decide
 from tinsmith.lab.policy import rate
 from tinsmith.lab.schedule import Ratio, batch, due, ratio_of, saves_after, subset
-from tinsmith.lab.settings import RlSettings, Schedule, SftSettings, told_apart
+from tinsmith.lab.settings import RlSettings, Schedule, SftSettings, identity_settings
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -133,10 +133,10 @@ def test_all_weights_include_the_unembedding() -> None:
 
 
 def test_a_later_key_names_a_run_only_where_it_is_used() -> None:
-    plain = told_apart(SftSettings(steps=1, learning_rate=1.0))
+    plain = identity_settings(SftSettings(steps=1, learning_rate=1.0))
     assert "lr_schedule" in plain
     assert not {"lr_warmup", "train_unembed"} & set(plain)
-    used = told_apart(SftSettings(steps=1, learning_rate=1.0, lr_warmup=0.1, train_unembed=False))
+    used = identity_settings(SftSettings(steps=1, learning_rate=1.0, lr_warmup=0.1, train_unembed=False))
     assert used == {**plain, "lr_warmup": 0.1, "train_unembed": False}
 
 
@@ -167,8 +167,8 @@ def test_a_ratio_is_read_and_what_is_none_is_refused() -> None:
 
 
 def test_an_identity_of_before_stands() -> None:
-    assert "interleave" not in told_apart(RL)
-    assert told_apart(replace(RL, interleave="5:1"))["interleave"] == "5:1"
+    assert "interleave" not in identity_settings(RL)
+    assert identity_settings(replace(RL, interleave="5:1"))["interleave"] == "5:1"
 
 
 @dataclass

@@ -18,7 +18,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import CommonSettings, RlSettings, told_apart
+from tinsmith.lab.settings import CommonSettings, RlSettings, identity_settings
 from tinsmith.types.errors import ConfigError
 
 BOTH = replace(RL, steps=4, sft_steps=2, sft_learning_rate=5e-3, sft_batch_size=8)
@@ -116,7 +116,7 @@ def test_only_rl_on_labels_has_supervised_steps(kind: Kind) -> None:
 
 def test_keys_that_are_not_used_name_no_run() -> None:
     plain = make_plan(find("remedy/exp6"), {})
-    assert not any(name.startswith("sft_") for name in told_apart(plain.settings))
+    assert not any(name.startswith("sft_") for name in identity_settings(plain.settings))
     both = make_plan(find("remedy/sft_then_rl"), {})
-    assert told_apart(both.settings)["sft_steps"] == 50
+    assert identity_settings(both.settings)["sft_steps"] == 50
     assert plan_fingerprint(both) != plan_fingerprint(plain)

@@ -15,7 +15,7 @@ from tinsmith.lab.confidence import watched_confidence
 from tinsmith.lab.grouping import Line
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.live.watch import Examinee, Judged, Watch, watched_information
-from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
+from tinsmith.lab.policy import ExactGradient, drift_metrics, env_nll_metrics
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sample_groups
 from tinsmith.lab.runs.records import Score, SectionRecord
 from tinsmith.lab.schedule import subset
@@ -120,7 +120,7 @@ class Course(Generic[I, A]):
         groups = by_split[f"eval{self.decodings[0].value}"]
         judged = self.watch.judge(policy, groups, tested.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
-        drift = told_drift(policy.base(), read)
+        drift = drift_metrics(policy.base(), read)
         more: Mapping[str, float] = {}
         if step == self.settings.steps:
             if self.keep is not None and not self.test_items:
@@ -132,7 +132,7 @@ class Course(Generic[I, A]):
         if self.settings.watch is Watched.MUTUAL_INFORMATION:
             watched = watched_information(policy.trainer, rollouts)
         elif self.settings.watch is Watched.ENVIRONMENT:
-            watched = told_foresight(policy.client, read)
+            watched = env_nll_metrics(policy.client, read)
         elif self.settings.watch is Watched.CONFIDENCE:
             seed = derive(self.settings.seed, "confidence", step)
             watched = watched_confidence(policy.trainer, self.subject, rollouts, seed)

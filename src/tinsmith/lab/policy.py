@@ -1,4 +1,4 @@
-"""Policy-gradient updates through the Tinker API: advantages per token, losses, steps; of one adapter or of several.
+"""Policy-gradient updates through the Tinker API: advantages, losses, optimizer steps; one adapter or several.
 
 All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order. An
 exact label gradient asks for probabilities in between, under the weights that the step before it left.
@@ -27,7 +27,7 @@ from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.exact import mean, raised_cosine
 
 ADAM_EPS = 1e-8
-"""The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
+"""The Tinker cookbook's epsilon for RL; with the SDK's 1e-12 a token that is never sampled takes full steps."""
 
 DRIFT_PROBED = 48  # Rollouts by which an examination tells the distance from the base.
 
@@ -36,7 +36,7 @@ class ExactGradient(Protocol[I_contra]):
     """A part of the policy gradient that is computed and not sampled."""
 
     def datums(self, trainer: tinker.TrainingClient, items: Sequence[I_contra]) -> list[tinker.Datum]:
-        """Return cross-entropy datums whose gradient it is, under the trainer's weights of now."""
+        """Return cross-entropy datums whose gradient is the exact gradient, under the trainer's current weights."""
         ...
 
     def besides(self, terms: NamedTerms) -> float:
@@ -62,7 +62,7 @@ def rate(settings: CommonSettings, step: int) -> float:
 
 
 def adam(settings: CommonSettings, step: int) -> types.AdamParams:
-    """Return the optimizer's parameters at a step: beta 0.9 and 0.95, as the Tinker cookbook has them."""
+    """Return the optimizer's parameters at a step: beta 0.9 and 0.95, as in the Tinker cookbook."""
     return types.AdamParams(
         learning_rate=rate(settings, step),
         beta1=0.9,
@@ -76,7 +76,7 @@ def adam(settings: CommonSettings, step: int) -> types.AdamParams:
 def step_metrics(
     settings: CommonSettings, step: int, loss: float | None, outcome: types.OptimStepResponse
 ) -> dict[str, float]:
-    """Return what is told of an optimizer step; the loss and the gradient's norm where the server tells them."""
+    """Return an optimizer step's metrics; loss and gradient norm if the server reports them."""
     metrics = {"optim/loss": loss, "optim/lr": rate(settings, step), "optim/grad_norm": grad_norm_of(outcome.metrics)}
     return {name: value for name, value in metrics.items() if value is not None}
 
@@ -89,7 +89,7 @@ def update_policy(
     reference: tinker.SamplingClient | None,
     exact: ExactGradient[I] | None = None,
 ) -> dict[str, float]:
-    """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
+    """Train on the groups; return metrics `optim/...`, and `kl/base` with a reference.
 
     With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
     was left out. With a loss on what the environment answers, conversations of groups that were left out join too;
@@ -134,7 +134,7 @@ _AnyScored = Scored[Any, Any]
 
 
 def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
-    """Return for each turn what each of its tokens is trained with."""
+    """Return the advantages of each turn's tokens."""
     turns = one.rollout.turns
     by_turn = one.by_turn or (one.advantage or 0.0,) * len(turns)
     found: list[list[float]] = []
@@ -147,7 +147,7 @@ def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[floa
 
 
 def _split(groups: list[ScoredGroup[I, A]], parts: int) -> list[list[ScoredGroup[I, A]]]:
-    """Cut groups into at most `parts` runs, as even as can be, none of them empty."""
+    """Split groups into at most `parts` consecutive parts of nearly equal size, none empty."""
     parts = min(parts, len(groups))
     bounds = [len(groups) * i // parts for i in range(parts + 1)]
     return [groups[a:b] for a, b in pairwise(bounds)]
@@ -159,7 +159,7 @@ def _penalties(
     reference: tinker.SamplingClient | None,
     metrics: dict[str, float],
 ) -> dict[int, NDArray[np.float64]]:
-    """Return what every token's advantage gets for staying near the base: k1 in the reward, centred over the batch.
+    """Return each token's advantage for the KL penalty to the base: k1 in the reward, centred over the batch.
 
     Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
     as a loss (arXiv:2506.09477), the right one for the reverse KL.
@@ -178,7 +178,7 @@ def _penalties(
 def _entropy_bonus(
     scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]
 ) -> dict[int, NDArray[np.float64]]:
-    """Return what every token's advantage gets for the policy's entropy: its surprise less the batch's mean surprise.
+    """Return each token's advantage for the entropy bonus: its surprise minus the batch's mean surprise.
 
     Source: grad H = -E[log q grad log q], the score function's, with the mean as baseline.
     """
@@ -207,8 +207,8 @@ def _foreseen(scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[
     return settings.env_loss_coef * actions / len(answered)
 
 
-def told_foresight(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
-    """Return `watch/env_nll`: nats a token of what the environment answered, over DRIFT_PROBED conversations."""
+def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
+    """Return `watch/env_nll`: NLL of the environment's tokens over DRIFT_PROBED conversations, in nats per token."""
     probed = rollouts[:DRIFT_PROBED]
     pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed]
     env_logprobs: list[float] = []
@@ -234,14 +234,14 @@ def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout])
     return drift
 
 
-def told_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
-    """Return `eval/kl_base`, the mean of `base_drift` over DRIFT_PROBED rollouts; nothing where there are none."""
+def drift_metrics(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
+    """Return `eval/kl_base`, the mean of `base_drift` over DRIFT_PROBED rollouts; empty without rollouts."""
     drift = [d for each in base_drift(reference, rollouts[:DRIFT_PROBED]) for d in each.tolist()]
     return {"eval/kl_base": math.fsum(drift) / len(drift)} if drift else {}
 
 
 def _agreement(rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput) -> dict[str, float]:
-    """Compare what the sampler said of its tokens, and of those it was answered, with what the trainer computed."""
+    """Compare the sampler's log-probabilities of sampled and observed tokens with the trainer's."""
     sampled: list[float] = []
     trained: list[float] = []
     for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
@@ -261,7 +261,7 @@ ALONE: Mapping[int, int] = {0: 1}  # One adapter, whatever the step.
 
 @dataclass(slots=True)
 class Agents:
-    """Training clients of a run's agents, the first one's first."""
+    """Training clients of a run's agents, in order."""
 
     trainers: list[tinker.TrainingClient]
     by_step: Mapping[int, int] = field(default_factory=lambda: ALONE)  # Their number by the step from which it holds.
@@ -269,7 +269,7 @@ class Agents:
 
     @property
     def several(self) -> bool:
-        """True if there is more than one at any time."""
+        """True if there are several agents at any step."""
         return max(self.by_step.values()) > 1
 
     def at(self, step: int) -> Sequence[tinker.TrainingClient]:
@@ -281,12 +281,12 @@ class Agents:
         return self.trainers
 
     def policy(self, clients: Sequence[tinker.SamplingClient]) -> Sampler:
-        """Return the clients of all of them as one; the only one, where there is one adapter at all times."""
+        """Return the clients of all agents; a single client if there is one adapter throughout."""
         return clients if self.several else clients[0]
 
 
 def joined(paths: Iterable[str]) -> str:
-    """Return where the adapters of a policy are saved as one text; no path has a space in it."""
+    """Return the saved paths of a policy's adapters as one text; no path contains a space."""
     return " ".join(paths)
 
 
@@ -297,9 +297,9 @@ def update_agents(
     step: int,
     reference: tinker.SamplingClient | None,
 ) -> dict[str, float]:
-    """Train every agent on its own replies with what the conversations earned; return metrics as `update_policy`."""
+    """Train every agent on its own replies with the conversations' rewards; return metrics as `update_policy`."""
     figures = [
-        update_policy(trainer, [_heard_by(group, number) for group in groups], settings, step, reference)
+        update_policy(trainer, [_agent_view(group, number) for group in groups], settings, step, reference)
         for number, trainer in enumerate(trainers)
     ]
     names = sorted({name for each in figures for name in each})
@@ -315,11 +315,11 @@ _COMBINED: Mapping[str, Callable[[Iterable[float]], float]] = {
     "optim/unequal_logprob_bits": math.fsum,
     "optim/grad_norm": lambda norms: math.sqrt(math.fsum(one * one for one in norms)),
 }
-"""Functions that make one figure of several agents'; any other is their mean."""
+"""Aggregations of several agents' metrics; any other metric is averaged."""
 
 
-def _heard_by(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
-    """Return a group as one agent trains on it: its reply in each conversation, and all before it as what it heard."""
+def _agent_view(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
+    """Return a group from one agent's view: its reply in each conversation, with everything before as observation."""
     heard: list[Scored[I, A]] = []
     for one in group.scored:
         before, mine = one.rollout.turns[:number], one.rollout.turns[number : number + 1]

@@ -1,4 +1,4 @@
-"""The search for a prompt: a document of lines, its edits, who proposes them, and the gate that passes what helps.
+"""Prompt search: documents of lines, edits, their proposers, and the gate that accepts improvements.
 
 A step proposes edits, tries them on a batch, puts the best few to a gate, and keeps what passes. The gate asks fresh
 questions each time, the same ones of both documents, and passes what earns strictly more on them. What it refuses is
@@ -27,10 +27,10 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 Document = tuple[str, ...]
-"""Lines, each of which stands once."""
+"""Distinct lines of a prompt."""
 
 MOST_LINES: Final = 16
-"""Of a document; nothing is added to one that has so many."""
+"""Most lines of a document; none is added beyond it."""
 LONGEST_LINE: Final = 160
 """Characters of a line that a model may propose."""
 
@@ -45,24 +45,24 @@ class Change(StrEnum):
 
 
 _BETWEEN: Final = {Change.ADD: "", Change.DELETE: "", Change.REPLACE: " => ", Change.SWAP: " <> "}
-"""Stands between the two lines of an edit in words."""
+"""Separator of an edit's two lines in text."""
 
 
 class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
-    """One edit; it names lines and no places, so that several can be made one after the other."""
+    """Edit of a document; it names lines rather than positions, so that several can be applied in turn."""
 
     change: Change
     at: str = ""
     """The line that is deleted, replaced or swapped."""
     line: str = ""
-    """The line that is added as the last one, put in place of `at`, or swapped with it."""
+    """Line to append, to replace `at` with, or to swap with it."""
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the edit as text."""
         return f"{self.change}: {self.at}{_BETWEEN[self.change]}{self.line}"
 
     def applied(self, document: Document) -> Document | None:
-        """Return the document after it; None where it cannot be made, or would make no document."""
+        """Return the edited document; None if the edit does not apply, or leaves an invalid document."""
         lines = list(document)
         there, new = self.at in lines, self.line not in lines
         match self.change:
@@ -80,7 +80,7 @@ class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
 
 def edited(document: Document, edits: tuple[Edit, ...]) -> tuple[Document, tuple[Edit, ...]]:
-    """Make edits one after the other, and say which were made; those that can no longer be are left out."""
+    """Apply edits in turn, and return those applied; inapplicable ones are skipped."""
     made: list[Edit] = []
     for edit in edits:
         after = edit.applied(document)
@@ -91,7 +91,7 @@ def edited(document: Document, edits: tuple[Edit, ...]) -> tuple[Document, tuple
 
 
 def placed(document: Document, start: Document, prompt: str) -> str:
-    """Return a prompt that begins with another document than that which it begins with.
+    """Return a prompt with its initial document replaced.
 
     >>> placed(("Be brief.",), (), "Which door?").splitlines()
     ['Be brief.', 'Which door?']
@@ -113,18 +113,18 @@ class Wish:
 
     document: Document
     examples: Sequence[tuple[str, float]]
-    """Questions that were answered under the document of now, and what they earned; those that earned least first."""
+    """Questions answered under the current document with their rewards, worst first."""
     rejected: AbstractSet[Edit]
     count: int
     seed: int
 
 
 Proposer = Callable[[Wish], Sequence[Edit]]
-"""Returns different edits that can be made, none of them rejected before; at most as many as wished."""
+"""Function that returns distinct applicable edits, none rejected before; at most the requested number."""
 
 
 def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
-    """Return each edit once that can be made and was not rejected, at most as many as wished.
+    """Return the distinct edits that apply and were not rejected, at most the requested number.
 
     A swap is the same whichever of its lines is named first.
     """
@@ -138,7 +138,7 @@ def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
 
 
 def grammar(bank: Sequence[str]) -> Proposer:
-    """Return what draws edits: first which kind, as likely one as the other, then lines; the same by the same seed."""
+    """Return a proposer of random edits: a uniformly drawn kind, then lines; deterministic by seed."""
 
     def draw(wish: Wish) -> tuple[Edit, ...]:
         random, document = Random(derive(wish.seed, "edits")), wish.document
@@ -161,14 +161,14 @@ def grammar(bank: Sequence[str]) -> Proposer:
 
 @dataclass(slots=True)
 class AskedModel:
-    """Asks a model for edits, shows it what was answered worst and what was rejected, and reads its lines strictly."""
+    """Proposer that shows a model the worst answers and rejected edits, and parses its lines strictly."""
 
     ask: Callable[[str, int], str]
-    """Returns what the model writes after a prompt, with a seed."""
+    """Function from a prompt and a seed to the model's text."""
     num_shown: int = 3
-    """Examples, and rejected edits, that it is shown."""
+    """Number of examples and of rejected edits in the model's prompt."""
     unreadable: int = field(default=0)
-    """Lines that were no edit, or one that could not be made."""
+    """Number of lines that were no edit, or an inapplicable one."""
 
     def __call__(self, wish: Wish) -> tuple[Edit, ...]:
         """Ask for edits."""
@@ -180,7 +180,7 @@ class AskedModel:
         return found
 
     def prompt(self, wish: Wish) -> str:
-        """Return what it is asked."""
+        """Return the model's prompt."""
         worst = [f"{prompt} (earned {earned:g})" for prompt, earned in wish.examples[: self.num_shown]]
         rejected = [f"- {edit}" for edit in sorted(wish.rejected)[-self.num_shown :]]
         return "\n".join(
@@ -199,7 +199,7 @@ class AskedModel:
 
 
 def read_edit(text: str) -> Edit | None:
-    """Read an edit as `str` writes it; None where it is none.
+    """Parse an edit as written by `str`; None if the text is no edit.
 
     >>> str(read_edit("- add: Be brief."))
     'add: Be brief.'
@@ -220,7 +220,7 @@ def read_edit(text: str) -> Edit | None:
 Earned = Mapping[str, Fraction]
 """Rewards of questions, by name; those that failed have none."""
 Score = Callable[[Document, Sequence[str], int], Earned]
-"""Has questions answered under a document; whatever is drawn comes from the seed and an item's place."""
+"""Function that answers questions under a document; random draws depend on the seed and an item's index."""
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,9 +232,9 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     candidates: int = 10
     """Edits proposed in a step."""
     most_edits: int = 4
-    """Edits put to the gate together in the first step: it falls like half a cosine."""
+    """Edits tested together in the first step; the number decays like half a cosine."""
     least_edits: int = 1
-    """The same in the last step."""
+    """Edits tested together in the last step."""
     gate: int = 40
     """Questions of selection that the gate draws each time."""
     seed: int = 0
@@ -248,7 +248,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(what, field="most_edits", value=self.most_edits, allowed=f"{self.least_edits} or more")
 
     def edits_at(self, step: int) -> int:
-        """Return how many edits a step may make at once.
+        """Return the number of edits that a step may apply together.
 
         >>> [SearchSettings(steps=5).edits_at(step) for step in range(5)]
         [4, 4, 3, 1, 1]
@@ -266,13 +266,13 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step, and what the gate said."""
+    """One step, with the gate's decision."""
 
     step: int
     most_edits: int
     tried: tuple[Tried, ...]
     made: tuple[Edit, ...] = ()
-    """Put to the gate together; none: nothing helped on the batch."""
+    """Edits tested together by the gate; empty if no edit helped on the batch."""
     asked: tuple[str, ...] = ()
     """Questions of the gate."""
     before: float | None = None
@@ -302,7 +302,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> int:
-        """Steps whose edits were kept."""
+        """Steps whose edits were accepted."""
         return sum(one.accepted for one in self.steps)
 
     @property
@@ -312,7 +312,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def again(self) -> int:
-        """Count edits that were proposed after the gate had refused them."""
+        """Count proposed edits that the gate had already rejected."""
         refused, found = set[Edit](), 0
         for one in self.steps:
             found += sum(each.edit in refused for each in one.tried)
@@ -337,7 +337,7 @@ _LAST: Final = "last"
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """A search under way; `run` it once."""
+    """Search in progress; `run` it once."""
 
     train: Sequence[str]
     """Questions that batches are drawn of."""
@@ -349,7 +349,7 @@ class Search:
     proposer: Proposer
     settings: SearchSettings
     last: int | None = None
-    """Questions of selection that the last gate draws; None: all of them."""
+    """Number of selection questions drawn by the last gate; None for all."""
     _rejected: set[Edit] = field(default_factory=set[Edit])
     _answered: int = 0
 
@@ -413,7 +413,7 @@ class Search:
         return (after if new > old else document), search_step
 
     def _paired(self, first: Document, second: Document, items: Sequence[str], when: int | str) -> tuple[float, float]:
-        """Return what two documents earn on the same questions, answered with the same seeds."""
+        """Return the rewards of two documents on the same questions, answered with the same seeds."""
         seed = derive(self.settings.seed, "gate answers", when)
         one = self._score(first, items, seed)
         other = one if first == second else self._score(second, items, seed)
@@ -426,13 +426,13 @@ class Search:
 
 
 def drawn(items: Sequence[str], count: int, seed: int) -> list[str]:
-    """Return some of the items, in their order; all of them where there are no more."""
+    """Return a random subset of the items in their order; all if there are no more."""
     chosen = set(Random(seed).sample(range(len(items)), min(count, len(items))))
     return [item for place, item in enumerate(items) if place in chosen]
 
 
 def _on_both(first: Earned, second: Earned) -> tuple[Fraction, Fraction]:
-    """Return both means over the items that neither failed at; equal ones where there is none."""
+    """Return both means over the items without a failure under either document; equal means if there are none."""
     shared = [name for name in first if name in second]
     if not shared:
         return Fraction(), Fraction()
@@ -452,7 +452,7 @@ STEP_HEADS: Final = ("proposed", "at most", "put to the gate", "earned", Column(
 
 
 def search_cells(search: Searched) -> list[Shown]:
-    """Return what a search earned on selection, what it counted, and the prompt that it found."""
+    """Return a search's rewards on selection, its counts, and its final prompt."""
     counts = (len(search.steps), search.put, search.accepted, len(search.rejected), search.again, search.answered)
     return [Figure(search.before), Figure(search.after), *map(Figure, counts), " / ".join(search.found) or "none"]
 

@@ -1,4 +1,4 @@
-"""The loop, on one page: sample groups, reward them, train on what they teach; again.
+"""RL loop on one page: sample groups, reward them, train, repeat.
 
 A step that learns by example is supervised instead (see sft.py, also for the base's own rollouts as examples):
 all of SFT's, and the first `sft_steps` of RL.
@@ -23,7 +23,7 @@ from tinsmith.types.seeds import derive
 
 
 def train(run: Run[I, A]) -> Selected | None:
-    """Train from where the run stands to its last step; evaluate, save, choose and test.
+    """Train from the run's current step to its last; evaluate, save, select and test.
 
     Returns None if the run stopped before its end, at `stop_after` or interrupted; it can be resumed from there.
     """
@@ -44,7 +44,7 @@ def train(run: Run[I, A]) -> Selected | None:
 
 
 def take_step(run: Run[I, A], step: int) -> None:
-    """Take one step, and write what it came to."""
+    """Take one step, and write its metrics."""
     settings = run.settings
     metrics = run.examine(step) if due(step, settings.eval_every) else {}
     # Adam's moments go on over a change from examples to rewards, as both train one adapter.
@@ -57,7 +57,7 @@ def take_step(run: Run[I, A], step: int) -> None:
 
 
 def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
-    """Sample a step's groups, and train on what they teach."""
+    """Sample a step's groups, and train on them."""
     course, settings = run.course, run.settings
     assert isinstance(settings, RlSettings), "other settings teach by example"
     items, more = _items(run, settings, step)
@@ -79,7 +79,7 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
 
 
 def _items(run: Run[I, A], settings: RlSettings, step: int) -> tuple[list[I], dict[str, float]]:
-    """Return what a step asks about, and whether that is aside where batches are interleaved."""
+    """Return a step's items, and True if they are those set aside for interleaved batches."""
     course, ratio = run.course, ratio_of(settings.interleave)
     turn = Turn(aside=False, before=step) if ratio is None else ratio.turn(step)
     pool = course.aside_items if turn.aside else course.train_items
@@ -90,7 +90,7 @@ def _items(run: Run[I, A], settings: RlSettings, step: int) -> tuple[list[I], di
 def _sampled(
     run: Run[I, A], settings: RlSettings, step: int, items: list[I]
 ) -> tuple[list[ScoredGroup[I, A]], ExactGradient[I] | None, dict[str, float]]:
-    """Sample a step's groups and reward them; return what shaped their advantages too, as metrics."""
+    """Sample a step's groups and reward them; return metrics of terms added to their advantages too."""
     course = run.course
     with run.timed("sample_s"):
         sampling = Sampling(

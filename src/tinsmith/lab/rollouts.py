@@ -1,4 +1,4 @@
-"""Rollouts: groups of conversations from one prompt, sampled through the Tinker API and read by who asked.
+"""Rollouts: groups of conversations from one prompt, sampled through the Tinker API, parsed by their subject.
 
 A rollout that fails is kept as what it is, a failure with its cause; nobody gives it a reward. Where every rollout of a
 step fails the server is lost, and the run stops.
@@ -31,11 +31,11 @@ AHEAD = 8  # Requests that a progress is first told by.
 
 
 Sampler = tinker.SamplingClient | Sequence[tinker.SamplingClient]
-"""Client of a policy; several: its agents', each of which writes one reply of a conversation, in their order."""
+"""Client of a policy; several clients are its agents', each writing one reply of a conversation, in order."""
 
 
 class Prompted(Protocol):
-    """Something that is asked about."""
+    """Item of a subject."""
 
     @property
     def prompt_id(self) -> str:
@@ -51,26 +51,26 @@ A_co = TypeVar("A_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One reply of the model, and what it replied to."""
+    """One reply of the model, with the observation before it."""
 
     observation: tuple[int, ...]
-    """Tokens between the reply before and this one; the prompt, for the first. No action is trained on it."""
+    """Tokens between the previous reply and this one; for the first, the prompt. Not trained on as actions."""
     own_words: tuple[bool, ...] = ()  # Which of them the environment wrote, where it says so.
     observed: tuple[float, ...] = ()
-    """Log-probabilities of the observation under the policy that read it, where they were asked for."""
+    """Log-probabilities of the observation under the policy that read it, if requested."""
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]  # Of the tokens, under the policy that drew them.
     text: str
 
     @property
     def answered(self) -> tuple[bool, ...]:
-        """True for each token of the observation that the environment wrote: for all where it does not say."""
+        """Mask of the observation's tokens that the environment wrote; all of them if it does not say."""
         return self.own_words or (True,) * len(self.observation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory(Generic[I]):
-    """One conversation."""
+    """Conversation as turns of tokens."""
 
     item: I
     sample: int  # Its place in the group.
@@ -78,7 +78,7 @@ class Trajectory(Generic[I]):
     fork: int = 0  # Its place among those that share the first reply.
     depth: int = 0  # Rollouts above it in its tree.
     environment: Environment | None = field(default=None, repr=False, compare=False)
-    """Its environment; None once it was read."""
+    """Its environment; None after parsing."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -105,19 +105,19 @@ class Trajectory(Generic[I]):
         return [token for turn in self.turns for token in (*turn.observation, *turn.tokens)]
 
     def written(self) -> list[bool]:
-        """Return for every token of the conversation whether the model wrote it."""
+        """Return a mask of the conversation's tokens that the model wrote."""
         return [mine for turn in self.turns for mine in ([False] * len(turn.observation) + [True] * len(turn.tokens))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout(Trajectory[I], Generic[I, A]):
-    """A conversation, and what its replies were found to say."""
+    """Conversation with its parsed answer."""
 
     answer: A
     children: tuple[Rollout[I, A] | Failure[I], ...] = ()  # Rollouts that it spawned, in their order.
 
     def below(self) -> Iterator[Rollout[I, A]]:
-        """Yield every rollout below it in its tree that did not fail, each before its own children."""
+        """Yield every successful rollout below this one in its tree, parents before children."""
         for child in self.children:
             if isinstance(child, Rollout):
                 yield child
@@ -129,7 +129,7 @@ AnyRollout = Rollout[Any, Any]  # A rollout of which only the tokens matter.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure(Generic[I]):
-    """A rollout that came to nothing."""
+    """Rollout that failed, with the cause."""
 
     item: I
     sample: int
@@ -138,14 +138,14 @@ class Failure(Generic[I]):
 
 
 class Environments(Protocol[I, A_co]):
-    """Which conversations an item begins, and what is read in them at their end."""
+    """Environments of items, and the parsing of finished conversations."""
 
     def stop(self) -> Sequence[int] | Sequence[str]:
         """Return the tokens that end a reply, or the texts."""
         ...
 
     def environments(self, item: I, count: int, seed: int) -> Sequence[Environment]:
-        """Return `count` conversations about an item; whatever they draw comes from the seed."""
+        """Return `count` environments of an item; random draws depend on the seed."""
         ...
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -153,7 +153,7 @@ class Environments(Protocol[I, A_co]):
         ...
 
     def read(self, trajectories: Sequence[Trajectory[I]]) -> Sequence[A_co | Failed]:
-        """Return what each conversation says, or why that is unknown; all of a step, so that judges are asked once."""
+        """Return each conversation's answer, or its failure; for all of a step, so that a judge gets one batch."""
         ...
 
 
@@ -168,17 +168,17 @@ class Sampling:
     forks: int = 1  # Second replies for each first one, where there is a second.
     observes: bool = False  # Whether to ask how probable what the environment answers is to the policy, as it reads it.
     progress: Progress = field(default=silent, compare=False)
-    """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
+    """Callback for the number of answered requests; with one, the first few requests are sent ahead for a forecast."""
 
 
 class RecordedSampler(ABC):
-    """Stand-in for a sampling client where a record has the replies: it is told whose reply is asked for."""
+    """Stand-in for a sampling client that returns recorded replies, given the conversations."""
 
     @abstractmethod
     def recorded(
         self, ones: Sequence[Trajectory[Any]], prompt: types.ModelInput, *, observed: bool
     ) -> tinker.APIFuture[types.SampleResponse]:
-        """Return a reply to each of these conversations, which stand at the same tokens.
+        """Return a reply to each of these conversations, which have the same tokens so far.
 
         With `observed` also how probable each token of the prompt is.
         """
@@ -187,7 +187,7 @@ class RecordedSampler(ABC):
 
 @dataclass(slots=True, kw_only=True)
 class _Live(Generic[I]):
-    """A conversation that goes on."""
+    """Conversation in progress."""
 
     so_far: Trajectory[I]
     seed: int
@@ -199,11 +199,11 @@ class _Live(Generic[I]):
 
     @property
     def is_over(self) -> bool:
-        """True if it has no further reply."""
+        """True if no reply follows."""
         return self.observation is None and self.waits is None
 
     def tree(self) -> Iterator[_Live[I]]:
-        """Yield it, and everything that it spawned."""
+        """Yield this conversation and all that it spawned."""
         yield self
         for child in self.children:
             yield from child.tree()
@@ -220,14 +220,14 @@ class _Live(Generic[I]):
         self.observation = self.waits = None
 
     def waits_at(self) -> tuple[int, ...]:
-        """Return every token before the reply that it waits for."""
+        """Return all tokens before the next reply."""
         return (*self.so_far.sequence(), *(self.observation or ()))
 
 
 def sample_groups(
     client: Sampler, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Sample a group for every item, all at once; the order is that of the items, however they come back."""
+    """Sample a group for every item concurrently; the result is in the items' order."""
     groups = [
         _begin(subject, item, sampling.samples, derive(sampling.seed, "group", place))
         for place, item in enumerate(items)
@@ -252,7 +252,7 @@ def sample_groups(
 def _recorded(
     ones: Sequence[_Live[I]], where: str, but: type[Exception] | tuple[()] = ()
 ) -> Generator[None, None, None]:
-    """The boundary of a rollout: what fails inside is recorded with its cause, and is no reward."""
+    """Record an exception in the body as the failure of these rollouts, with its cause and without a reward."""
     try:
         yield
     except but:
@@ -263,7 +263,7 @@ def _recorded(
 
 
 _Asked = tuple[list[_Live[I]], int]
-"""Conversations that wait for a reply to the same tokens, and the seed it is drawn with."""
+"""Conversations whose next reply has the same prompt, and the seed of its sample."""
 
 
 def _begin(subject: Environments[I, A], item: I, count: int, seed: int) -> list[_Live[I]]:
@@ -278,7 +278,7 @@ def _begin(subject: Environments[I, A], item: I, count: int, seed: int) -> list[
 
 
 def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
-    """One request for all that begin with the same tokens, as they nearly always do."""
+    """Return one request for all conversations with the same prompt, which is nearly always all of them."""
     if len({one.observation for one in group}) == 1 and group[0].observation is not None:
         return [(group, group[0].seed)]
     begun = [one for one in group if one.observation is not None]
@@ -286,7 +286,7 @@ def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
 
 
 def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
-    """One request for all of a group that go on from the same tokens: a few dozen instead of a hundred a step."""
+    """Return one request per distinct prompt of a group: a few dozen instead of a hundred per step."""
     waiting: dict[tuple[int, ...], list[_Live[I]]] = {}
     for one in group:
         if one.observation is not None:
@@ -298,7 +298,7 @@ def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
 
 
 def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, asked: Sequence[_Asked[I]]) -> None:
-    """Let every conversation have its next reply, and go on to what follows it."""
+    """Sample every conversation's next reply, and advance its environment."""
     ahead = len(asked) if sampling.progress is silent else AHEAD
     moves: list[tuple[_Live[I], Move]] = []
     sampling.progress(0, len(asked))
@@ -326,7 +326,7 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
 
 
 def _spawn(live: _Live[I], move: Move) -> None:
-    """Begin the conversations that a reply asks for; the one that it belongs to waits for all of them."""
+    """Start the conversations that a reply spawns; their parent waits for all of them."""
     parent, place, live.observation = live.so_far, len(live.children), None
     with _recorded([live], "environment"):
         for number, (item, environment) in enumerate(move.children(), place):
@@ -337,7 +337,7 @@ def _spawn(live: _Live[I], move: Move) -> None:
 
 
 def _hear_children(ones: Sequence[_Live[I]]) -> None:
-    """Go on with every conversation whose children are over, the lowest ones first."""
+    """Advance every conversation whose children have ended, the deepest first."""
     for one in ones:
         _hear_children(one.children)
         if one.waits is not None and all(child.is_over for child in one.children):
@@ -347,7 +347,7 @@ def _hear_children(ones: Sequence[_Live[I]]) -> None:
 
 
 def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
-    """Return the client of whoever writes a conversation's next reply."""
+    """Return the client of the agent that writes a conversation's next reply."""
     return client[len(one.so_far.turns)] if isinstance(client, Sequence) else client
 
 
@@ -357,14 +357,14 @@ def _all_spoke(client: Sampler, one: _Live[I]) -> bool:
 
 
 def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
-    """Return true if it is asked how probable what these conversations reply to is: not of their prompts."""
+    """Return True if log-probabilities of the conversations' last observations are requested; never of prompts."""
     return sampling.observes and bool(ones[0].so_far.turns)
 
 
 def _request(
     client: tinker.SamplingClient, subject: Environments[I, A], sampling: Sampling, ones: Sequence[_Live[I]], seed: int
 ) -> tinker.APIFuture[types.SampleResponse]:
-    """Ask for a reply to each of the conversations, which stand at the same tokens."""
+    """Request a reply to each of the conversations, which have the same tokens so far."""
     params = types.SamplingParams(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
@@ -382,7 +382,7 @@ def _request(
 def _step(
     subject: Environments[I, A], live: _Live[I], sequence: types.SampledSequence, read: Sequence[float | None]
 ) -> Move | None:
-    """Take a reply into a conversation; None where that failed."""
+    """Add a reply to a conversation, and step its environment; None after a failure."""
     tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
     if logprobs is None or len(logprobs) != len(tokens):
         live.failed("sample", "the server gave no log-probabilities")
@@ -412,7 +412,7 @@ def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
 
 
 def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
-    """Read every conversation that came to its end, those that were spawned too."""
+    """Parse every finished conversation, including spawned ones."""
     ended = [one.so_far for root in flat for one in root.tree() if one.failure is None]
     read = subject.read(ended)
     assert len(read) == len(ended), "every conversation is read"
@@ -430,7 +430,7 @@ def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] |
 def read_rollout(
     trajectory: Trajectory[I], answer: A | Failed, children: tuple[Rollout[I, A] | Failure[I], ...] = ()
 ) -> Rollout[I, A] | Failure[I]:
-    """Return a conversation with what was read in it."""
+    """Return a conversation with its parsed answer."""
     if isinstance(answer, Failed):
         return Failure(item=trajectory.item, sample=trajectory.sample, where=answer.where, what=answer.what)
     place: dict[str, Any] = {"sample": trajectory.sample, "fork": trajectory.fork, "depth": trajectory.depth}
@@ -440,7 +440,7 @@ def read_rollout(
 def mean_earned(
     groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], worth: Callable[[Rollout[I, A]], Fraction]
 ) -> dict[str, Fraction]:
-    """Return the mean worth of each group's answers, by item; those of which every answer failed are left out."""
+    """Return the mean value of each item's answers; items whose answers all failed are left out."""
     found: dict[str, Fraction] = {}
     for group in groups:
         earned = [worth(one) for one in group if isinstance(one, Rollout)]

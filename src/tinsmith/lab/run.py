@@ -1,4 +1,4 @@
-"""One run in progress: the server's clients, the folder, the course; examined, saved, chosen and tested."""
+"""Run in progress: the server's clients, the folder, evaluation, checkpoints, selection and test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Reached = Callable[[Standing], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """Places of an epoch's units in the order in which they are trained on."""
+    """Indices of an epoch's units in training order."""
 
     epoch: int
     places: tuple[int, ...]
@@ -43,7 +43,7 @@ class EpochOrder:
 
 @dataclass(slots=True, kw_only=True)
 class Run(Generic[I, A]):
-    """Everything a training loop needs beside its algorithm."""
+    """Everything that a training loop needs beside its algorithm."""
 
     service: tinker.ServiceClient
     trainer: tinker.TrainingClient  # The first agent's, where there are several.
@@ -63,7 +63,7 @@ class Run(Generic[I, A]):
     best: Selected | None = None
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
-    """Draws before the first step, where all others learn from them; None: there were none, or not yet."""
+    """Rollouts drawn before the first step, for offline training; None if there are none yet."""
     spent: bool = False  # True if it is to end here, as its rewards have not differed any more for long.
     order: EpochOrder | None = None  # Order that was computed last, where items are trained on by perplexity.
     _sampler: Sequence[tinker.SamplingClient] = ()
@@ -83,7 +83,7 @@ class Run(Generic[I, A]):
 
     @property
     def stops_here(self) -> bool:
-        """True if it has come to the step that it is to stop after."""
+        """True if the run has reached its stopping step."""
         return 0 < self.stop_after <= self.step < self.settings.steps
 
     @property
@@ -93,7 +93,7 @@ class Run(Generic[I, A]):
         return tuple(sorted(found, key=lambda alarm: alarm.step))
 
     def resume(self, mark: Mark) -> None:
-        """Go on from a checkpoint, whose weights the trainer has loaded already."""
+        """Restore the state of a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
         if "rewards" in mark.kept:  # checkpoints of before had none
             rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
@@ -111,11 +111,11 @@ class Run(Generic[I, A]):
         return self.agents.at(self.step)
 
     def sampler(self) -> tinker.SamplingClient:
-        """A client of the current policy; the same one until the policy changes."""
+        """Client of the current policy, cached until the policy changes."""
         return self._samplers()[0]
 
     def policy(self) -> Sampler:
-        """The same, of every agent where there are several."""
+        """Clients of the current policy's agents; a single client if there is one."""
         return self.agents.policy(self._samplers())
 
     def _samplers(self) -> Sequence[tinker.SamplingClient]:
@@ -145,7 +145,7 @@ class Run(Generic[I, A]):
 
     @contextmanager
     def timed(self, name: str) -> Generator[None, None, None]:
-        """Add what the body takes to this step's timings."""
+        """Add the body's duration to this step's timings."""
         began = time.perf_counter()
         try:
             yield
@@ -153,7 +153,7 @@ class Run(Generic[I, A]):
             self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - began
 
     def observe(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
-        """Watch a step's groups, and keep their rollouts."""
+        """Monitor a step's groups, and write their rollouts."""
         self._alarms += self.course.watch.observe(step, groups)
         rewards = [[one.terms.total for one in group.scored] for group in groups]
         self._alarms += self._determinism.observe(step, rewards)
@@ -168,7 +168,7 @@ class Run(Generic[I, A]):
             self._lines += [line_of(self.course.subject, step, "train", one) for one in group.failures]
 
     def examine(self, step: int) -> dict[str, float]:
-        """Examine the current policy, and keep it where it is the best so far; return the metrics."""
+        """Evaluate the current policy, and save it if it is the best so far; return the metrics."""
         with self.timed("eval_s"):
             client, progress = self.sampler(), self.teller.waiting(f"examined at step {step}")
             policy = Examinee(
@@ -209,7 +209,7 @@ class Run(Generic[I, A]):
         self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
 
     def _trace_lines(self, step: int) -> list[Line]:
-        """One line for each of the step's optimizer steps."""
+        """Return one line for each of the step's optimizer steps."""
         if self.connection is not None:
             untraced = self.agents.trainers[len(self._tracers) :]
             self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]
@@ -222,7 +222,7 @@ class Run(Generic[I, A]):
         ]
 
     def checkpoint(self, step: int) -> None:
-        """Save weights and everything else a resumed run needs."""
+        """Save weights, and the state for resuming the run."""
         with self.timed("save_s"):
             saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
             rewards = {"determinism": self._determinism.state(), "flat": self._flat, "spent": self.spent}
@@ -232,7 +232,7 @@ class Run(Generic[I, A]):
             self.folder.mark(step=step, state_path=state_path, kept=msgspec.to_builtins(state))
 
     def finish(self) -> Selected:
-        """Examine the last policy, save it, and test: the chosen policy and the last."""
+        """Evaluate and save the last policy, then test it and the chosen one."""
         last = self.settings.steps
         metrics = self.examine(last)
         final = self._saved("final")

@@ -163,7 +163,7 @@ class CommonSettings:
         del step
 
 
-def told_apart(settings: CommonSettings) -> dict[str, object]:
+def identity_settings(settings: CommonSettings) -> dict[str, object]:
     """Return the settings that distinguish runs; keys that are LATER and still have their defaults are left out.
 
     So a name that was frozen before a key came still stands for what it stood for.

@@ -174,8 +174,8 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
 
 def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
     """Return rollouts of the items whose pass rate is nearest a half, without the longest, and their advantages."""
-    told_apart = [group for group in groups if group.informative and group.compared]
-    nearest = sorted(told_apart, key=_from_a_half)[: settings.kept_items]
+    informative = [group for group in groups if group.informative and group.compared]
+    nearest = sorted(informative, key=_from_a_half)[: settings.kept_items]
     every = [
         (one.rollout, max(-_CLIP, min(_CLIP, one.advantage or 0.0))) for group in nearest for one in group.compared
     ]

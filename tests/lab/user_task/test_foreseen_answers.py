@@ -8,7 +8,7 @@ import pytest
 
 from tinsmith.lab.grouping import answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.rollouts import Rollout, Turn
-from tinsmith.lab.settings import RlSettings, told_apart
+from tinsmith.lab.settings import RlSettings, identity_settings
 from tinsmith.lab.user_task.subject import TemplateBorders
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import ConfigError
@@ -67,8 +67,8 @@ def settings(**changes: Any) -> RlSettings:
 
 
 def test_the_key_came_later_and_leaves_names_alone() -> None:
-    assert "env_loss_coef" not in told_apart(settings())
-    assert told_apart(settings(env_loss_coef=0.05))["env_loss_coef"] == 0.05
+    assert "env_loss_coef" not in identity_settings(settings())
+    assert identity_settings(settings(env_loss_coef=0.05))["env_loss_coef"] == 0.05
 
 
 @pytest.mark.parametrize("changes", [{"env_loss_coef": -0.1}, {"env_loss_coef": 0.1, "num_substeps": 2}])

@@ -38,7 +38,7 @@ from tinsmith.lab.experiment.key_text import (
     unknown_key,
 )
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, SparseSettings, told_apart, written
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, SparseSettings, identity_settings, written
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
@@ -250,7 +250,7 @@ def plan_fingerprint(plan: Plan) -> str:
     return sha256_of(
         {
             "frame": plan.named,
-            "settings": told_apart(plan.settings),
+            "settings": identity_settings(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             **plan.experiment.subject.named(plan),
             **engine,

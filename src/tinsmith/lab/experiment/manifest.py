@@ -23,7 +23,7 @@ from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
 from tinsmith.lab.runs.files import Status
 from tinsmith.lab.runs.records import Manifest
-from tinsmith.lab.settings import told_apart, written
+from tinsmith.lab.settings import identity_settings, written
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
 from tinsmith.ops.cuda.device import gpu_identity, require_gpu
@@ -53,7 +53,7 @@ def identity_of(materials: Materials) -> dict[str, object]:
         "tinsmith": VERSION,
         "experiment": plan.experiment.full_name,
         "frame": {key: served.get(v, v) if isinstance(v, str) else v for key, v in plan.named.items()},
-        "settings": told_apart(plan.settings),
+        "settings": identity_settings(plan.settings),
         "reward_settings": dict(plan.reward_settings),
         "arithmetic": plan.engine.arithmetic.value,
         "deviation": plan.engine.deviation.value,

@@ -1,4 +1,4 @@
-"""Runs on labels: their rollouts, gone through once, and arms of runs that differ by the seed alone.
+"""Runs on labels with their rollouts, grouped into arms of runs that differ by seed alone.
 
 A file of rollouts may be far larger than what a page can hold; nothing but the answers of evaluations and a choice to
 be shown is kept.
@@ -82,7 +82,7 @@ TITLES: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRun(TaskRunRecords):
-    """A run on labels, and what was found in its rollouts."""
+    """Run on labels, with everything read from its rollouts."""
 
     evaluations: Mapping[tuple[str, int], Evaluation]  # By split and step, those of training left out.
     examples: tuple[RolloutRecord, ...]
@@ -95,7 +95,7 @@ class LabelRun(TaskRunRecords):
         return self.evaluations[split, max(steps)] if steps else None
 
     def disagreements(self) -> tuple[str, ...]:
-        """Say where the metrics that training wrote are not what the rollouts give."""
+        """Return sentences on metrics of the training that differ from those of the rollouts."""
         sentences: list[str] = []
         for (split, step), evaluation in self.evaluations.items():
             # The test is written in the last line, whichever step's policy it is of.
@@ -111,7 +111,7 @@ class LabelRun(TaskRunRecords):
 
 
 def gather(run: Run, subject: str | None = None) -> LabelRun:
-    """Read the rollouts of a run; with a `subject`, what answers about several labels say of this one."""
+    """Read the rollouts of a run; with a `subject`, the answers about this one of several labels."""
     notes = list(run.notes)
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
     failures: Counter[Cause] = Counter()
@@ -175,14 +175,14 @@ def _answered(rollout: RolloutRecord) -> Answered:
 
 
 def members_of(run: Run) -> dict[str, LabelRun]:
-    """Return what a run says of each of its labels."""
+    """Return the records of each of a run's labels."""
     if run.config.kind is not Kind.JOINT:
         return {run.config.task.name: gather(run)}
     return {subject.value: label_alone(run, subject) for subject in Subject}
 
 
 def label_alone(run: Run, subject: Subject) -> LabelRun:
-    """Return one label of a run on two, under the names of a run on it alone."""
+    """Return one label of a two-label run, with the names of a run on that label alone."""
     name, notes = subject.value, list(run.notes)
     task = msgspec.structs.replace(run.config.task, name=name, labels=subject.labels)
     config = msgspec.structs.replace(run.config, kind=Kind.RL, task=task)
@@ -201,7 +201,7 @@ def label_alone(run: Run, subject: Subject) -> LabelRun:
 
 
 def _row(row: Row, task: str) -> Row:
-    """Return a step's metrics as they would be of one task: `eval/TASK/name` as `eval/name`, others' left out."""
+    """Return a step's metrics of one task: `eval/TASK/name` as `eval/name`, without other tasks'."""
     others = {subject.value for subject in Subject}
     metrics: dict[str, float | None] = {}
     for key, value in row.items():
@@ -220,7 +220,7 @@ def _row(row: Row, task: str) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class LabelArm(ArmRuns):
-    """Finished runs of an experiment on one label, and the split whose answers count in claims."""
+    """Finished runs of an experiment on one label, and the split on which claims are based."""
 
     reads: tuple[LabelRun, ...]
     split: Split = Split.TEST
@@ -264,7 +264,7 @@ class LabelArm(ArmRuns):
 
     @property
     def examples(self) -> int | None:
-        """Number of papers that a run trains on, each as often as it comes; None where settings leave it open."""
+        """Number of a run's training papers, with repetitions; None if the settings leave it open."""
         trained = {(run.config.data.fingerprint, _examples(run.config)) for run in self.runs}
         return next(iter(trained))[1] if len(trained) == 1 else None
 
@@ -285,7 +285,7 @@ class LabelArm(ArmRuns):
 
     @property
     def systems(self) -> Mapping[Split, System]:
-        """Its figures on the test split, or those of its last validation where it has none."""
+        """Metrics on the test split, or of the last validation without a test."""
         if not self._systems:
             self._systems.update(systems_of(self, self.bootstrap))
         return self._systems
@@ -309,7 +309,7 @@ class LabelArm(ArmRuns):
         return found
 
     def rival(self, name: str, score: Score) -> Runs | None:
-        """Return a baseline's answers to the same papers; None where the slice has no such baseline."""
+        """Return a baseline's answers to the same papers; None if the slice lacks the baseline."""
         return rival(name, self.first, self.system(score))
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> Learned[Any]:
@@ -343,7 +343,7 @@ def label_arms(results: Results) -> Mapping[str, LabelArm]:
 
 
 def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
-    """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending.
+    """Group runs that differ by seed alone; arms in order of first occurrence, seeds ascending.
 
     Arms are called by the titles of their experiments; one without a title by name and version.
     """
@@ -358,14 +358,14 @@ def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tupl
 
 
 def identity(run: LabelRun) -> tuple[object, ...]:
-    """Return all in which runs of one arm are equal, whatever their seed."""
+    """Return everything that runs of one arm have in common."""
     config = run.run.config
     settings = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
     return *settings, config.task.name, config.model_name, config.data.fingerprint
 
 
 def _progress(one: LabelRun) -> tuple[int, ...]:
-    """Return how far a run came: tested before validated, then the later step."""
+    """Return a sort key of a run's progress: tested before validated, then the later step."""
     step = one.run.last_step
     return one.last(Split.TEST) is not None, one.last(Split.EVAL) is not None, -1 if step is None else step
 
@@ -376,7 +376,7 @@ def _distinguishing(config: Config) -> dict[str, object]:
 
 
 def by_descent(arms: Sequence[LabelArm]) -> tuple[tuple[int, LabelArm], ...]:
-    """Return arms, each experiment below its parent, with the number of its forebears among them."""
+    """Return arms, each below its parent experiment, with the number of its ancestors among them."""
     placed: list[tuple[int, LabelArm]] = []
     names = {arm.config.name for arm in arms}
 

@@ -1,4 +1,4 @@
-"""Sentences and claims about runs on labels: scores, collapse, controls; and to what a lost class was lost.
+"""Sentences and claims about runs on labels: scores, collapse, controls, and causes of lost classes.
 
 A class is lost to the reward, whose optimum never names it, or to its estimate from samples. Two witnesses: the control
 on the exact gradient trains with the same reward and no sampling, so that a class that it keeps was lost by the
@@ -43,7 +43,7 @@ _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to 
 
 
 def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
-    """Say the macro-F1 of the best arm that is no control, beside chance and the slice's best baseline."""
+    """Return the verdict: macro-F1 of the best arm without controls, beside chance and the best baseline."""
     scored = [
         (arm, one.measures["macro_f1"], one.num_items)
         for arm in arms
@@ -67,7 +67,7 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
 
 
 def _one_class(arm: LabelArm) -> list[str]:
-    """Say which class nearly all greedy answers are; nothing where they are several."""
+    """Return a note if one class is nearly every greedy answer; otherwise empty."""
     greedy = _greedy(arm)
     top, share = ("", 0.0) if greedy is None else commonest_answer(greedy.measures)
     if greedy is None or greedy.num_items is None or share < _ONE_CLASS:
@@ -80,7 +80,7 @@ def _greedy(arm: LabelArm) -> System | None:
 
 
 def sentences_of(arms: Sequence[LabelArm]) -> list[str]:
-    """Return what happened: the scores of each arm and its alarms, and the control."""
+    """Return the results in sentences: each arm's scores and alarms, and the control."""
     found = [sentence for arm in arms for sentence in (_scores(arm), _collapse(arm)) if sentence]
     return [*found, *(_control(arms) if len(arms) > 1 else [])]
 
@@ -125,7 +125,7 @@ def _control(arms: Sequence[LabelArm]) -> list[str]:
 
 
 def notes_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> list[str]:
-    """Return how baselines are compared, what is not alike, and what could not be read."""
+    """Return notes on the baselines' comparison, on differences of the runs, and on unreadable files."""
     return list(dict.fromkeys([*_pairing(arms, systems), *_differing(arms), *_unreadable(arms)]))
 
 
@@ -154,7 +154,7 @@ def _differing(arms: Sequence[LabelArm]) -> list[str]:
 
 
 def _unreadable(arms: Sequence[LabelArm]) -> list[str]:
-    """Return what could not be read of each run, metrics that its answers do not bear out, and absent baselines."""
+    """Return notes on unreadable files, contradictory metrics and missing baselines of each run."""
     sentences: list[str] = []
     for member_of, member in [(arm, member) for arm in arms for member in arm.reads]:
         name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
@@ -173,7 +173,7 @@ Claims = tuple[list[Beats | Learned], list[str]]  # With what a reader must know
 
 
 def claims_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> Claims:
-    """Return what every RL arm is claimed to beat (its parent, SFT, one label alone), and that it learned something."""
+    """Return the claims of every RL arm: that it beats its parent, SFT or one label alone, and that it learned."""
     if len(arms) == 1:
         return _alone(arms[0], systems)
     trained = [arm for arm in arms if arm.config.kind is Kind.RL]
@@ -206,7 +206,7 @@ def claims_of(arms: Sequence[LabelArm], systems: Mapping[str, Runs]) -> Claims:
 
 
 def _alone(arm: LabelArm, systems: Mapping[str, Runs]) -> Claims:
-    """Return the claims that one run beats baselines of its slice; what it learned takes a control, another run.
+    """Return the claims that one run beats its slice's baselines; a claim of learning needs a control run.
 
     The constant is left out: chance is above it in macro-F1, and is part of the claim that something was learned.
     """
@@ -217,7 +217,7 @@ def _alone(arm: LabelArm, systems: Mapping[str, Runs]) -> Claims:
 
 
 def incomparable(first: str, second: str, systems: Mapping[str, Runs]) -> str:
-    """Return why two systems cannot be compared; empty where they can."""
+    """Return the reason why two systems cannot be compared; empty if they can."""
     missing = next((name for name in (first, second) if name not in systems), None)
     if missing is not None:
         return f"{missing} has no answers on the test split"
@@ -281,7 +281,7 @@ def lost_classes(arms: Sequence[LabelArm]) -> tuple[LostClass, ...]:
 
 
 def lost_table(lost: Sequence[LostClass]) -> list[Listing]:
-    """Return the table of lost classes with what the two witnesses say; none where none was lost."""
+    """Return the table of lost classes with both kinds of evidence; empty without lost classes."""
     figures = ("recall", "share", "informative groups")
     heads = ("Class", *figures, "Optimum of the reward", "Exact gradient", "So it was lost")
     return listing("Lost classes", _CAPTION, heads, [list(one) for one in lost], "Arm")
@@ -304,7 +304,7 @@ def mean_of(runs: Runs, metric: ClassMetric) -> FloatArray:
 
 
 def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
-    """Return what the two witnesses say together; the control decides where there is one."""
+    """Return the conclusion from both kinds of evidence; the control takes precedence."""
     if kept is True:
         return "to the estimate from samples: the exact gradient of the same reward does not lose it"
     if kept is False:
@@ -349,7 +349,7 @@ def _informative(arm: LabelArm, label: str) -> Measure | None:
 
 
 def _optimum(arm: LabelArm, arms: Sequence[LabelArm]) -> Optimum | str:
-    """Return what the arm's reward makes optimal, or why that is not known."""
+    """Return the optimum of an arm's reward, or the reason why it is unknown."""
     posteriors = next((found for one in arms if (found := sft_posteriors(one, arm)) is not None), None)
     if posteriors is None:
         return "missing: no SFT run on these papers"
@@ -364,7 +364,7 @@ def _optimum(arm: LabelArm, arms: Sequence[LabelArm]) -> Optimum | str:
 
 
 def sft_posteriors(sft: LabelArm, arm: LabelArm) -> Posteriors | None:
-    """Return P(true label | the SFT model's greedy answer), weighted by how often it gives each; None if unknown."""
+    """Return P(true label | the SFT model's greedy answer), weighted by the answers' shares; None if unknown."""
     same = sft.first.labels == arm.first.labels and sft.config.data.fingerprint == arm.config.data.fingerprint
     is_known = same and sft.config.kind is Kind.SFT
     answers = (sft.answers_on(Split.TEST_GREEDY) or sft.answers_on(Split.TEST)) if is_known else None

@@ -1,4 +1,4 @@
-"""Pages of runs on labels: beside each other as a study that nobody declared, and of one run as a study of one arm."""
+"""Pages of runs on labels: comparisons as undeclared studies, and one run as a study of one arm."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _read(folder: Path, task: str | None) -> LabelRun:
 
 
 def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
-    """Measure runs on one label as a study of as many arms."""
+    """Measure runs on one label as a study with an arm each."""
     groups, notes = arms_of(reads, draws.tables), list[str]()
     arms = [_agreeing(arm, notes) for _, arm in by_descent(groups)]
     out = left_out(reads, [arm.reads for arm in groups])
@@ -128,7 +128,7 @@ def measured(reads: Sequence[LabelRun], draws: Draws = DRAWS) -> RunsCompared:
 
 
 def _agreeing(arm: LabelArm, notes: list[str]) -> LabelArm:
-    """Return an arm; its first run alone, where its seeds disagree about a paper's true label."""
+    """Return an arm; its first run alone if its seeds differ in a paper's true label."""
     try:
         for split in Split:
             arm.answers_on(split)
@@ -300,7 +300,7 @@ _OF_RUN: Final = (
 
 
 def label_document(run: Run) -> Document:
-    """Return the page of a run on one or two labels; the same folder, the same page."""
+    """Return the page of a run on one or two labels; equal folders give equal pages."""
     members = members_of(run)
     found = {name: measured([member]) for name, member in members.items()}
     two = len(members) > 1
@@ -344,7 +344,7 @@ def label_document(run: Run) -> Document:
 
 
 def _of_label(run: Run, record: StudyRecord, prefix: str) -> list[Section]:
-    """Return what was measured of a label, with its curves; `prefix` names it where there are two."""
+    """Return the sections on one label, with its curves; `prefix` names it if there are two."""
     name = prefix.lower().removesuffix(": ")
     flags = note("Red dotted lines are alarms, numbered as in their table.") if run.alarms else None
     picture = pictures(record, f"{name}-arms") if prefix else ()

@@ -43,7 +43,7 @@ _TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST
 
 
 def tables_of(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return what is shown of arms beside their scores, as far as there is anything to show."""
+    """Return the tables beside the arms' scores that have any data."""
     alone = len(arms) == 1
     return [
         *(_evaluations(arms[0].reads[0]) if alone else []),
@@ -120,7 +120,7 @@ def _score_rows(arms: Sequence[LabelArm], width: int, further: Mapping[str, Sequ
 
 
 def standings_of(*arms: str) -> Listing:
-    """Return the table of where arms, or all, stand against the baselines of their slice."""
+    """Return the table of arms' differences to the baselines of their slice."""
 
     def rows(results: Results) -> list[list[Shown]]:
         found = label_arms(results)
@@ -159,7 +159,7 @@ def _band(runs: Sequence[Mapping[int, Metrics]], key: str) -> dict[int, Measure]
 
 
 def settings_of(arms: Mapping[str, LabelArm]) -> dict[str, object]:
-    """Return the settings that decided the results: of all runs, and what arms have of their own."""
+    """Return the settings that decided the results: the common ones, and each arm's own."""
     own = {name: seedless(arm.config.settings) for name, arm in arms.items()}
     first = next(iter(own.values()))
     found = {key: value for key, value in first.items() if all(one.get(key) == value for one in own.values())}
@@ -196,7 +196,7 @@ def _count(one: System) -> str:
 
 
 def _lenient(arm: LabelArm, split: Split) -> dict[str, Measure]:
-    """Return a run's scores where thoughts, fences and text around the JSON are forgiven, as it last measured them."""
+    """Return a run's last lenient scores: with thoughts, fences and text around the JSON ignored."""
     prefix = f"{split}/lenient_"
     rows = [row for row in arm.first.metrics.values() if row.get(f"{prefix}macro_f1") is not None]
     found = rows[-1].items() if rows and split in (Split.TEST, Split.EVAL) else ()
@@ -247,7 +247,7 @@ def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
 
 
 def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return how far stated confidence can be believed, for each run and split whose answers state any."""
+    """Return the calibration of stated confidences, for each run and split with any."""
     levels = (head for word, p in STATED.items() for head in (f"{word} ({p:g})|share right", f"{word}|papers"))
     heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []
@@ -299,7 +299,7 @@ def _alarms(arms: Sequence[LabelArm]) -> list[Listing]:
 
 
 def _experiments(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return every experiment with its question and only what it changes, below its parent where that is there."""
+    """Return every experiment with its question and own changes, below its parent if present."""
     rows: list[Row] = []
     for depth, arm in by_descent(arms):
         config = arm.config
@@ -321,7 +321,7 @@ def _setting(key: str, value: object) -> str:
 
 
 def _runs(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return every run: how far it came, its identity, and the rollouts of it that failed."""
+    """Return every run with its progress, identity and failed rollouts."""
     rows: list[Row] = [
         [
             member.run.folder.name,
@@ -346,7 +346,7 @@ def last_of_both(members: Mapping[str, LabelRun], split: Split) -> Evaluations |
 
 
 def both_rows(members: Mapping[str, LabelRun]) -> list[Row]:
-    """Return how often all labels are right: of the run, of constants, of the prior and of the slice's baselines."""
+    """Return the exact-match rates of the run, of constants, of the prior and of the slice's baselines."""
     tested = last_of_both(members, Split.TEST)
     splits = _TESTS if tested is not None else EVALUATIONS
     known = {split: one for split in splits if (one := last_of_both(members, split)) is not None}
@@ -383,7 +383,7 @@ def _scored(name: str, one: Evaluations) -> Row:
 
 
 def _prior(members: Mapping[str, LabelRun], golds: list[tuple[str, ...]]) -> float | None:
-    """Return how often a guess by the training shares has all right; None: the shares are not known."""
+    """Return the exact-match rate of guessing by the training shares; None if these are unknown."""
     reports = [one.run.baselines for one in members.values()]
     shares = [{k: v / sum(one.train.values()) for k, v in one.train.items()} for one in reports if one]
     if len(shares) < len(reports):
@@ -392,7 +392,7 @@ def _prior(members: Mapping[str, LabelRun], golds: list[tuple[str, ...]]) -> flo
 
 
 def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
-    """Return what a baseline answers to the papers that were tested; None where it left one out."""
+    """Return a baseline's answers to the tested papers; None if one is missing."""
     if any(one.item not in said for one in tested.answers):
         return None
     answers = (

@@ -1,4 +1,4 @@
-"""Sections of the page of every run: the verdict, how it went, and last its settings and identity."""
+"""Sections common to all runs' pages: verdict, curves, settings and identity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BEFORE: Final = {-1: "Worse than before training", 0: "No gain shown", 1: "Bett
 
 
 Beside = tuple[str, float, int]
-"""A score to compare with: its name, value, and on which side of it a system stands: 1 above, -1 below, 0 not told."""
+"""Score for comparison: its name, value, and the system's side of it: 1 above, -1 below, 0 undecided."""
 
 
 def verdict(
@@ -37,7 +37,7 @@ def verdict(
     baselines: Sequence[Beside] = (),
     more: str = "",
 ) -> str:
-    """Say how a system scores on items it was not trained on: the verdict, the score, and what it is measured by.
+    """Return the verdict on a system's held-out score: a summary, the score, and its comparisons.
 
     `before` is the score before training; `more` ends the sentence, such as how often one class was the answer.
     """
@@ -59,7 +59,7 @@ def verdict(
 
 
 def side_of(measure: Measure, level: float) -> int:
-    """Return 1 if the interval of a measure is above a level, -1 if below it, 0 if it holds it.
+    """Return 1 if the interval of a measure is above a level, -1 if below it, 0 if it contains it.
 
     >>> side_of(Measure(0.5, 0.4, 0.6), 0.35), side_of(Measure(0.5, 0.4, 0.6), 0.45), side_of(Measure(0.2), 0.3)
     (1, 0, -1)
@@ -77,14 +77,14 @@ STATUS_WORDS: Mapping[str, str] = {
 
 
 def status_words(run: Run) -> str:
-    """Say how far a run came."""
+    """Return a run's progress in words."""
     if run.manifest is None:
         return "not known: it has no manifest"
     return STATUS_WORDS.get(run.manifest.status, run.manifest.status or "not known")
 
 
 def steps_words(run: Run) -> str:
-    """Say how many of its steps a run has done."""
+    """Return the number of a run's finished steps in words."""
     # The line of step n is written when update n is; the last line, without an update, has the test.
     done, total = len(run.metrics), run.config.steps
     if total is None:
@@ -93,7 +93,7 @@ def steps_words(run: Run) -> str:
 
 
 def papers_words(run: Run) -> str:
-    """Say which papers a run is about, and how many of each split."""
+    """Return a run's papers in words, with the number in each split."""
     data = run.config.data
     name = data.name or (f"slice {data.fingerprint[:12]}" if data.fingerprint else "not stated")
     sizes = [
@@ -178,7 +178,7 @@ def _details(run: Run) -> list[Fold]:
 
 
 def _fields(record: object) -> dict[str, object]:
-    """Return the fields of a record that say anything."""
+    """Return the non-empty fields of a record."""
     names: Sequence[str] = getattr(record, "__struct_fields__", ())
     found = {name: getattr(record, name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, "", ())}
@@ -225,7 +225,7 @@ GROUPS: Final = Drawn(
     missing="Missing: no step says which groups were informative.",
     shares=True,
 )
-"""Groups that teach something, by step."""
+"""Groups with a gradient, by step."""
 
 GRADIENT: Final = Drawn(
     name="gradient",
@@ -255,7 +255,7 @@ def flags_of(run: Run, *kinds: AlarmKind) -> tuple[Flag, ...]:
 
 
 def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[Plate]:
-    """Return the figures that a run has, in their order; `prefix` begins the ids of one of several tasks on a page.
+    """Return the figures for which a run has data, in order; `prefix` begins their ids if a page has several tasks.
 
     One that has nothing to show, and no word for that, is left out.
     """
@@ -265,7 +265,7 @@ def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[P
 
 
 def _lines(run: Run, drawn: Drawn) -> list[Line]:
-    """Return the lines of a figure, those of a class in its colour; of equal ones the first."""
+    """Return the lines of a figure, a class in its colour; of equal lines the first."""
     if drawn.by_class:
         classes = enumerate(run.labels)
         found = [line(run, f"{drawn.by_class}/{name}", name, class_mark(name, place)) for place, name in classes]
@@ -280,7 +280,7 @@ def _lines(run: Run, drawn: Drawn) -> list[Line]:
 
 
 def chart_plate(drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags: Sequence[Flag] = ()) -> Plate:
-    """Draw lines, or say what is missing."""
+    """Draw lines, or state what is missing."""
     # For a screen reader.
     ends = [f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values]
     label = f"{drawn.title} over steps: {', '.join(ends)}."
@@ -302,7 +302,7 @@ def _same(one: Line, other: Line) -> bool:
 
 
 def failures_table(failures: Mapping[Cause, int], where: str = "score") -> Table | None:
-    """Return how many rollouts failed for each cause, which are in no `where`; None where none did."""
+    """Return the number of failed rollouts by cause; None if none failed."""
     if not failures:
         return None
     rows = [

@@ -38,9 +38,9 @@ BASELINE_WORDS: Final[Mapping[Baseline, tuple[str, str]]] = {
     Baseline.BOTH: ("TF-IDF + metadata", "logistic regression on both"),
     Baseline.ORACLE: ("Oracle", "knows the planted cause of every paper, and nothing else"),
 }
-"""Name of every baseline on a page, and what it is."""
+"""Display name and description of every baseline."""
 RIVALS: Final = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)
-"""Baselines that a run is held against: the prior decides nothing, and the oracle knows what nobody does."""
+"""Baselines that runs are compared with: not the prior, which decides nothing, nor the oracle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class System:
 
 
 def systems_of(arm: LabelArm, draws: Bootstrap) -> dict[Split, System]:
-    """Return an arm's systems on the test split, or those of its last validation where it has none."""
+    """Return an arm's systems on the test split, or of its last validation without a test."""
     found = {split: one for split in TESTS if (one := _system(arm, split, draws)) is not None}
     return found or {split: one for split in EVALUATIONS if (one := _system(arm, split, draws)) is not None}
 
@@ -102,7 +102,7 @@ def _checkpoint(arm: LabelArm, split: Split) -> str:
 
 
 def commonest_answer(measures: Measures) -> tuple[str, float]:
-    """Return the label that is answered most often, and its share of the answers; an empty one where none is known."""
+    """Return the most frequent answer, and its share; empty if unknown."""
     begin = f"{ClassMetric.PREDICTED_SHARE.value}/"
     shares = {key.removeprefix(begin): one.value for key, one in measures.items() if key.startswith(begin)}
     top = max(shares, key=shares.__getitem__, default="")
@@ -110,7 +110,7 @@ def commonest_answer(measures: Measures) -> tuple[str, float]:
 
 
 def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTSTRAP) -> dict[str, Measure]:
-    """Return the figures of answers that pages show, as far as they are defined; see `estimates_of`."""
+    """Return the defined metrics of answers for pages; see `estimates_of`."""
     found = estimates_of(runs, draws, parsed, _SHOWN)
     return {name: from_estimate(one) for name, one in found.items() if not math.isnan(one.value)}
 
@@ -134,7 +134,7 @@ def baseline_systems(report: TargetReport | None) -> list[System]:
 
 
 def rival(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:
-    """Return a baseline's answers to the papers of `other`, from the folder of `run`; None where it has none.
+    """Return a baseline's answers to the papers of `other`, from the folder of `run`; None if it has none.
 
     They are its own where the folder keeps one for each of these papers, so that the comparison is paired; a mixture
     of its own and dealt ones would be neither.
@@ -148,13 +148,13 @@ def rival(baseline: Baseline | str, run: Run, other: Runs) -> Runs | None:
 
 
 def is_paired(score: BaselineScore, run: Run, other: Runs) -> bool:
-    """Return true if the run's folder keeps a baseline's answer to every paper."""
+    """Return True if the run's folder has a baseline's answer to every paper."""
     answers = run.baseline_answers.get(score.baseline, {})
     return all(answers.get(item) in other.labels for item in other.items)
 
 
 def unpaired(score: BaselineScore, other: Runs) -> Runs:
-    """Return a baseline's answers to the papers of `other`, from its confusion matrix alone.
+    """Return a baseline's answers to the papers of `other`, reconstructed from its confusion matrix.
 
     Which papers it got right is not known then, so its answers are dealt out at random within each true label. A
     difference is as uncertain as between two systems that err independently: more than it truly is, as both find the
@@ -172,7 +172,7 @@ def unpaired(score: BaselineScore, other: Runs) -> Runs:
 
 
 def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return whole numbers that add up to `total`, as near as can be to `shares`; those themselves if they do."""
+    """Round `shares` to integers with the sum `total`, as near as possible; unchanged if they are integers."""
     if shares.sum() == 0:
         shares = np.ones_like(shares)
     exact = shares / shares.sum() * total
@@ -183,7 +183,7 @@ def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
 
 
 def standing_rows(arms: Iterable[LabelArm], bootstrap: Bootstrap) -> list[list[Measure | str | None]]:
-    """Return where arms stand against constant, metadata and TF-IDF: differences without any gate; no control does."""
+    """Return arms' differences to constant, metadata and TF-IDF baselines, uncorrected and without controls."""
     return [
         [arm.name, BASELINE_WORDS[baseline][0], gap, _FINDINGS[gap.above(0.0) - gap.below(0.0)]]
         for arm in arms
@@ -193,7 +193,7 @@ def standing_rows(arms: Iterable[LabelArm], bootstrap: Bootstrap) -> list[list[M
 
 
 def beside(arm: LabelArm, baseline: Baseline, bootstrap: Bootstrap = BOOTSTRAP) -> Measure | None:
-    """Return how far an arm is above a baseline in macro-F1; None where one of the two has no answers."""
+    """Return an arm's macro-F1 minus a baseline's; None if either has no answers."""
     answers = arm.answers_on()
     other = None if answers is None else rival(baseline, arm.first, answers)
     if answers is None or other is None:

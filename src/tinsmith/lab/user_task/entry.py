@@ -273,7 +273,7 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
     clash = next((name for name in values if name in EVERY_KEY), None)
     if clash is not None:
         fix = "give the argument of task() another name"
-        raise source.told(ConfigError("every run has a key of this name", field=clash, fix=fix))
+        raise source.located(ConfigError("every run has a key of this name", field=clash, fix=fix))
     task = source.make(values)
     subject = JUDGED_TASK if isinstance(task.reward, JudgedReward) else USER_TASK
     kinds = TESTED_KINDS if subject is USER_TASK and task.tested else subject.kinds
@@ -296,5 +296,5 @@ def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], values: Mappi
     allowed = frozenset(types) - circumstances - {"at"}
     for key in values:
         if key not in allowed:
-            raise source.told(unknown_key(key, str(values[key]), allowed))
+            raise source.located(unknown_key(key, str(values[key]), allowed))
     return {key: value if types[key] is type(value) else shown_value(value) for key, value in values.items()}

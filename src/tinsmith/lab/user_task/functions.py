@@ -57,7 +57,7 @@ class TaskSource:
         known = [key for key in self.keys if key.name in values]
         return self.made({k.name: Path(str(values[k.name])) if k.is_file else values[k.name] for k in known})
 
-    def told(self, error: TinsmithError) -> TinsmithError:
+    def located(self, error: TinsmithError) -> TinsmithError:
         """Return an error that lies in the task, and says where."""
         return error.located_at(self.file) if self.file else error
 

@@ -372,7 +372,7 @@ def task_data(plan: Plan) -> TaskData:
                 what, allowed = "no training item is set aside", "none, or an aside= that is true for some items"
                 raise DataError(what, field="interleave", value=interleave, allowed=allowed)
     except TinsmithError as error:
-        raise source.told(error) from None
+        raise source.located(error) from None
     return TaskData(plan=plan, task=task, source=source, split=split, every=every, examples=examples)
 
 
