@@ -32,7 +32,7 @@ def batch(
     unit: Unit[T] = None,
     order_of: Callable[[int, Sequence[Sequence[T]]], Sequence[int]] | None = None,
 ) -> list[T]:
-    """Return the `size` items of step `step` (0 is the first); those of one unit follow each other.
+    """Return the `size` items of step `step` (0 is the first); items of one unit are adjacent.
 
     `order_of` returns the places of an epoch's units in place of a permutation.
     """
@@ -47,7 +47,7 @@ def batch(
 
 
 def subset(items: Sequence[T], count: int, unit: Unit[T] = None) -> Sequence[T]:
-    """Return at most `count` items (0: all), drawn whatever their order: a slice's begins with one label.
+    """Return a random subset of at most `count` items (0: all), independent of their order.
 
     Units are taken whole, and the first of them even where it has more items than that.
     """
@@ -64,7 +64,7 @@ def subset(items: Sequence[T], count: int, unit: Unit[T] = None) -> Sequence[T]:
 
 
 def due(step: int, every: int) -> bool:
-    """Return true if something that happens every so many steps happens before step `step`; 0 is never."""
+    """Return True if an event with this period occurs before step `step`; period 0 means never."""
     return every > 0 and step % every == 0
 
 
@@ -95,7 +95,7 @@ _RATIO: Final = re.compile(r"([1-9]\d{0,3}):([1-9]\d{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The batch of one step: from which pool, and how many steps took from that pool before."""
+    """Batch of one step: its pool, and the number of earlier steps with that pool."""
 
     aside: bool
     before: int
@@ -109,7 +109,7 @@ class Ratio:
     aside: int
 
     def turn(self, step: int) -> Turn:
-        """Return what a step takes; 0 is the first.
+        """Return the batch of a step; 0 is the first.
 
         >>> ["aside" if Ratio(2, 1).turn(step).aside else "main" for step in range(6)]
         ['main', 'main', 'aside', 'main', 'main', 'aside']

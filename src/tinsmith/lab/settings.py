@@ -18,7 +18,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER, left_out
 
 WHERE_USED: Final = MappingProxyType({**LATER, "written": "where it is not at its default"})
-"""Metadata of a setting that came after configurations had been written: at its default they are as before."""
+"""Metadata of a setting newer than some configurations: at its default these are unchanged."""
 
 
 class RlLoss(StrEnum):
@@ -159,7 +159,7 @@ class CommonSettings:
             raise ConfigError("full trains every weight, and has no alpha", field="lora_alpha", value=self.lora_alpha)
 
     def by_example(self, step: int) -> SftSettings | None:
-        """Return what a step is trained with where it is supervised; None: it learns by reward."""
+        """Return the supervised settings of a step; None if it is trained by reward."""
         del step
 
 
@@ -173,7 +173,7 @@ def identity_settings(settings: CommonSettings) -> dict[str, object]:
 
 
 def written(settings: CommonSettings) -> dict[str, object]:
-    """Return the settings as configurations have them."""
+    """Return the settings in the form of configurations."""
     dropped = left_out(settings)
     unused = {one.name for one in fields(settings) if one.name in dropped and "written" in one.metadata}
     return {name: value for name, value in asdict(settings).items() if name not in unused}
@@ -259,7 +259,7 @@ class RlSettings(CommonSettings):
             raise ConfigError(what, field="group_size", value=self.group_size, allowed="2 or more")
 
     def by_example(self, step: int) -> SftSettings | None:
-        """Return what the first `sft_steps` steps are trained with; None: the others learn by reward."""
+        """Return the supervised settings of the first `sft_steps` steps; None for later ones, trained by reward."""
         return self.supervised if step < self.sft_steps else None
 
     @property

@@ -108,14 +108,14 @@ def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
 
 
 KL_TOKENS: Final = 20
-"""Tokens that hold nearly all of the base's mass where it is sure of itself; the step's metrics say how much."""
+"""Number of tokens that hold nearly all of a confident base's probability; the metrics report the mass."""
 _CLIP: Final = 2.5  # Largest advantage, either way.
 _LONGEST: Final = 0.2  # Share of the kept rollouts that is dropped, the longest first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """One rollout that is trained on."""
+    """Rollout to train on."""
 
     rollout: AnyRollout
     advantage: float
@@ -124,7 +124,7 @@ class Chosen:
 
 
 def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
-    """Take one step on rollouts that were drawn before the first; return its metrics."""
+    """Take one step on rollouts drawn before the first step; return its metrics."""
     figures: dict[str, float] = {}
     if run.offline is None:
         with run.timed("sample_s"):
@@ -137,7 +137,7 @@ def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, flo
 
 
 def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Chosen], dict[str, float]]:
-    """Ask the base about items, and choose; the same again where a run is resumed, which keeps the rollouts it has."""
+    """Sample the base and select rollouts; a resumed run repeats this, and keeps its written rollouts."""
     subject = run.course.subject
     count = min(settings.asked_items, len(run.course.train_items))
     items = batch(run.course.train_items, count, 0, settings.seed, subject.unit)
@@ -173,7 +173,7 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
 
 
 def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
-    """Return rollouts of the items whose pass rate is nearest a half, without the longest, and their advantages."""
+    """Return rollouts, without the longest, of the items with pass rates nearest 1/2, and their advantages."""
     informative = [group for group in groups if group.informative and group.compared]
     nearest = sorted(informative, key=_from_a_half)[: settings.kept_items]
     every = [
@@ -195,7 +195,7 @@ def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
 def gated_rollouts(
     base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
 ) -> list[Chosen]:
-    """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
+    """Score rollouts under the base, and return them with masks of pushed and held tokens."""
     spreads = base.spreads([one.sequence() for one, _ in kept], begins=[one.written().index(True) for one, _ in kept])
     chosen: list[Chosen] = []
     for (one, advantage), spread in zip(kept, spreads, strict=True):
@@ -213,7 +213,7 @@ def gated_rollouts(
 
 
 def _trained(run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, step: int) -> dict[str, float]:
-    """Take an optimizer step on a batch: one datum a rollout, with KL_TOKENS targets a position."""
+    """Take an optimizer step on a batch: one datum per rollout, with KL_TOKENS targets per position."""
     gated = max(1, sum(sum(one.gated) for one in part))
     other = max(1, sum(sum(one.other) for one in part))
     best = _most_probable(run.base(), [one.rollout for one in part])

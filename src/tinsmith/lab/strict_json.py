@@ -1,4 +1,4 @@
-"""Reads JSON that a model wrote: strictly, for any text, without raising anything but NotJsonError.
+"""Strict JSON parser of model outputs; for any text it raises nothing but NotJsonError.
 
 Stricter than Python's reader where that one takes more than JSON or may fail: NaN and infinity, lone
 surrogates and deep nesting are no JSON here. Numbers are kept as they are written, because a number
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 MAX_NESTING: Final = 16
-"""Deeper text is not read: what reads it on would fail there, sooner or later with the caller's stack."""
+"""Greatest depth: deeper values could exhaust the stack of later code."""
 
 
 class NotJsonError(ValueError):
@@ -21,20 +21,20 @@ class NotJsonError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonNumber:
-    """A number as it is written."""
+    """Number as spelled in the text."""
 
     literal: str
 
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """An object: its keys and values as they are written, in order, repeated ones included."""
+    """Object with keys and values as spelled, in order, including repeated keys."""
 
     pairs: tuple[tuple[str, JsonValue], ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys in order; a repeated key stands there each time."""
+        """Keys in order, including repetitions."""
         return tuple(key for key, _ in self.pairs)
 
 
@@ -42,7 +42,7 @@ JsonValue: TypeAlias = "JsonObject | JsonNumber | list[JsonValue] | str | bool |
 
 
 def read_json(text: str) -> JsonValue:
-    """Read one JSON value, with nothing but JSON's white space around it.
+    """Parse one JSON value, with only JSON's white space around it.
 
     >>> read_json('{"a": 1, "a": [true]}').keys
     ('a', 'a')
@@ -68,7 +68,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _check(value: JsonValue, levels: int) -> None:
-    """Require that at most so many levels lie below, and that UTF-8 can hold every string."""
+    """Require a limited depth, and strings that UTF-8 can encode."""
     match value:
         case str():
             if any("\ud800" <= character <= "\udfff" for character in value):

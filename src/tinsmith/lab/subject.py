@@ -1,4 +1,4 @@
-"""A subject: what a run is about, and all that the laboratory asks of it.
+"""Subject of a run: interface between the laboratory and items, conversations and rewards.
 
 Its own part is to say:
 
@@ -35,7 +35,7 @@ from tinsmith.types.seeds import derive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One reply, in tokens."""
+    """Reply in tokens, split for probing confidence."""
 
     prompt: tuple[int, ...]
     reasoning: tuple[int, ...]  # All before the answer begins; the whole reply where none does.
@@ -56,32 +56,32 @@ class Subject(Environments[I, A], Protocol[I, A]):
         ...
 
     def unit(self, item: I) -> str:
-        """Return the name of what an item belongs to: items of one unit are taken together, wherever some are taken."""
+        """Return an item's unit: items of one unit are always selected together."""
         return item.prompt_id
 
     def aside(self, item: I) -> bool:
-        """Return true if an item is trained on in batches of its own alone, where `interleave` asks for them."""
+        """Return True if an item belongs to separate batches, as `interleave` requests them."""
         del item
         return False
 
     def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[NamedTerms]:
-        """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
+        """Return each rollout's reward by the state before this step; then update the state."""
         ...
 
     def figures(self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str) -> Mapping[str, float]:
-        """Return what an evaluation says by the answers to each item, as `SPLIT/...`."""
+        """Return the metrics of an evaluation from the answers to each item, as `SPLIT/...`."""
         ...
 
     def train_figures(self, groups: Sequence[ScoredGroup[I, A]]) -> Mapping[str, float]:
-        """Return what is told of a training step beside rewards and groups, as `train/...`."""
+        """Return further metrics of a training step, as `train/...`."""
         ...
 
     def facts(self, rollout: Rollout[I, A]) -> Line:
-        """Return what a rollout's line says of its answer."""
+        """Return the answer's fields in a rollout's line."""
         ...
 
     def item_facts(self, item: I) -> Line:
-        """Return what the line of a failed rollout says of its item."""
+        """Return the item's fields in a failed rollout's line."""
         del item
         return {}
 
@@ -91,44 +91,44 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return ()
 
     def example(self, item: I) -> Example:
-        """Return what supervised training reads: the prompt and its right answer, or a whole conversation."""
+        """Return the supervised example of an item: the prompt and its right answer, or a whole conversation."""
         raise ConfigError("this task has no right answers", field="item", value=item.prompt_id)
 
     def example_figures(self, examples: Sequence[Example]) -> Mapping[str, float]:
-        """Return metrics of what a supervised step learned, as `train/...`."""
+        """Return the metrics of a supervised step, as `train/...`."""
         del examples
         return {}
 
     def options(self, item: I) -> Sequence[tuple[int, ...]]:
-        """Return every answer that there is to an item, as the tokens of a reply; none where they are not known."""
+        """Return every possible answer to an item, as the tokens of a reply; empty if unknown."""
         del item
         return ()
 
     def probe(self, rollout: Rollout[I, A]) -> Probe:
-        """Return a reply taken apart: what confidence along its reasoning is read from."""
+        """Return a reply split into reasoning and answer, for probing confidence."""
         what = "this task does not say where its reasoning ends, or list its possible answers"
         fix = "watch=none and confidence_penalty=0, or probed=... in a task of your own"
         raise ConfigError(what, field="confidence", value=rollout.item.prompt_id, fix=fix)
 
     def trace(self) -> Mapping[str, float]:
-        """Return what is worth telling of the rewards' state after a step."""
+        """Return metrics of the rewards' state after a step."""
         return {}
 
     def state(self) -> object:
-        """Return what a resumed run must know of its rewards, as plain JSON values."""
+        """Return the rewards' state for resuming a run, as plain JSON values."""
         return None
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
+        """Restore the state from `state`."""
         del state
 
     def close(self) -> None:
-        """Let go of what it holds open; the run is over, or lost."""
+        """Release resources at the end of a run, or after its failure."""
         return
 
 
 def line_of(subject: Subject[I, A], step: int, split: str, rollout: Rollout[I, A] | Failure[I]) -> Line:
-    """Return the line of a rollout without its reward; of one that failed, the cause."""
+    """Return the line of a rollout without its reward; for a failed one, with the cause."""
     line: Line = {"step": step, "split": split, "prompt_id": rollout.item.prompt_id, "sample": rollout.sample}
     if isinstance(rollout, Failure):
         return {**line, **subject.item_facts(rollout.item), "failure": {"where": rollout.where, "what": rollout.what}}
@@ -142,7 +142,7 @@ def force_options(
     groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
     seed: int,
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Return the groups, each with its item's options behind what was sampled."""
+    """Return the groups with each item's options appended to the sampled rollouts."""
     played = [one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)]
     pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
     scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]
@@ -153,7 +153,7 @@ def force_options(
 def _played(
     subject: Subject[I, A], group: Sequence[Rollout[I, A] | Failure[I]], place: int, seed: int
 ) -> list[Trajectory[I]]:
-    """Let every option be said; what it would have been drawn with is not known yet."""
+    """Return rollouts of all options; their sampling log-probabilities are still unknown."""
     item = group[0].item
     options = subject.options(item)
     if not options:

@@ -1,1 +1,1 @@
-"""A run's folder: what is written into it and read from it."""
+"""Folder of a run: its writers and readers."""

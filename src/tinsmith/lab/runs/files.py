@@ -1,4 +1,4 @@
-"""The folder of a run: names of its files, kinds and states of runs, and what is done with one that is there."""
+"""Names of the files in a run's folder, kinds and states of runs, and handling of an existing run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tinsmith.types.json_text import parse_json
 
 
 class Kind(enum.StrEnum):
-    """Which loop, and what it teaches."""
+    """Training loop, and the subject it trains on."""
 
     RL = "rl"  # Labels of papers, by reinforcement.
     SFT = "sft"  # Labels of papers, by example.
@@ -66,12 +66,12 @@ CHECKPOINTS: Final = "checkpoints.jsonl"
 BASELINES: Final = slice_card.BASELINES  # What simple baselines reach on the run's papers, as beside their slice.
 REPORT: Final = "report.html"
 LEDGER: Final = "judge.jsonl"
-"""Requests to a judge and what they took. Never cut back: what was paid was paid, also by a killed run."""
+"""Judge requests with their costs. Never truncated: costs count even if the run was killed."""
 TASKS: Final = "tasks.jsonl"  # The prompts of a run whose answers are judged by criteria, with these.
 TASK: Final = "task.json"  # Of a run on a task of the user's own: its terms, its held-out items, its baselines.
 SECTIONS: Final = "sections.json"  # The sections that it adds to its page.
 GENERAL: Final = "general.json"
-"""Likelihood of fixed general texts under the trained model and its base: what training cost elsewhere."""
+"""Likelihood of fixed general texts under the trained model and its base, which measures forgetting."""
 STATE: Final = "checkpoints"  # Where a run's embedded server keeps its state, in the run's folder.
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)  # Files that a step appends to, and that a resumed run cuts back.
@@ -96,7 +96,7 @@ def holds_run(path: Path) -> bool:
 
 
 def settle(path: Path, if_exists: IfExists) -> IfExists:
-    """Return what to do with the run in a folder: RAISE, RESUME or DELETE; asked at the terminal for ASK."""
+    """Return the action for an existing run: RAISE, RESUME or DELETE; ASK prompts in the terminal."""
     if if_exists is IfExists.RESUME_INTERRUPTED:
         return IfExists.RESUME if _was_interrupted(path) else IfExists.RAISE
     if if_exists is not IfExists.ASK or not holds_run(path):
@@ -115,7 +115,7 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
 
 
 def require_room(path: Path, if_exists: IfExists) -> None:
-    """Check that a run may begin in a folder, or go on there."""
+    """Check that a run may start in a folder, or resume there."""
     if holds_run(path):
         if if_exists is IfExists.RAISE:
             raise _already_there(path, "this folder holds a run already")
@@ -132,7 +132,7 @@ def _already_there(path: Path, what: str) -> ConfigError:
 
 
 def _was_interrupted(path: Path) -> bool:
-    """True if the run in a folder stopped before its end, and said so: another process may be at one that did not."""
+    """True if the run in a folder reported that it stopped early; otherwise another process may still run it."""
     try:
         manifest: object = parse_json((path / MANIFEST).read_bytes())
     except (OSError, ValueError):

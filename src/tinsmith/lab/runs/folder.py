@@ -1,4 +1,4 @@
-"""Folder of a run: its files, written so that a killed run goes on where its last checkpoint stands.
+"""Folder of a run: its files, written so that a killed run resumes from its last checkpoint.
 
 `metrics.jsonl`, `rollouts.jsonl` and `trace.jsonl` hold nothing that a clock or a machine decides, and are hashed;
 `timings.jsonl` holds the rest. A checkpoint's line says how long each file was then: whoever resumes cuts them back to
@@ -34,7 +34,7 @@ _AGAIN: Final = "copy or unpack it again; a run of your own: start it again in a
 
 
 def is_saved(state: Path, path: str) -> bool:
-    """Return True if the checkpoint that this path names is in the folder, of several each; verify nothing."""
+    """Return True if the folder has the checkpoint of this path, of every agent; nothing is verified."""
     try:
         return all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
     except InputError:
@@ -42,7 +42,7 @@ def is_saved(state: Path, path: str) -> bool:
 
 
 def damage(state: Path, paths: Sequence[str]) -> str | None:
-    """Say in a line what is wrong with the first of these `tinker://` paths that is not whole; None: nothing.
+    """Return the fault of the first damaged one of these `tinker://` paths, as a line; None if all are complete.
 
     Every file's SHA-256 is compared with the one that its checkpoint vouches for.
     """
@@ -59,7 +59,7 @@ _LINK: Final = 16  # Hexadecimal digits of a link.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A line of `checkpoints.jsonl`: where weights are, and what else a resumed run needs."""
+    """Line of `checkpoints.jsonl`: path of the weights, and the state for resuming a run."""
 
     step: int  # Optimizer steps that these weights have seen.
     state_path: str  # To train on from.
@@ -67,12 +67,12 @@ class Mark:
     """State of the loop beside the weights: the course's (rewards, collapse monitor), and the best so far."""
     lengths: Mapping[str, int]  # Bytes of each growing file.
     here: bool = False
-    """True if the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
+    """True if the weights are in this folder's STATE; a remote server's weights cannot be verified."""
 
 
 @dataclass(slots=True)
 class RunFolder:
-    """The open folder of one run; used from one thread."""
+    """Open folder of one run; used from one thread."""
 
     path: Path
     _files: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
@@ -86,7 +86,7 @@ class RunFolder:
         if_exists: files.IfExists,
         say: Callable[[str], None] | None = None,
     ) -> tuple[RunFolder, Mark | None]:
-        """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
+        """Open a folder for a run; return it, and the checkpoint to resume from, if there is one.
 
         `say` (default: standard error) gets a line for every checkpoint that is passed over, and why.
         """
@@ -107,14 +107,14 @@ class RunFolder:
         return folder, mark
 
     def append(self, name: str, lines: Sequence[Mapping[str, object]]) -> None:
-        """Append lines to a growing file; they are with the operating system when this returns."""
+        """Append lines to a growing file; they are in the operating system's cache when this returns."""
         with writing(self.path / name):
             file = self._open(name)
             file.write(b"".join(_line(line) for line in lines))
             file.flush()
 
     def mark(self, *, step: int, state_path: str, kept: Mapping[str, object]) -> None:
-        """Note a checkpoint whose weights are saved; on the disk when this returns.
+        """Record a saved checkpoint; it is on the disk when this returns.
 
         Weights first, then this line: a line never names weights that are not there. A kill in between leaves weights
         that nothing names.
@@ -134,11 +134,11 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def marks(self) -> list[Mark]:
-        """Return the checkpoints whose lines are whole, in order; one cut off by a kill or damaged is left out."""
+        """Return the checkpoints with complete lines, in order; truncated or damaged lines are left out."""
         return [mark for mark in map(_parsed, self._mark_lines()) if mark is not None]
 
     def lines_of(self, marks: Sequence[Mark]) -> list[bytes]:
-        """Return the lines of these checkpoints as they are."""
+        """Return the raw lines of these checkpoints."""
         return [line + b"\n" for line in self._mark_lines() if _parsed(line) in marks]
 
     def links(self, name: str) -> list[str]:
@@ -163,7 +163,7 @@ class RunFolder:
         return [json.loads(line) for line in file.read_bytes().splitlines()]
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        """Write a whole file at once: it is the old one or the new one, never half."""
+        """Replace a file atomically."""
         text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         self._write(name, text.encode())
 
@@ -181,11 +181,11 @@ class RunFolder:
         return cast(dict[str, object], found)
 
     def manifest(self) -> Manifest:
-        """Return the manifest; an empty one where there is none."""
+        """Return the manifest; an empty one if there is no file."""
         return self.manifest_of(self.read_json(files.MANIFEST))
 
     def manifest_of(self, content: Mapping[str, object]) -> Manifest:
-        """Return the manifest whose file has this content."""
+        """Parse the content of a manifest."""
         try:
             return msgspec.convert(content, Manifest)
         except msgspec.ValidationError:
@@ -193,7 +193,7 @@ class RunFolder:
             raise DataError(what, field=files.MANIFEST, fix=_AGAIN) from None
 
     def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of what a repeated run has to reproduce; the trace's only where a server told one."""
+        """Return the SHA-256 of all that a replay must reproduce; the trace's only if a server reported one."""
         hashed = {"metrics_sha256": files.METRICS, "rollouts_sha256": files.ROLLOUTS}
         trace = self.path / files.TRACE
         if trace.exists() and trace.stat().st_size > 0:
@@ -209,7 +209,7 @@ class RunFolder:
                 file.close()
 
     def abandon(self) -> None:
-        """Delete a run that was begun and not run, and its folder if nothing else is in it."""
+        """Delete a prepared run without steps, and its folder if it is otherwise empty."""
         self.close()
         self._delete()
         with suppress(OSError):  # something else is in it
@@ -223,7 +223,7 @@ class RunFolder:
             raise ConfigError(what, field="log_path", value=str(self.path), allowed=allowed, fix=fix)
 
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
-        """Return the newest checkpoint of which everything is there, and say which were passed over."""
+        """Return the newest complete checkpoint, and report those passed over."""
         lines = self._mark_lines()
         for line in reversed(lines):
             mark = _parsed(line)
@@ -239,7 +239,7 @@ class RunFolder:
         return None
 
     def _damage(self, mark: Mark) -> str | None:
-        """Say what of a checkpoint is not there any more; None: nothing."""
+        """Return the missing parts of a checkpoint in words; None if it is complete."""
         for name in files.GROWING:
             file = self.path / name
             if mark.lengths.get(name, 0) > (file.stat().st_size if file.exists() else 0):
@@ -252,13 +252,13 @@ class RunFolder:
         return file.read_bytes().split(b"\n")[:-1] if file.exists() else []
 
     def _delete(self) -> None:
-        """Delete a run; `config.json` last, because it says that there is one."""
+        """Delete a run; `config.json` last, since it marks the folder as a run's."""
         shutil.rmtree(self.path / files.STATE, ignore_errors=True)
         for name in (files.CHECKPOINTS, *files.GROWING, *files.WHOLE):
             (self.path / name).unlink(missing_ok=True)
 
     def _cut(self, mark: Mark | None) -> None:
-        """Cut the files back to a checkpoint. Those after it go first: what they say will then no longer be so."""
+        """Truncate the files to a checkpoint. Later checkpoints are removed first, as they would become invalid."""
         lines = self._mark_lines()
         count = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
         self._write(files.CHECKPOINTS, b"".join(line + b"\n" for line in lines[: count if mark else 0]))
@@ -286,7 +286,7 @@ _LINE: Final = msgspec.json.Decoder(dict[str, object])
 
 
 def _parsed(line: bytes) -> Mark | None:
-    """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
+    """Decode a line of `checkpoints.jsonl`; None if its bytes are damaged."""
     try:
         content = _LINE.decode(line)
         digest = content.pop("sha256", None)
@@ -296,7 +296,7 @@ def _parsed(line: bytes) -> Mark | None:
 
 
 def best_of(mark: Mark) -> list[str]:
-    """Return where the best policy so far is saved: the end of the run samples from it."""
+    """Return the path of the best policy so far, from which the run samples at its end."""
     best = cast(Mapping[str, object], mark.kept.get("best") or {})
     path = best.get("sampler_path")
     return [path] if isinstance(path, str) and path else []

@@ -22,11 +22,11 @@ from tinsmith.types.errors import DataError, perhaps
 
 TABLES = ("metrics", "rollouts", "answers")
 _ANSWER: Final = ("text", "predicted", "gold")
-"""Columns of rollouts, or what their names begin with, that are shown of an item's first answer."""
+"""Columns of an item's first rollout to include, by name or prefix."""
 
 
 def frame_of(file: Path) -> pl.DataFrame:
-    """Read whole lines of JSON into a table whose columns are all fields that any of them has; empty: none is there."""
+    """Read complete JSON lines into a table with the union of their fields; empty without any."""
     lines = [msgspec.json.encode(line) for line in json_lines(file, dict[str, object], [])]
     return pl.read_ndjson(io.BytesIO(b"\n".join(lines)), infer_schema_length=None) if lines else pl.DataFrame()
 
@@ -77,13 +77,13 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
 
 
 def right_answers(run: Path) -> Mapping[str, str]:
-    """Return the right answers that a run's task names, by evaluated item; empty where it names none."""
+    """Return the gold answers of a run's task by evaluated item; empty if it has none."""
     task = read_whole(run / TASK, TaskRecord, []) or TaskRecord()
     return {one.id: one.answer for one in (*task.items, *task.tested) if one.answer}
 
 
 def runs_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the runs in a folder with their paths below it, sorted; that of the folder itself is empty."""
+    """Yield the runs in a folder with their relative paths, sorted; the path of the folder itself is empty."""
     for file in sorted(folder.rglob(CONFIG)):
         where = file.parent.relative_to(folder).as_posix()
         yield ("" if where == "." else where), file.parent

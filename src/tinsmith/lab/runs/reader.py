@@ -1,4 +1,4 @@
-"""Reads a run folder by its files' names, also one that is unfinished or was killed in the middle of a line.
+"""Reader of run folders, including unfinished ones and truncated lines.
 
 A line that cannot be read is left out and counted; a file that is absent is named. Only a folder without a readable
 `config.json` is refused: without it nothing says what was run.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def read_run(folder: Path) -> records.Run:
-    """Read everything of a run but its rollouts."""
+    """Read a run without its rollouts."""
     notes: list[str] = []
     config = _config(folder)
     baselines, answers = (None, {})
@@ -48,7 +48,7 @@ def read_run(folder: Path) -> records.Run:
 
 
 def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) -> Iterator[records.RolloutRecord]:
-    """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end.
+    """Yield the rollouts of a run in order; notes on unreadable lines are appended to `notes` at the end.
 
     With a `subject` they are about several labels, and what is said of this one is told.
     """
@@ -75,7 +75,7 @@ def _config(folder: Path) -> records.Config:
 
 
 def read_whole(file: Path, kind: type[T], notes: list[str]) -> T | None:
-    """Read a file that is one JSON object; None and a note where that cannot be."""
+    """Read a file with one JSON object; None, with a note, if it is unreadable."""
     if not file.is_file():
         notes.append(f"{file.name} is missing.")
         return None
@@ -87,7 +87,7 @@ def read_whole(file: Path, kind: type[T], notes: list[str]) -> T | None:
 
 
 def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
-    """Yield the lines of a file, each an object of JSON; what is left out goes to `notes` at the end."""
+    """Yield the JSON objects of a file's lines; notes on skipped lines are appended to `notes` at the end."""
     if not file.is_file():
         notes.append(f"{file.name} is missing.")
         return
@@ -111,7 +111,7 @@ def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
 
 
 def _metrics(folder: Path, notes: list[str]) -> dict[int, records.Row]:
-    """Read the metrics by step. A step that stands there twice counts as it was written last."""
+    """Read the metrics by step; the last line of a repeated step counts."""
     steps: dict[int, records.Row] = {}
     nameless = 0
     for line in json_lines(folder / files.METRICS, dict[str, object], notes):
@@ -126,7 +126,7 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, records.Row]:
 
 
 def _numbers(line: Mapping[str, object]) -> records.Row:
-    """Keep what is a number or null; whatever else a line may say is no metric."""
+    """Return the numbers and nulls of a line, which are its metrics."""
     return {
         key: None if value is None else float(value)
         for key, value in line.items()
@@ -138,7 +138,7 @@ _Answers = Mapping[Baseline, Mapping[str, str]]
 
 
 def read_baselines(folder: Path, config: records.Config, notes: list[str]) -> tuple[TargetReport | None, _Answers]:
-    """Read the baselines for the run's own task, with their answers where these were kept."""
+    """Read the baselines of the run's task, with their answers if these were saved."""
     try:
         report = read_report(folder)
     except DataError as error:
@@ -179,7 +179,7 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
 
     def exact(self, name: str = "total") -> dict[str, Fraction]:
-        """Return the reward, or `metric/NAME`, as fractions: what is equal in decimals is a tie."""
+        """Return the reward, or `metric/NAME`, as fractions: equal decimals are ties."""
         named = {f"metric/{metric}": values for metric, values in self.metrics.items()}
         found = {"total": self.by_item, **named}.get(name, {})
         return {item: Fraction(repr(value)) for item, value in found.items()}
@@ -203,7 +203,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Examination:
-    """The results of one evaluation: at one step, sampled or greedy."""
+    """Results of one evaluation: at one step, sampled or greedy."""
 
     step: int
     rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])
@@ -212,7 +212,7 @@ class Examination:
         default_factory=dict[str, records.TaskRollout]
     )  # The first answer to each item.
     failed: dict[str, records.FailureRecord] = field(default_factory=dict[str, records.FailureRecord])
-    """The first failure at each item that has one."""
+    """First failure of each item that has one."""
     texts: Counter[str] = field(default_factory=Counter[str])
 
     places: Places = field(default_factory=Places)
@@ -255,7 +255,7 @@ class Judging:
         return self.criteria.get(place) or f"criterion {place[1] + 1} of {place[0]}"
 
     def by_criterion(self, places: Places) -> dict[str, list[Fraction]]:
-        """Return the shares of each criterion that held, one an item that has it."""
+        """Return each criterion's share of fulfilling answers, one value per item that has it."""
         found: dict[str, list[Fraction]] = {}
         for place, held in sorted(places.items()):
             found.setdefault(self.criterion(place), []).append(Fraction(sum(held), len(held)))
@@ -263,7 +263,7 @@ class Judging:
 
 
 def rule_in(rationale: str) -> str:
-    """Return the rule that a judge by rules tells of; empty where it is a model's reasoning."""
+    """Return the rule in a rule-based verdict's rationale; empty for a model's rationale."""
     verdict, _, rule = rationale.partition(": ")
     return rule if verdict in ("holds", "fails") else ""
 
@@ -288,7 +288,7 @@ class TaskRunRecords:
 
     @property
     def score(self) -> str:
-        """Name of what `total` is in an evaluation."""
+        """Name of `total` in an evaluation."""
         return "pass rate" if self.judging else "reward"
 
     @property
@@ -300,17 +300,17 @@ class TaskRunRecords:
 
     @property
     def units(self) -> Mapping[str, str]:
-        """Unit of every item that belongs to one of several items."""
+        """Unit of every item that shares one with other items."""
         return {one.id: one.unit for one in self.task.items if one.unit and one.unit != one.id}
 
     @property
     def held_out(self) -> bool:
-        """True if what is examined is not trained on."""
+        """True if the evaluated items are not trained on."""
         return self.run.config.data.test != 0
 
     @property
     def at_test(self) -> TaskRunRecords:
-        """The same run with its test as the only evaluation, where it has one."""
+        """This run with its test as the only evaluation, if it has one."""
         if records.Split.TEST not in self.tests:
             return self
         greedy = self.tests.get(records.Split.TEST_GREEDY)
@@ -323,7 +323,7 @@ class TaskRunRecords:
 
 
 def read_task_run(run: records.Run) -> TaskRunRecords:
-    """Read everything of a run on a task."""
+    """Read a run on a task with all its records."""
     notes = list(run.notes)
     task = read_whole(run.folder / files.TASK, TaskRecord, notes) or TaskRecord()
     # They are written at the end: that they are missing says nothing new.
@@ -377,14 +377,14 @@ R = TypeVar("R", bound=TaskRunRecords)
 
 
 def seedless(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return settings but for the seed, in which runs of one arm differ."""
+    """Return settings without the seed, in which runs of one arm differ."""
     return {key: value for key, value in settings.items() if key != "seed"}
 
 
 def by_seed(
     reads: Iterable[R], identity: Callable[[R], object], rank: Callable[[R], tuple[int, ...]] = lambda _: ()
 ) -> tuple[tuple[R, ...], ...]:
-    """Return runs of one `identity`, which differ by their seed alone, together; seeds ascending.
+    """Group runs of one `identity`, which differ by seed alone; seeds ascending.
 
     Groups stand in the order in which they first occur. A seed again says nothing new, and is left out: all runs with
     it but the first of the highest `rank`.
@@ -406,7 +406,7 @@ def left_out(reads: Sequence[R], groups: Iterable[Sequence[R]]) -> list[R]:
 
 
 def distinct(names: Sequence[str], settings: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return for each name the settings in which it differs from equal names; empty where it differs in none.
+    """Return for each name the settings that distinguish it from equal names; empty if none does.
 
     >>> distinct(["a", "a", "b"], [{"steps": 1, "limit": None}, {"steps": 1}, {"steps": 2}])
     ['limit=none', '', '']
@@ -426,7 +426,7 @@ def distinct(names: Sequence[str], settings: Sequence[Mapping[str, object]]) -> 
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Return names of which equal ones have a number behind them.
+    """Return the names, with a number appended to equal ones.
 
     >>> numbered(["a", "b", "a"])
     ['a [1]', 'b', 'a [2]']

@@ -1,4 +1,4 @@
-"""Contents of a run folder, as values: settings, metrics by step, rollouts; what is absent is None or empty.
+"""Contents of a run folder as values: settings, metrics by step, rollouts; missing ones are None or empty.
 
 Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
 """
@@ -23,7 +23,7 @@ from tinsmith.types.fingerprints import sha256_of
 
 
 class Split(StrEnum):
-    """On which papers, how and with which weights rollouts were drawn."""
+    """Papers, decoding and weights of a rollout."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -71,7 +71,7 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """`config.json`: what was asked for."""
+    """`config.json`: requested settings."""
 
     name: str
     version: int = 1
@@ -99,13 +99,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seed(self) -> int | None:
-        """The root seed, where the settings name one."""
+        """Root seed; None if the settings have none."""
         seed = self.settings.get("seed")
         return seed if isinstance(seed, int) else None
 
     @property
     def steps(self) -> int | None:
-        """Steps that were asked for."""
+        """Requested steps."""
         steps = self.settings.get("steps")
         return steps if isinstance(steps, int) else None
 
@@ -136,7 +136,7 @@ class Score:
 
 
 class Selected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The best checkpoint so far, and at a run's end the last one; paths of several agents have a space between."""
+    """Best checkpoint so far, and at a run's end the last; paths of several agents are separated by spaces."""
 
     step: int
     score: Score | None = None
@@ -146,7 +146,7 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`manifest.json`: how far the run came, on what, and the hashes of what it left."""
+    """`manifest.json`: progress, inputs, and hashes of the outputs."""
 
     status: str = ""
     identity: dict[str, object] = {}
@@ -159,7 +159,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> Mapping[str, object]:
-        """Identity of the model that was trained, as its server reported it; empty where it did not."""
+        """Identity of the trained model, as reported by its server; empty if it was not."""
         return cast("Mapping[str, object]", self.identity.get("model") or {})
 
     @property
@@ -176,7 +176,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExampleRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A demonstration of an item, as a filter of examples read it."""
+    """Demonstration of an item, as read by a filter of examples."""
 
     id: str
     sha256: str  # Of its prompt and its replies.
@@ -186,7 +186,7 @@ class ExampleRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examples_summary(examples: Sequence[ExampleRecord]) -> str:
-    """Return how many demonstrations a filter kept, their mean steps and calls, what it left out, and their hash."""
+    """Return a filter's numbers of passed and rejected demonstrations, mean steps and calls, and their hash."""
     passed = [one for one in examples if not one.left_out]
     reasons = Counter(one.left_out for one in examples if one.left_out)
     means = [sum(values) / len(passed) for values in ([one.steps for one in passed], [one.calls for one in passed])]
@@ -209,7 +209,7 @@ class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
-    """Cause of failed rollouts: where, what, and of which split."""
+    """Cause of failed rollouts: location, message and split."""
 
     split: str
     where: str
@@ -217,7 +217,7 @@ class Cause:
 
 
 class AnyRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout, whatever was asked; `failure` is set where it has no answer."""
+    """Rollout on any subject; `failure` is set if it has no answer."""
 
     step: int
     split: str
@@ -233,20 +233,20 @@ class AnyRollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutRecord(AnyRollout, frozen=True, kw_only=True):
-    """One rollout about one label."""
+    """Rollout on one label."""
 
     gold: str = ""
     predicted: str | None = None
 
 
 class JointRollout(AnyRollout, frozen=True, kw_only=True):
-    """One rollout about several labels, each under its subject's name."""
+    """Rollout on several labels, by subject."""
 
     gold: dict[str, str] = {}
     predicted: dict[str, str] | None = None  # None where the answer has a fault.
 
     def alone(self, subject: str) -> RolloutRecord:
-        """Return what it says of one subject."""
+        """Return the part on one subject."""
         predicted = None if self.predicted is None else self.predicted.get(subject)
         fields: dict[str, Any] = msgspec.structs.asdict(self)
         fields |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
@@ -264,7 +264,7 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRollout(AnyRollout, frozen=True, kw_only=True):
-    """One rollout on a task; `failure` is set where it has no reward."""
+    """Rollout on a task; `failure` is set if it has no reward."""
 
     terms: dict[str, float] = {}
     metrics: dict[str, float] = {}
@@ -288,12 +288,12 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1 << 14)
 def _as_written(value: float) -> Fraction:
-    """Return a decimal's exact value; most rewards take few values, over and over."""
+    """Return a decimal's exact value, cached, as most rewards take few values."""
     return Fraction(repr(value))
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of `checkpoints.jsonl`."""
+    """Line of `checkpoints.jsonl`."""
 
     step: int
     state_path: str = ""
@@ -305,7 +305,7 @@ Row = Mapping[str, float | None]  # The metrics of one step, by key.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run folder, as far as it can be read."""
+    """Readable content of one run folder."""
 
     folder: Path
     config: Config
@@ -315,7 +315,7 @@ class Run:
     checkpoints: tuple[CheckpointRecord, ...]
     baselines: TargetReport | None  # Of the run's own task.
     baseline_answers: Mapping[Baseline, Mapping[str, str]]
-    """Class by test paper, of those baselines whose answers were kept; empty in older runs."""
+    """Class by test paper, for baselines with saved answers; empty in older runs."""
     notes: tuple[str, ...]  # What could not be read, in words.
 
     @property

@@ -1,1 +1,1 @@
-"""The Tinker server of a run: its own, started and stopped, or one that is there already."""
+"""Tinker server of a run: started and stopped by it, or an existing one."""

@@ -1,4 +1,4 @@
-"""A checkpoint, or a base, that is asked: what it writes, and what its whole distribution after each token is like."""
+"""Checkpoint or base as a frozen policy: its continuations, and the distribution after each token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST: Final = 128  # Texts in a request.
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one text, a value for each token; None for the first, and for those that were not asked about."""
+    """Figures of one text's tokens; None for the first, and for tokens not requested."""
 
     rank: tuple[int | None, ...]  # Of the token asked about in the whole vocabulary: 1 is the most probable.
     entropy: tuple[float | None, ...]  # In nats, over the whole vocabulary.
@@ -31,7 +31,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """One text to be gone on with."""
+    """Text to continue."""
 
     prompt: tuple[int, ...]
     seed: int
@@ -90,7 +90,7 @@ class AskedPolicy:
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """Return how each text goes on; what ended it is its last token."""
+        """Return the continuation of each text; its last token is the stop."""
         pending = [
             self.client.sample(
                 types.ModelInput.from_ints(list(one.prompt)),

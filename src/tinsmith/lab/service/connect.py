@@ -1,4 +1,4 @@
-"""Hands out the official Tinker client: to a server that runs somewhere, or to one started here for the occasion.
+"""Connection of the official Tinker client to a remote server, or to one started for it.
 
 The embedded server is a child process on a free loopback port with a random key. It ends with its parent however the
 parent ends, because its standard input is a pipe that closes then; and only with it: in a session of its own it gets
@@ -34,7 +34,7 @@ from tinsmith.types.errors import BackendError, LostError
 from tinsmith.types.waits import READY, STARTING, Say, ticking
 
 STILL_SECONDS: Final = 120.0
-"""Seconds that a server that starts may do nothing at all."""
+"""Seconds without activity after which a starting server is given up."""
 
 # The SDK's transport would import them in a thread of its own at its first request, where import locks of Python 3.11
 # have failed.
@@ -51,7 +51,7 @@ _REMEMBERED: Final = 50
 
 
 class Said:
-    """Lines that a server prints: where it answers, what it is doing, and what went wrong."""
+    """Output of a server: its address, progress lines and errors."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         """Read both to the end, each in a thread."""
@@ -62,7 +62,7 @@ class Said:
         self.count = 0
         """Lines there so far."""
         self.settled = threading.Event()
-        """Set once it answers, or has ended."""
+        """Event set when the server has an address, or has ended."""
         assert process.stdout is not None, "both are pipes"
         assert process.stderr is not None, "both are pipes"
         sources = ((self._read_output, process.stdout), (self._read_errors, process.stderr))
@@ -71,7 +71,7 @@ class Said:
             reader.start()
 
     def join(self) -> None:
-        """Wait until everything was read."""
+        """Wait until all output was read."""
         for reader in self._readers:
             reader.join()
 
@@ -95,7 +95,7 @@ class Said:
 
 
 def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None = None) -> str:
-    """Return the address that a server answers at; `say` gets lines on a start that lasts.
+    """Return the address of a started server; `say` receives lines on a long start.
 
     A server that has been still for too long is ended.
     """
@@ -124,7 +124,7 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None
 
 
 def _cpu_ticks(pid: int) -> int:
-    """Return the processor time a process and its threads have used; 0 where the system does not tell."""
+    """Return the processor time of a process and its threads; 0 if the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:
@@ -139,7 +139,7 @@ def _signal_name(number: int) -> str:
 
 
 class Tombstone:
-    """An HTTP server on the dead server's port that refuses everything."""
+    """HTTP server on a dead server's port that rejects every request."""
 
     def __init__(self, port: int, message: str) -> None:
         """Serve on loopback until `close`; binding may raise OSError where the port was taken meanwhile."""
@@ -203,22 +203,22 @@ class EmbeddedSettings:
     hold: str = "published"
     """Form of a base in memory (`types.hold`). Changes no bit."""
     workers: int = 0
-    """Processes that compute for it; 0: it computes itself. Changes no bit."""
+    """Number of worker processes; 0 computes in the server. Changes no bit."""
     shards: int = 1
-    """Over how many of them the base is spread. Changes no bit."""
+    """Number of workers that share one copy of the base. Changes no bit."""
     deviation: str = "none"
     """Deliberate fault of the server (`types.deviation`)."""
     gradient_unit: str = "tree"
-    """Unit of one chain of sums (`types.arithmetic`)."""
+    """Unit of gradient (`types.arithmetic`)."""
     unit_hashes: bool = False
-    """True: the trace marks each unit of gradient. Changes no bit of what is computed."""
+    """True to hash each unit of gradient in the trace. Changes no computed bit."""
 
 
 class EmbeddedServer:
-    """A child process that serves, and a watch on it."""
+    """Server in a child process, with a watch on it."""
 
     def __init__(self, settings: EmbeddedSettings, say: Say | None = None) -> None:
-        """Start it and wait until it answers; interrupted while waiting, it is ended."""
+        """Start the server and wait for its address; an interrupt ends it."""
         self.key = f"tml-{secrets.token_hex(16)}"
         around = {"TINKER_API_KEY": self.key}
         if settings.threads:
@@ -251,11 +251,11 @@ class EmbeddedServer:
 
     @property
     def alive(self) -> bool:
-        """True if it still runs: one that died is answered for by its tombstone."""
+        """True if the process runs; a dead server's port is taken over by its tombstone."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Stop it; harmless when it is gone already."""
+        """Stop the server; harmless if it has ended."""
         self._closing = True
         atexit.unregister(self.close)
         self._close_input()
@@ -271,13 +271,13 @@ class EmbeddedServer:
             self._tombstone = None
 
     def end(self) -> None:
-        """End it at once, whatever it computes; its checkpoints are whole, because it puts each in place at once."""
+        """Kill the server; its checkpoints stay complete, since each is written atomically."""
         self._closing = True
         self._process.kill()
         self.close()
 
     def _abandon(self) -> None:
-        """End one that does not serve: it has nothing to put away."""
+        """Kill a server that has not started to serve, and has no state to save."""
         self._process.kill()
         self._process.wait()
         self._said.join()
@@ -313,7 +313,7 @@ def _command(settings: EmbeddedSettings) -> list[str]:
 
 @dataclass(slots=True)
 class Connection:
-    """The official client, and where it leads; close it where the server was started for it."""
+    """Official client with its server; close it to stop an embedded one."""
 
     client: tinker.ServiceClient
     base_url: str | None
@@ -330,7 +330,7 @@ class Connection:
             self.server.close()
 
     def abandon(self) -> None:
-        """End without waiting for what is under way, which nobody will ask for."""
+        """End without waiting for pending requests, whose results are not needed."""
         if self.server is not None:
             self.server.end()
             return
@@ -339,7 +339,7 @@ class Connection:
 
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings, say: Say | None = None) -> Connection:
-    """Connect to `base_url`, or start a server with these settings and connect to that; `say` gets lines meanwhile."""
+    """Connect to `base_url`, or to a server started with these settings; `say` receives lines meanwhile."""
     if in_notebook():
         # A cell runs on an event loop that waits for it; the SDK warns of that at each call, but in Jupyter.
         logging.getLogger("tinker.lib.sync_only").setLevel(logging.ERROR)

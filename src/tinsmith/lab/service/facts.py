@@ -1,4 +1,4 @@
-"""Facts of a tinsmith server beyond the protocol: what a manifest and a trace need, and nothing a loop depends on.
+"""Facts of a tinsmith server beyond the protocol, for manifests and traces; no loop depends on them.
 
 Another Tinker server says nothing of it; the manifest then has None there, and the trace is empty.
 """
@@ -60,7 +60,7 @@ _SECONDS = 30.0
 
 
 def model_identity(connection: Connection, model_name: str) -> Mapping[str, object] | None:
-    """Return fingerprint, arithmetic, certificate and version behind a served model; None where it is not told."""
+    """Return fingerprint, arithmetic, certificate and version of a served model; None if not reported."""
     served = _served(connection).get(model_name) or {}
     identity = served.get("identity")
     return cast(Mapping[str, object], identity) if isinstance(identity, dict) else None
@@ -80,7 +80,7 @@ def _served(connection: Connection) -> dict[str, Mapping[str, object]]:
 
 
 def weights_sha256(connection: Connection, path: str) -> str | None:
-    """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None where it is not told.
+    """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None if not reported.
 
     Of a policy of several agents, whose paths stand in one text: that of their hashes.
     """
@@ -94,7 +94,7 @@ def weights_sha256(connection: Connection, path: str) -> str | None:
 
 @dataclass(slots=True)
 class TraceReader:
-    """Reads the optimizer steps of one model as they are made, each once."""
+    """Reader of one model's new optimizer steps."""
 
     connection: Connection
     model_id: str
@@ -102,7 +102,7 @@ class TraceReader:
     _answers: bool | None = None  # True if this server answers for its trace; None: it was not asked yet.
 
     def new(self) -> list[Mapping[str, object]]:
-        """Return the steps made since the last call, ascending; none where the server does not answer.
+        """Return the steps since the last call, ascending; empty if the server does not answer.
 
         Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
         """
@@ -126,7 +126,7 @@ class TraceReader:
 def ask(
     connection: Connection, method: str, endpoint: str, body: Mapping[str, object] | None, *, seconds: float = _SECONDS
 ) -> Mapping[str, object] | None:
-    """Return what a server answers below `/api/v1/`; None: nothing within so many seconds, or that it cannot."""
+    """Return a server's answer below `/api/v1/`; None after an error, or so many seconds."""
     base_url = connection.base_url or os.environ.get("TINKER_BASE_URL")
     key = connection.key or os.environ.get("TINKER_API_KEY")
     if base_url is None or key is None:

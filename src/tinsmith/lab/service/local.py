@@ -1,4 +1,4 @@
-"""A Tinker service in this process: the clients of the SDK, as far as the loop uses them, on an engine of one's own.
+"""Tinker service in this process: the SDK's clients, as far as the loop uses them, on a local engine.
 
 For whoever computes a few steps once: no server is started, and nothing goes over HTTP. Bits are those of a server.
 """
@@ -44,14 +44,14 @@ class Known(Generic[T]):
     value: T
 
     def result(self, timeout: float | None = None) -> T:
-        """Return it at once."""
+        """Return the value at once."""
         del timeout
         return self.value
 
 
 @dataclass(slots=True, eq=False)
 class Sampled:
-    """A future of a request, which is computed together with all others that wait."""
+    """Future of a request, computed together with all other waiting ones."""
 
     service: LocalService
     request: SampleRequest
@@ -59,7 +59,7 @@ class Sampled:
     response: types.SampleResponse | None = None
 
     def result(self, timeout: float | None = None) -> types.SampleResponse:
-        """Return the answer; what waits is computed first."""
+        """Return the result, after computing all waiting requests."""
         del timeout
         if self.response is None:
             self.service.compute_waiting()
@@ -69,7 +69,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class LocalSampler:
-    """In place of a sampling client."""
+    """Local sampling client."""
 
     service: LocalService
     policy: Policy
@@ -94,7 +94,7 @@ class LocalSampler:
         return self._asked(prompt, params, num_samples, logprobs=include_prompt_logprobs)
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Known[list[float | None]]:
-        """Return how probable each token is after those before it."""
+        """Return the log-probability of each token after the previous ones."""
         sampled = self._asked(prompt, SamplingParams(seed=0, max_tokens=0), 1, logprobs=True)
         return Known(sampled.result().prompt_logprobs or [])
 
@@ -109,13 +109,13 @@ class LocalSampler:
 
 @dataclass(slots=True, kw_only=True)
 class LocalTrainer:
-    """In place of a training client; each request is computed when it is made."""
+    """Local training client; each request is computed when it is made."""
 
     service: LocalService
     session: TrainingSession
     model_id: str
     holder: Any = field(default_factory=lambda: SimpleNamespace(_client_config=_CONFIG))
-    """By it the SDK cuts a large batch into requests, each of which has units of its own."""
+    """Size at which the SDK splits a large batch into requests, each with its own units."""
 
     _sent: int = 0
 
@@ -160,7 +160,7 @@ class LocalTrainer:
         return tokenizer_of(self.service.source)
 
     def policy(self) -> Policy:
-        """Return the policy of now; later training does not change it."""
+        """Return the current policy; later training does not change it."""
         return freeze(self.session, self.service.engine.parts.policy_of)
 
     def _saved(self, kind: CheckpointKind, name: str, *, overwrite: bool = False) -> Known[Any]:
@@ -202,7 +202,7 @@ def _datum(one: tinker.Datum) -> Datum:
 
 @dataclass(slots=True, kw_only=True)
 class LocalService:
-    """In place of a service client, for one base model."""
+    """Local service client for one base model."""
 
     engine: Engine
     name: str  # Of the base, as the engine knows it.
@@ -249,7 +249,7 @@ class LocalService:
         return LocalTrainer(service=self, session=session, model_id=model_id)
 
     def compute_waiting(self) -> None:
-        """Compute all requests that wait; which they are changes no bit."""
+        """Compute all waiting requests; their grouping changes no bit."""
         waiting, self.waiting = self.waiting, []
         results = self.engine.sample(self.name, [one.request for one in waiting], [one.policy for one in waiting])
         for one, result in zip(waiting, results, strict=True):

@@ -1,4 +1,4 @@
-"""Differences of older releases of the official client and of servers of others: no futures, other metrics.
+"""Compatibility with older releases of the official client and with other servers.
 
 The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
 themselves; what is read of a server's metrics is read here, because their names are each server's own.
@@ -24,12 +24,12 @@ class Waiting(Protocol[T_co]):
     """Any of the client's futures."""
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait for it."""
+        """Wait for the result."""
         ...
 
 
 def ready(made: Waiting[T], seconds: float) -> T:
-    """Wait for what a call of the client makes; an older client has waited already, and hands out the thing itself."""
+    """Return the result of a client's call; an older client returns it directly instead of a future."""
     return made.result(seconds) if hasattr(made, "result") else cast("T", made)
 
 
@@ -41,13 +41,13 @@ class Ended(StrEnum):
 
 
 def end_session(service: tinker.ServiceClient, how: Ended, seconds: float) -> None:
-    """Tell the server that a session ends; an older client cannot, and the server sees that it is silent."""
+    """End a session on the server; with an older client, the server's timeout does."""
     if hasattr(service, "close"):
         ready(service.close(how.value), seconds)
 
 
 def rest_client(service: tinker.ServiceClient, url: str, key: str) -> tinker.RestClient:
-    """Return the client of what is kept at a server; an older client makes it of a session."""
+    """Return the REST client; an older client needs a session for it."""
     if hasattr(tinker, "RestClient"):
         return tinker.RestClient(base_url=url, api_key=key)
     return service.create_rest_client()  # pyright: ignore[reportDeprecated]
@@ -55,7 +55,7 @@ def rest_client(service: tinker.ServiceClient, url: str, key: str) -> tinker.Res
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that a server says it has."""
+    """Model that a server lists."""
 
     name: str
     trainable: bool = True
@@ -63,7 +63,7 @@ class Served:
 
 
 def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float) -> Sequence[Served]:
-    """Return what a server says that it serves; an older client does not read what can be trained."""
+    """Return the models that a server lists; an older client does not read which can be trained."""
     if hasattr(rest, "get_server_capabilities"):
         capabilities = ready(rest.get_server_capabilities(), seconds)
     else:
@@ -80,7 +80,7 @@ def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, second
 
 
 def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | None]:
-    """Return what `compute_logprobs` told, an entry for each of a text's tokens, the first without a value.
+    """Return `compute_logprobs` as one entry per token of a text, None for the first.
 
     Some servers leave the first token's entry out.
 
@@ -94,12 +94,12 @@ def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | Non
 
 
 def loss_of(output: types.ForwardBackwardOutput) -> float | None:
-    """Return the sum of a loss over datums, where a server tells it."""
+    """Return the sum of a loss over datums, if the server reports it."""
     return output.metrics.get("loss:sum")
 
 
 def grad_norm_of(metrics: Mapping[str, float] | None) -> float | None:
-    """Return the gradient's norm before clipping, where a server tells it.
+    """Return the gradient's norm before clipping, if the server reports it.
 
     >>> grad_norm_of({"grad_norm:mean": 2.0}), grad_norm_of({"skyrl.ai/grad_norm": 3.0}), grad_norm_of(None)
     (2.0, 3.0, None)

@@ -1,4 +1,4 @@
-"""The workers of a tinsmith server, as it tells of them, and the watch on them while a run trains.
+"""Workers of a tinsmith server, and their display while a run trains.
 
 Other servers, and one that computes itself, tell of none: the watch, in a thread of its own, then looks once.
 """
@@ -42,7 +42,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """All workers of a server, alive or lost, and what there is to do for them."""
+    """All workers of a server, alive or lost, and their pending work."""
 
     workers: tuple[Worker, ...]
     wanted: int | None = None  # How many there should be; None: one on each node.
@@ -69,7 +69,7 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_workers(answer: object) -> Workers | None:
-    """Read what a server answered; None: it tells of no workers."""
+    """Parse a server's answer; None if it reports no workers."""
     try:
         found = msgspec.convert(answer, Workers)
     except msgspec.ValidationError:
@@ -78,7 +78,7 @@ def read_workers(answer: object) -> Workers | None:
 
 
 def workers_of(connection: Connection) -> Workers | None:
-    """Ask a server for its workers; None: it has none, tells of none, or does not answer at once."""
+    """Ask a server for its workers; None if it has or reports none, or does not answer at once."""
     return read_workers(ask(connection, "GET", ENDPOINT, None, seconds=_SECONDS))
 
 
@@ -120,7 +120,7 @@ def _news(known: Mapping[str, Worker] | None, now: Mapping[str, Worker], workers
 
 @contextmanager
 def workers_watched(connection: Connection, teller: Teller) -> Generator[None, None, None]:
-    """Tell of a server's workers meanwhile, unless nobody is told of anything."""
+    """Report on a server's workers while the body runs, unless output is off."""
     if teller.quiet:
         yield
         return

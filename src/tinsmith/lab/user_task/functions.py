@@ -58,7 +58,7 @@ class TaskSource:
         return self.made({k.name: Path(str(values[k.name])) if k.is_file else values[k.name] for k in known})
 
     def located(self, error: TinsmithError) -> TinsmithError:
-        """Return an error that lies in the task, and says where."""
+        """Return an error with the task's file as its location."""
         return error.located_at(self.file) if self.file else error
 
 
