@@ -115,7 +115,7 @@ class LocalTrainer:
     session: TrainingSession
     model_id: str
     holder: Any = field(default_factory=lambda: SimpleNamespace(_client_config=_CONFIG))
-    """Size at which the SDK splits a large batch into requests, each with its own units."""
+    """Configuration by which the SDK splits a large batch into requests, each with its own units."""
 
     _sent: int = 0
 

@@ -1,1 +1,1 @@
-"""A task of the user's own: one file, or a value in Python."""
+"""Tasks written by users: one file, or a value in Python."""

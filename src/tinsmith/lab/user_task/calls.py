@@ -1,4 +1,4 @@
-"""The boundary to functions of users: their arguments as keys, what they raise as a value, a process of their own."""
+"""Calls of users' functions: arguments as keys, exceptions as values, optionally in a process of their own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Raised:
 
 
 def attempt(function: Callable[..., T], *arguments: object) -> T | Raised:
-    """Call a user's function; return what it returns, or what it raised.
+    """Call a user's function; return its result, or the exception as a value.
 
     An interrupt goes through. Everything else is the user's own, whatever it is, and is theirs to be told.
     """
@@ -62,7 +62,7 @@ def attempt(function: Callable[..., T], *arguments: object) -> T | Raised:
 
 
 def required(function: Callable[..., T], *arguments: object, field: str, value: object = None) -> T:
-    """Return what a user's function returns; what it raises is an error of the data, by default of its argument."""
+    """Return the result of a user's function; an exception becomes a DataError, by default on its argument."""
     found = attempt(function, *arguments)
     if isinstance(found, Raised):
         raise DataError(str(found), field=field, value=arguments[0] if value is None else value)
@@ -70,7 +70,7 @@ def required(function: Callable[..., T], *arguments: object, field: str, value: 
 
 
 def raised(error: BaseException) -> Raised:
-    """Say what an error is, and where it came up: the deepest place that is no library's."""
+    """Return an exception as text with its location: the innermost frame outside of libraries."""
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith(_LIBRARIES):
         return Raised(_words(error, error.msg), Path(error.filename).name, error.lineno or 0, error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -82,7 +82,7 @@ def raised(error: BaseException) -> Raised:
 
 
 def _meant(error: BaseException) -> str:
-    """Return which argument was probably meant where a function has none of a name; empty for any other error."""
+    """Return the most similar argument for an unknown one in a TypeError; empty for any other error."""
     found = _UNEXPECTED.match(str(error)) if isinstance(error, TypeError) else None
     if found is None:
         return ""
@@ -102,7 +102,7 @@ def _words(error: BaseException, message: str) -> str:
 
 
 def mistake_in_file(raised: Raised, path: Path) -> TinsmithError:
-    """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
+    """Return the error for an exception in a user's file; an error of this package keeps its message, with the line."""
     error = raised.error
     if isinstance(error, TinsmithError):
         where = f"{raised.file}, line {raised.line}" if raised.file else path.name
@@ -154,7 +154,7 @@ def argument_keys(entry: Callable[..., Any], path: Path, texts: Mapping[str, str
 
 
 def with_keys(more: MoreKeys) -> Callable[[F], F]:
-    """Mark a function whose `**` argument takes further keys, which depend on what is given of the others.
+    """Mark a function whose `**` argument takes further keys, which depend on the values of the others.
 
     `more` is called with the keys as they stand on a command line; a key of an argument's name stands in its place.
     """

@@ -1,4 +1,4 @@
-"""Conversations about items of a task, in text: what follows on a reply, what they earn, and a right one in tokens.
+"""Conversations about items of a task, in text: responses to replies, rewards, and right examples in tokens.
 
 A loop at test time is turns too: an answer, its verification by the model itself, and a revision where it is refused.
 """
@@ -41,7 +41,7 @@ REPLY: Final = "reply"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earned:
-    """The reward of one conversation."""
+    """Reward of one conversation, by terms and metrics."""
 
     terms: Mapping[str, float]
     metrics: Mapping[str, float]  # Without those that do not apply to it.
@@ -57,7 +57,7 @@ class Earned:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Dialogue:
-    """One conversation about an item. What it remembers is replaced and never changed: a shallow copy is a fork."""
+    """Conversation about an item. Its state is replaced, never mutated, so that a shallow copy is a fork."""
 
     task: Task
     item: UserItem
@@ -73,12 +73,12 @@ class Dialogue:
 
     @property
     def answer(self) -> object:
-        """The last reply, as the task reads it; None: there is none, or it failed."""
+        """Last reply as parsed by the task; None if there is none, or it failed."""
         read = _read(self.task, self.replies[-1]) if self.replies and not self.failed else None
         return None if isinstance(read, Failed) else read
 
     def say(self, text: str) -> str | Ask | Spawn | None:
-        """Take a reply; return what the model is told, what has to be asked first (see `tell`), or None at the end.
+        """Take a reply; return the task's response, a request to be answered first (see `tell`), or None at the end.
 
         What a function of the task raises ends the conversation, and is kept in `failed`.
         """
@@ -102,7 +102,7 @@ class Dialogue:
         return None if response is None else self.tell(response)
 
     def say_shown(self, text: str) -> str | Ask | None:
-        """Take a reply as `say` does; right answers stand in place of what the rollouts that it asks for would say."""
+        """Take a reply as `say` does; right answers replace the answers of rollouts that it spawns."""
         response = self.say(text)
         if not isinstance(response, Spawn):
             return response
@@ -115,7 +115,7 @@ class Dialogue:
         return self.tell(wrong or attempt(response.then, [_read(self.task, one) for one in last]))
 
     def tell(self, said: object) -> str | None:
-        """Enter what the model is told; None: that failed."""
+        """Record the task's response; None for a failure."""
         self.is_over = not isinstance(said, str)
         if isinstance(said, str):
             self.heard = (*self.heard, said)
@@ -126,12 +126,12 @@ class Dialogue:
 
 
 def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
-    """Begin a conversation about an item, to be had by hand: `say` takes replies, and `earned` scores it at its end."""
+    """Start a conversation about an item by hand: `say` takes replies, and `earned` scores it at its end."""
     return Dialogue(task=task, item=named_item(task, item), seed=seed)
 
 
 def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
-    """Return what conversations of one step earn that have come to their end; children stand among them."""
+    """Score a step's finished conversations, including spawned ones."""
     results: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
     to_score: dict[int, Asked] = {}
     trees: dict[int, Child] = {}  # by the conversation that was spawned
@@ -164,7 +164,7 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
 
 
 def _child(task: Task, one: Dialogue, scored: Earned | Failed, trees: Mapping[int, Child]) -> Child | None:
-    """Return a spawned conversation as rewards of the one above see it; None: it is none, or it failed."""
+    """Return a spawned conversation in the form that its parent's rewards read; None if it is none, or failed."""
     if not one.depth or isinstance(scored, Failed):
         return None
     own = math.fsum(scored.terms[name] for name, reward in task.rewards.items() if not isinstance(reward, OfTree))
@@ -186,7 +186,7 @@ def demonstrated(task: Task, item: UserItem) -> tuple[str, ...]:
 
 
 def right_example(task: Task, item: UserItem, renderer: Renderer) -> Example:
-    """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
+    """Return the supervised example of an item: replies are learned, the task's responses are only read.
 
     Its tokens are those that sampling would have come by.
     """
@@ -244,7 +244,7 @@ def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Ea
 
 
 def _entered(result: Earned | Failed, where: str, name: str, value: float | str | None) -> Earned | Failed:
-    """Return what a conversation earned with one more value; text says why there is none."""
+    """Add a value to a conversation's reward; text is the reason why there is none."""
     if isinstance(result, Failed) or value is None:
         return result
     if isinstance(value, str):
@@ -257,7 +257,7 @@ def _entered(result: Earned | Failed, where: str, name: str, value: float | str 
 def score_group(
     task: Task, item: object, conversations: Sequence[Sequence[str]], below: Sequence[Sequence[Child]] = ()
 ) -> list[Earned | Failed]:
-    """Score the conversations about one item, each the model's replies; one that fails leaves the others alone.
+    """Score the conversations about one item, each as the model's replies; a failure affects its own alone.
 
     `below` has what each of them spawned; empty: none did.
     """
@@ -277,7 +277,7 @@ def score_group(
 
 
 def _read_all(task: Task, texts: Sequence[str]) -> list[Any] | Failed:
-    """Return the replies of a conversation as the task's `parse` reads them, or why one could not be read."""
+    """Return a conversation's replies parsed by the task, or the failure of one."""
     read = [_read(task, text) for text in texts]
     return next((one for one in read if isinstance(one, Failed)), read)
 
@@ -295,7 +295,7 @@ def _valued(
     *,
     optional: bool,
 ) -> list[float | str | None]:
-    """Return what each conversation is worth, or why that is not known; None, of a metric that does not apply."""
+    """Return each conversation's value, or a reason why it is unknown; None for a metric that does not apply."""
     if isinstance(reward, OfTree):
         returned = [attempt(reward.function, item, list(each), of) for each, of in zip(replies, below, strict=True)]
         return [_number(one, optional=optional) for one in returned]
@@ -316,7 +316,7 @@ def _valued(
 
 
 def _number(value: object, *, optional: bool = False) -> float | str | None:
-    """Return a reward as a number; text says why it is none. None stays None where that is allowed."""
+    """Return a reward as a number, or a reason as text. None stays None if `optional`."""
     if isinstance(value, Raised):
         return str(value)
     if value is None and optional:
@@ -335,7 +335,7 @@ def _number(value: object, *, optional: bool = False) -> float | str | None:
 
 
 def revising(check: str, again: str, accepts: Callable[[Any], bool], rounds: int = 2) -> Turns:
-    """Return turns in which the model verifies each of its answers, and answers again where it does not accept it.
+    """Return turns in which the model verifies each answer, and answers again after rejecting one.
 
     The last answer that there is room for is not verified.
 
@@ -356,7 +356,7 @@ def revising(check: str, again: str, accepts: Callable[[Any], bool], rounds: int
 
 
 def revised(task: Task, turns: Turns) -> Task:
-    """Return a task asked in turns of `revising`, as a control of its test: the last answer is what it earns.
+    """Return a task with the turns of `revising`, as a control of its test: the last answer is rewarded.
 
     Its metric `answers` counts the answers; what sampling took stands under `tokens/answer` of the split.
 

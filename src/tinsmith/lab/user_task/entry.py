@@ -1,4 +1,4 @@
-"""Every task as experiments have it: ways to train, and from its source to a plan or to its keys."""
+"""Experiments on tasks: their kinds of training, their plans and keys."""
 
 from __future__ import annotations
 
@@ -129,25 +129,25 @@ TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
 JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {Kind.RLVR: KindEntry(JudgedFrame, RlSettings, _RL, without=WITHOUT_SLICE | OPTIONS, asking=Asking)}
 )
-"""Ways to train on a task whose reward is a judge."""
+"""Kinds of training on a task with a judge as reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTaskEntry:
-    """A way to be run: one for labels, for both of them, for every task, and for those that a judge scores."""
+    """Subject of experiments: one label, both labels, any task, or a task with a judge."""
 
     kinds: Mapping[Kind, KindEntry]  # Ways to train; they differ in their loop and not in their frame.
     function: Callable[..., Task] | None = None
     """Returns the task of an experiment with a name; its arguments are keys."""
     experiments: list[Experiment] = field(default_factory=list[Experiment], compare=False, repr=False)
-    """The experiments on it, to which each is added where it is defined; of a task without names none."""
+    """Experiments on it, registered by their definitions; empty for a task without a name."""
     task: Task | None = None
-    """None: as it is registered, before a source was opened or the keys of an experiment were known."""
+    """None before a source is opened, or an experiment's keys are known."""
     source: TaskSource | None = None  # The source of the task; None: it is that of an experiment with a name.
     own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])  # Values of the source's own keys.
 
     def check(self, plan: Plan) -> Plan:
-        """Open the task of an experiment; one without a name was made by its source."""
+        """Open the task of an experiment; a task without a name comes from its source."""
         if isinstance(plan.asking, Asking) and plan.asking.prices is not None and not plan.asking.prices.is_file():
             raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
         if self.function is None:
@@ -160,7 +160,7 @@ class UserTaskEntry:
         return replace(plan, experiment=replace(plan.experiment, subject=replace(self, task=task)))
 
     def named(self, plan: Plan) -> Mapping[str, object]:
-        """Return what a plan's keys stand for; the code of a task without a name is part of its runs' identity."""
+        """Return the task's identity; empty for a task without a name, whose code identifies its runs."""
         return {} if self.function is None else self.task_of(plan).identity
 
     def task_of(self, plan: Plan) -> Task:
@@ -171,7 +171,7 @@ class UserTaskEntry:
         return self.task
 
     def run_data(self, plan: Plan, say: Say) -> TaskData | PaperData:
-        """Find or build what a plan is about."""
+        """Find or build the data of a plan."""
         run = self.task_of(plan).run
         if run is not None:
             return run.run_data(plan, say)
@@ -180,7 +180,7 @@ class UserTaskEntry:
         return task_data(plan)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        """Return what a run would take: lines for a person; nothing is built."""
+        """Return the lines of a dry run; nothing is built."""
         run = self.task_of(plan).run
         if run is not None:
             if plan.circumstances.check_reward:
@@ -206,7 +206,7 @@ _QUESTION: Final = "What does the model learn of this task?"
 
 
 def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
-    """Return the plan of a source's task, with `key=value` changes as they stand on a command line."""
+    """Return the plan of a source's task, with `key=value` overrides of a command line."""
     own = {key.name for key in source.keys}
     for key in overrides:
         if key not in EVERY_KEY | own:
@@ -220,7 +220,7 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 
 
 def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
-    """Refuse settings that need of the task what it does not say."""
+    """Reject settings that need parts which the task lacks."""
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     examples, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
@@ -252,7 +252,7 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:
-    """Return name and question of a task, and its keys: its own ones first, as they stand on a command line."""
+    """Return a task's name and question, and its keys, its own ones first."""
     experiment, unknown = _experiment(source, overrides), "A key of this task (its file says no more)."
     shared, values = key_help(experiment), experiment.subject.own_keys
     mine = [
@@ -290,7 +290,7 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
 
 
 def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values that a task gives to keys of every run."""
+    """Return a task's values for keys of every run."""
     circumstances = next(iter(kinds.values())).circumstances - {"model_name"}
     types = {key: kind for each in kinds.values() for key, kind in each.kinds.items()}
     allowed = frozenset(types) - circumstances - {"at"}

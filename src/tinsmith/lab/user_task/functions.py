@@ -63,7 +63,7 @@ class TaskSource:
 
 
 def load_file(path: Path) -> TaskSource:
-    """Load a task's file; what it prints is printed."""
+    """Load a task's file; its output is printed."""
     path = path.absolute()
     module, digests = load_module(path)
     entry: object = vars(module).get(_ENTRY)
@@ -132,7 +132,7 @@ def _beside(folder: Path) -> Generator[None, None, None]:
 
 
 def modules_beside(path: Path, source: bytes) -> dict[str, Path]:
-    """Return the modules beside the file that it imports, and those that they import, by name."""
+    """Return the modules beside the file that it imports directly or indirectly, by name."""
     modules: dict[str, Path] = {}
     left = [source]
     while left:
@@ -209,7 +209,7 @@ def function_task(
 
 
 def installed_version(package: str) -> str:
-    """Return the version of a package that a task stands on."""
+    """Return the version of a package that a task depends on."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -218,7 +218,7 @@ def installed_version(package: str) -> str:
 
 
 def reached_sha256(function: Callable[..., Any]) -> str:
-    """Return the SHA-256 of a function's source and of all in its file that it reaches by name.
+    """Return the SHA-256 of a function's source and of everything in its file that it references, directly or not.
 
     So a study's page and expectations may change without its runs becoming others.
     """
@@ -234,7 +234,7 @@ def reached_sha256(function: Callable[..., Any]) -> str:
 
 
 def code_sha256(function: Callable[..., Any]) -> str:
-    """Return the SHA-256 of a function and what it reaches in its file; of the whole file if it has no name there."""
+    """Return the SHA-256 of a function and its references in its file; of the whole file for a nested function."""
     function = cast("Callable[..., Any]", inspect.unwrap(function))
     file = Path(inspect.getfile(function))
     source = file.read_text(encoding="utf-8") if file.is_file() else inspect.getsource(function)  # of a notebook's cell
@@ -244,7 +244,7 @@ def code_sha256(function: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=128)  # a study opens its tasks once for each of its runs
 def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
-    """Return what a file defines by name: each with its text, and the names that stand in it."""
+    """Return a file's definitions by name: the source of each, and the names in it."""
     lines = source.split("\n")
     definitions: dict[str, tuple[str, Sequence[str]]] = {}
     for node in _tree(source).body:
@@ -294,7 +294,7 @@ def _names(node: ast.stmt) -> list[str]:
 
 
 def task_value(task: Task) -> TaskSource:
-    """Return the source of a task that was handed over in Python; its name says that it has no file."""
+    """Return the source of a task passed in Python; its name says that it has no file."""
     return TaskSource(
         title=f"python/{task.name or 'task'}",
         found_at=None,
@@ -304,7 +304,7 @@ def task_value(task: Task) -> TaskSource:
 
 
 def _sources(task: Task) -> dict[str, object]:
-    """Return the source of each of a task's functions, and the values beside them."""
+    """Return the source of each of a task's functions, and its other values."""
     names = ("prompt", "parse", "reply", "demonstrate", "answer", "unit")
     functions: dict[str, object] = {
         **{name: getattr(task, name) for name in names},

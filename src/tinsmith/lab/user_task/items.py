@@ -1,4 +1,4 @@
-"""The items of a user's task: read from a list, an iterator or a JSONL file, named, asked about, and split."""
+"""Items of a user's task: read from a list, an iterator or a JSONL file, named, prompted and split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST: Final = 200_000  # Items that are read of an iterator, which might have no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserItem:
-    """One item with its name, and the prompt that asks about it."""
+    """Item with its name and prompt."""
 
     prompt_id: str
     item: Any
@@ -33,7 +33,7 @@ class UserItem:
 
     @property
     def prompt(self) -> str:
-        """Its messages as one text."""
+        """Messages as one text."""
         if len(self.messages) == 1:
             return self.messages[0].content
         return "\n\n".join(f"{one.role.value}: {one.content}" for one in self.messages)
@@ -41,7 +41,7 @@ class UserItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSplit:
-    """The items to train on, those that are held out, and those that are tested."""
+    """Items to train on, held-out items, and test items."""
 
     train: tuple[UserItem, ...]
     held_out: tuple[UserItem, ...]
@@ -56,7 +56,7 @@ class UserSplit:
 
 
 def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
-    """Read a task's items and hold some of them out; data files are looked for in `folder`."""
+    """Read a task's items and hold some of them out; names of data files are relative to `folder`."""
     items, repeated = _read(task, task.items, folder, "items")
     held, ids, apart = task.held_out, set[str](), ()
     if isinstance(held, int | float):
@@ -92,7 +92,7 @@ def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field:
 
 
 def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
-    """Read what the small base reads demonstrations of; None: the items to train on."""
+    """Read the items demonstrated to the small base; None for the training items."""
     return None if task.base_items is None else _some(_read(task, task.base_items, folder, "base_items")[0])
 
 
@@ -103,7 +103,7 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
 
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
-    """Return the items with names and prompts, each once, and how many were there more than once."""
+    """Return the distinct items with names and prompts, and the number of repetitions."""
     by_id: dict[str, UserItem] = {}
     repeated = 0
     for place, item in enumerate(_raw(items, folder, what)):
@@ -186,7 +186,7 @@ def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
 
 
 def _filled(template: str, item: object, field: str) -> str:
-    """Put an item's fields into a template; an item that has none stands for {item}."""
+    """Fill a template with an item's fields; an item without fields fills {item}."""
     fields: Mapping[str, object] = {"item": item}
     if isinstance(item, Mapping):
         fields = cast(Mapping[str, object], item)
@@ -217,14 +217,14 @@ class Examined(StrEnum):
 
     HELD_OUT = "held_out"
     VALIDATION = "validation"
-    """A fifth of the training items, which this run is then not trained on; what is held out is not looked at."""
+    """A fifth of the training items, which the run is not trained on; held-out items are not used."""
 
 
 _VALIDATION: Final = 0.2  # Share of the training items that is put aside to choose by.
 
 
 def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:
-    """Return the items that one run trains on and is evaluated on; units stay together."""
+    """Return the training and evaluation items of one run; units stay together."""
     if examined is Examined.VALIDATION:
         units = _together(split.train)
         count = max(1, round(_VALIDATION * len(units)))
@@ -243,7 +243,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
 
 
 def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
-    """Give every item what another is rewarded and answered by; those of one unit get those of one other unit."""
+    """Shuffle the items' rewards and answers; the items of a unit get those of one other unit."""
     units, exchanged = _together(items), dict[str, Any]()
     for size in {len(members) for members in units.values()}:
         names = [name for name, members in units.items() if len(members) == size]

@@ -1,4 +1,4 @@
-"""Which judge a plan names: rules, an endpoint, or a model of the run's server; what is wrong with it, and its cost.
+"""Judge of a plan: rules, an endpoint, or a model of the run's server; its checks and its cost.
 
 What is wrong with the choice is reported before anything is built or written.
 """
@@ -63,7 +63,7 @@ class RecordedJudge:
                     self._failed.setdefault(item_criteria, failed)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
-        """Return what the record says of each."""
+        """Return the recorded verdicts."""
         found: list[records.Judged | records.JudgeFailure] = []
         for one in requests:
             unknown = (records.Verdict(False, _UNKNOWN),) * len(one.criteria)
@@ -73,7 +73,7 @@ class RecordedJudge:
         return found
 
     def close(self) -> None:
-        """Do nothing: nothing is held open."""
+        """Do nothing: no resource is held."""
 
 
 JUDGE_NAME: Final = "judge"  # What an embedded server calls a judge that is another model of this machine.
@@ -81,14 +81,14 @@ TINKER_PATH: Final = "tinker://"
 
 
 def parts_of(plan: Plan) -> tuple[JudgedFrame, Asking]:
-    """Return a plan's frame and how its judge is asked."""
+    """Return a plan's settings, and those of its judge's requests."""
     assert isinstance(plan.frame, JudgedFrame)
     assert isinstance(plan.asking, Asking)
     return plan.frame, plan.asking
 
 
 def is_own(plan: Plan) -> bool:
-    """True if the judge is a model that the run's own server loads for it: a path, or the name of one here."""
+    """True if the run's own server loads the judge: a path, or the name of a model here."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
@@ -98,7 +98,7 @@ def is_own(plan: Plan) -> bool:
 
 
 def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
-    """Refuse a judge that cannot judge these items, or cannot be asked."""
+    """Reject a judge that cannot judge these items, or is not available."""
     (frame, asking), where = parts_of(plan), plan.circumstances
     named, elsewhere = frame.judge_model, os.environ.get("OPENAI_BASE_URL")
     if named == records.RULES:
@@ -140,7 +140,7 @@ def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
 
 
 def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:
-    """Return the judge; whoever opened it closes it. One elsewhere is not asked where a folder's record answers."""
+    """Open the judge, to be closed by the caller. With a folder's record, a remote judge is not asked."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     if named == records.RULES:
@@ -177,7 +177,7 @@ def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None 
 
 
 def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
-    """Return calls, tokens and money of a whole run, for a person; every response is as long as it may be."""
+    """Return calls, tokens and money of a whole run in words, for responses of the maximum length."""
     (frame, asking), settings = parts_of(plan), plan.settings
     assert isinstance(settings, RlSettings)
     examined = split.held_out or split.train
@@ -210,7 +210,7 @@ def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
 
 
 def asking_circumstances(asking: Asking) -> Mapping[str, object]:
-    """Return every key of the asking, paths whole: with them a replay asks as the run did.
+    """Return every setting of the judge's requests, with absolute paths, for a replay.
 
     An address is written without what may be a secret in it; an endpoint refuses such an address later.
     """

@@ -1,4 +1,4 @@
-"""A judge as a reward: criteria of an item, and who says which of them an answer fulfils."""
+"""Judge as a reward: criteria of an item, and verdicts on an answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, St
 
 JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
 Paid = Callable[[Mapping[str, int], Spent], None]
-"""Receives the numbers of answers that were judged, that failed and that were in the cache, and what it took."""
+"""Callback for the numbers of judged, failed and cached answers, and their costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedReward(StepReward):
-    """A reward by criteria; make it with `judged`. A run opens its judge as `judge_model=` says, and closes it."""
+    """Reward by criteria; create it with `judged`. A run opens its judge as in `judge_model=`, and closes it."""
 
     criteria: Callable[[Any], Sequence[str]]
     prompt: Callable[[Any], str]
@@ -62,11 +62,11 @@ class JudgedReward(StepReward):
         )
 
     def line(self, scored: Scored) -> dict[str, object]:
-        """Return the verdicts; the score follows from them."""
+        """Return the verdicts, which determine the score."""
         return dict(scored.record)
 
     def figures(self, groups: Groups) -> dict[str, float]:
-        """Return pass rate, score, and how often the judge failed; an item with several answers counts once."""
+        """Return pass rate, score, and share of judge failures; an item with several answers counts once."""
         by_item = [[one for one in group if isinstance(one, Scored)] for group in groups]
         judged = [group for group in by_item if group]
         return {
@@ -77,13 +77,13 @@ class JudgedReward(StepReward):
         }
 
     def train_figures(self, groups: Groups) -> dict[str, float]:
-        """Return how often the judge failed, and the pass rate of the others."""
+        """Return the share of judge failures, and the pass rate of the other answers."""
         found = {"judge_failed": _judge_failed(groups)}
         rates = [_rate(one) for group in groups for one in group if isinstance(one, Scored)]
         return {**found, "pass_rate": fmean(rates)} if rates else found
 
     def close(self) -> None:
-        """Let go of the judge."""
+        """Close the judge."""
         if self.judge is not None:
             self.judge.close()
 
@@ -94,7 +94,7 @@ def judged(
     score: Callable[[Any, Sequence[bool]], float] | None = None,
     rules: Judge | None = None,
 ) -> JudgedReward:
-    """Return the reward of answers by criteria that a judge finds fulfilled; a task with one has the keys `judge_*`.
+    """Return the reward of the criteria that a judge finds fulfilled; its task has the keys `judge_*`.
 
     Args:
         criteria: of an item, in order: prose for a judge that reads it, or rules such as `rule: has at most 12 words`.

@@ -17,14 +17,14 @@ from tinsmith.stats.ridge import Floats, Moments, dots, solve
 from tinsmith.types.errors import ConfigError
 
 Features = Callable[[Any, str], str | Sequence[float]]
-"""(item, answer) -> numbers; or a text, whose state in the last layer of the run's base, before any training, it is."""
+"""(item, answer) -> features; or a text, for its hidden state in the untrained base's last layer."""
 LEARNED: Final = "learned"
 LABEL: Final = "label"
 
 
 @dataclass(slots=True, kw_only=True)
 class LearnedReward(StepReward):
-    """Pays what a ridge regression of earlier answers' labels says of an answer.
+    """Reward predicted by ridge regression from the labels of earlier answers.
 
     It is fitted after the first step, and then every so many; nothing is paid before. Evaluations do not enter it. The
     label of an answer is measured as `label` and not paid.
@@ -34,7 +34,7 @@ class LearnedReward(StepReward):
     metrics: ClassVar[tuple[str, ...]] = (LABEL,)
 
     label: Callable[[Any, str], float]
-    """(item, answer) -> its label, such as a person would give."""
+    """(item, answer) -> its label, such as a person's rating."""
     features: Features
     every: int = 5
     """Steps between fits."""
@@ -47,10 +47,10 @@ class LearnedReward(StepReward):
     moments: Moments | None = None
     """Of the answers so far, with a constant 1 behind their features."""
     weights: Floats | None = None
-    """None: it was not fitted yet."""
+    """Fitted weights; None before the first fit."""
 
     def open(self, model: Callable[[], str]) -> None:
-        """Take the name of the run's base."""
+        """Prepare the hidden states of the run's base."""
         self.states = LastStates(model)
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
@@ -70,12 +70,12 @@ class LearnedReward(StepReward):
         ]
 
     def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
-        """Return what answers are paid; a class of your own may steer by how they will move the next fit."""
+        """Return the answers' rewards; a subclass may steer by their effect on the next fit."""
         del labels_N, x_ND, moments
         return learned_N
 
     def featured(self, answers: Sequence[Asked]) -> Floats:
-        """Return the features of answers, with a constant 1 behind them."""
+        """Return the features of answers, with a constant 1 appended."""
         found = [self.features(one.item, one.text) for one in answers]
         if all(isinstance(one, str) for one in found):
             if self.states is None:
@@ -94,7 +94,7 @@ class LearnedReward(StepReward):
         return {"steps": self.steps, "weight": self.moments.weight, "parts": packed}
 
     def restore(self, state: object) -> None:
-        """Take the state of a checkpoint."""
+        """Restore the state of a checkpoint."""
         self.steps, self.moments, self.weights = 0, None, None
         if state is not None:
             kept = cast("Mapping[str, Any]", state)
@@ -103,7 +103,7 @@ class LearnedReward(StepReward):
             self.steps, self.moments, self.weights = kept["steps"], moments, weights
 
     def train_figures(self, groups: Groups) -> Mapping[str, float]:
-        """Return how much more than its label the model says of an answer: the mean over a step's."""
+        """Return the mean of a step's predicted rewards minus labels."""
         scored = [one for group in groups for one in group if isinstance(one, Scored)]
         if not scored or self.steps < 2:
             return {}
@@ -113,14 +113,14 @@ class LearnedReward(StepReward):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelsAlone(StepReward):
-    """Pays labels themselves, in place of the reward that a run learns of them: a dry run learns none."""
+    """Reward by the labels themselves, for a dry run, which fits no model."""
 
     learned: LearnedReward
 
     terms: ClassVar[tuple[str, ...]] = (LABEL,)
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
-        """Return the label of each answer; where its label or its features fail, it has none."""
+        """Return each answer's label, or the failure of its label or features."""
         return [self._scored(one) for one in answers]
 
     def _scored(self, one: Asked) -> Scored | Failed:

@@ -1,4 +1,4 @@
-"""Trials of a task before a run: pay of right answers and of others, one answer, and which examples it takes."""
+"""Trials of a task before a run: rewards of right and wrong answers, one made-up answer, filtered examples."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Tried(StrEnum):
 
 
 _FROM_THE_FIRST: Final = (Tried.EMPTY, Tried.RANDOM, Tried.ECHO)
-"""Ways to answer that are every reply of a conversation; others are its last one alone."""
+"""Trial answers that replace every reply of a conversation; others replace the last alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paid:
-    """One answer that was tried, and its reward beside that of the right answer."""
+    """Trial answer with its reward, beside that of the right answer."""
 
     how: Tried
     item: str
@@ -70,17 +70,17 @@ class RewardCheck:
         return [one for one in self.paid if one.how is how]
 
     def as_much(self, how: Tried) -> list[Paid]:
-        """Return the answers of a kind that earn no less than a right answer that earns something."""
+        """Return the wrong answers of a kind that earn no less than a right answer with a positive reward."""
         return [one for one in self.of(how) if one.right is not None and one.reward >= one.right > 0.0]
 
     def instead(self, how: Tried) -> list[Paid]:
-        """Return the answers of a kind that earn something where what stands for a right answer does not."""
+        """Return the wrong answers of a kind that earn something while the right answer earns nothing."""
         return [one for one in self.of(how) if one.right is not None and one.reward > 0.0 >= one.right]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Right:
-    """Replies that stand for a right answer to an item."""
+    """Replies that represent a right answer to an item."""
 
     replies: tuple[str, ...]
     pay: float
@@ -88,7 +88,7 @@ class _Right:
 
 
 def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> list[str]:
-    """Return different texts with one change: a word left out, replaced or exchanged, a digit or letter other.
+    """Return distinct mutations of a text: a word omitted, replaced or swapped, a digit or letter changed.
 
     >>> mutants("so 4", ["5"], Random(0), 3)
     ['so 5', '5 4', '4']
@@ -115,7 +115,7 @@ def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> 
 
 
 def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> RewardCheck:
-    """Pay right answers of some items, and those that should earn less; each of these in a group with the right one.
+    """Score right answers of some items, and wrong ones, each grouped with its right answer.
 
     Of a conversation the last reply is tried otherwise; what is empty, random or the prompt stands for every reply.
     """
@@ -150,7 +150,7 @@ def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> Reward
 
 
 def _apart(task: Task) -> Task:
-    """Return a task whose reward remembers for itself alone; of one that is learned within a run, its labels."""
+    """Return a task whose reward has a state of its own; a learned reward is replaced by its labels."""
     reward = task.reward
     return replace(task, reward=LabelsAlone(learned=reward) if isinstance(reward, LearnedReward) else deepcopy(reward))
 
@@ -158,7 +158,7 @@ def _apart(task: Task) -> Task:
 def _tried(
     one: UserItem, right: Sequence[str], others: Sequence[str], words: Sequence[str], random: Random
 ) -> Iterator[tuple[Tried, str]]:
-    """Yield answers to try that are not the right one."""
+    """Yield wrong answers to try."""
     end = right[-1] if right else " ".join(words[:8])
     made = [(Tried.EMPTY, ""), (Tried.ECHO, one.prompt)]
     made += [(Tried.RANDOM, " ".join(random.choices(words or [""], k=max(1, len(end.split()))))) for _ in range(4)]
@@ -170,7 +170,7 @@ def _tried(
 
 
 def _right(task: Task, item: UserItem, seed: int) -> _Right | None:
-    """Return what stands for a right answer: the task's, or a demonstration that earns more where that earns nothing.
+    """Return a right answer: the task's, or the best demonstration if that earns nothing.
 
     A task's `answer` may demonstrate what is not right, such as a search that gives up. None: nothing stands for it.
     """
@@ -199,7 +199,7 @@ def _best_paid(
 
 
 def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | None = None, depth: int = 0) -> Dialogue:
-    """Have a conversation: the last reply is given again as long as the task goes on."""
+    """Play a conversation; the last reply is repeated until it ends."""
     talk = Dialogue(task=task, item=one, group=group or object(), depth=depth)
     while not talk.is_over:
         move: Any = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
@@ -211,7 +211,7 @@ def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | N
 
 
 def _spawn(talk: Dialogue, move: Spawn) -> str | None:
-    """Have the conversations that one asks for, each as the task shows it; return what follows from their answers."""
+    """Play the spawned conversations with the task's demonstrations; return the response to their answers."""
     task, begun = talk.task, list[Dialogue]()
     for item in move.items:
         one = named_item(task, item)
@@ -227,7 +227,7 @@ def _spawn(talk: Dialogue, move: Spawn) -> str | None:
 
 
 def _paid(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
-    """Return what conversations earn, with what they spawned."""
+    """Score conversations with those that they spawned."""
     return earned(task, [*played, *(each for one in played for each in _below(one))])[: len(played)]
 
 
@@ -238,7 +238,7 @@ def _below(talk: Dialogue) -> Iterator[Dialogue]:
 
 
 def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[str]:
-    """Return what a reward pays, for a person; what should not be paid so is shown by an example."""
+    """Return lines on a reward's payments, with an example of each wrong answer that is paid."""
     check = check_reward(task, items, seed)
     rights = "no right answer is known, as the task has neither answer= nor demonstrate="
     if check.rights:
@@ -268,7 +268,7 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
 
 
 def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> list[ExampleRecord]:
-    """Return for each item whether its demonstration passes a task's filter; of duplicates the first one passes."""
+    """Return each item's demonstration with the filter's result; of duplicates the first one passes."""
     read: list[ExampleRecord] = []
     hashes = set[str]()
     for item in items:
@@ -312,7 +312,7 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
 
 
 def tried(task: Task, item: UserItem, *, asks_judge: bool = True) -> list[str]:
-    """Return lines on what `parse`, `reply` and the rewards make of one made-up answer to an item.
+    """Return lines on the results of `parse`, `reply` and the rewards for one made-up answer to an item.
 
     A judge that is a model is not to be asked.
     """
@@ -345,7 +345,7 @@ def tried(task: Task, item: UserItem, *, asks_judge: bool = True) -> list[str]:
 
 
 def _made_up(task: Task, one: UserItem) -> tuple[str, list[str]]:
-    """Return replies as the task itself has them, and where they are from."""
+    """Return a made-up answer's origin, and its replies as the task demonstrates them."""
     makers = [("its right answer", task.answer), *((f"the baseline {name}", b) for name, b in task.baselines.items())]
     found = [(origin, attempt(make, one.item)) for origin, make in makers if make is not None]
     if task.demonstrate is not None:

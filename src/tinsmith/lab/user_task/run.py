@@ -45,14 +45,14 @@ class TaskRun:
 
     folder: Path
     report: Path | None
-    """The page; None where the run was told to stop before its end."""
+    """Page of the run; None if it stopped early."""
     metrics: Mapping[str, float] = field(repr=False)
     """The last line of `metrics.jsonl`: `eval/reward/total` and so on, by name."""
     alarms: tuple[str, ...]
 
     @property
     def rollouts(self) -> pl.DataFrame:
-        """Every rollout as a row, as `rollouts.jsonl` has them; a field that a rollout lacks is null."""
+        """Every rollout as a row, as in `rollouts.jsonl`; missing fields are null."""
         return frame_of(self.folder / ROLLOUTS)
 
     def to_polars(self) -> pl.DataFrame:
@@ -69,7 +69,7 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRun:
-    """A study that came to its end."""
+    """Finished study."""
 
     folder: Path
     report: Path
@@ -78,7 +78,7 @@ class StudyRun:
     """`study.json`."""
 
     def to_polars(self, table: str = "") -> pl.DataFrame:
-        """Return a table of the page by its title, with interval ends; without one the gains, or the first table."""
+        """Return a table of the page by its title, with interval ends; by default the gains, or the first table."""
         return study_frame(record_of(self.values), table)
 
     def plot(self) -> Plot:
@@ -91,7 +91,7 @@ class StudyRun:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Forecast of a run: its values, what its functions made of one answer, its time; nothing was run or written."""
+    """Forecast of a run: its settings, a trial answer, and its time; nothing is run or written."""
 
     lines: tuple[str, ...]
 
@@ -165,7 +165,7 @@ def _tell(message: str) -> None:
 
 
 def _page(file: Path | None) -> str:
-    """Return a page for a notebook; empty where it is not there."""
+    """Return a page for a notebook; empty if there is none."""
     return framed(file.read_text(encoding="utf-8")) if file is not None and file.exists() else ""
 
 
@@ -178,7 +178,7 @@ def record_of(values: Mapping[str, Any]) -> StudyRecord:
 
 
 def study_frame(study: StudyRecord, table: str = "") -> pl.DataFrame:
-    """Return a table of a study's page by its title; without one the gains of the arms, or the first table there is.
+    """Return a table of a study's page by its title; by default the arms' gains, or the first table.
 
     A figure has three columns: itself, and the ends of its 95 % interval (`NAME low`, `NAME high`) where it has one.
 

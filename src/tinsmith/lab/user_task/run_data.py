@@ -1,4 +1,4 @@
-"""A task as the data of a run: its items, the identity of its code, its models and base, and what its page needs."""
+"""Task as the data of a run: its items, code identity, models and base, and the records for its page."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _BASE_MEGABYTES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """Items of a run on a task, and all that its folder and its forecast say of them."""
+    """Data of a run on a task, with the contents of its folder and forecast."""
 
     plan: Plan
     task: Task
@@ -75,7 +75,7 @@ class TaskData:
     every: UserSplit  # All that the task has, each item with its own right answer.
     examples: Sequence[ExampleRecord] | None = None  # The items from which the task's `examples` chose.
     recorded: Path | None = None
-    """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
+    """Folder of a run whose recorded verdicts replace a remote judge; None to ask the judge."""
 
     @property
     def frame(self) -> TaskFrame:
@@ -85,16 +85,16 @@ class TaskData:
 
     @property
     def judged(self) -> JudgedReward | None:
-        """The task's reward, where it is a judge."""
+        """Judge of the task, if its reward is one."""
         return self.task.reward if isinstance(self.task.reward, JudgedReward) else None
 
     @property
     def asked(self) -> Model | None:
-        """The frozen model that the task asks."""
+        """Frozen model that the task asks."""
         return None if self.task.talk is None else self.task.talk.model
 
     def identity(self) -> Mapping[str, object]:
-        """Return what decides results, beside the plan's own keys; where files lie does not matter."""
+        """Return the identity's fields beyond the plan's keys; locations of files are not among them."""
         # A folder stands here by the name that it is served by.
         served = {} if self.asked is None else {name: key for key, name in self.models().items()}
         own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
@@ -111,7 +111,7 @@ class TaskData:
         }
 
     def config(self) -> Mapping[str, object]:
-        """Return what `config.json` says of it: `task`, `reward`, `data`."""
+        """Return the entries of `config.json`: `task`, `reward`, `data`."""
         split, judged = self.split, self.judged
         data: dict[str, object] = {"fingerprint": self._items_sha256, "train": len(split.train)}
         data |= {"validation": len(split.held_out)} if split.tested else {}
@@ -123,7 +123,7 @@ class TaskData:
         return {"task": {"name": self.plan.experiment.name}, "reward": reward, "data": data}
 
     def circumstances(self) -> Mapping[str, object]:
-        """Return where it was found, and how a judge is asked."""
+        """Return the task's location, and the settings of a judge's requests."""
         asking = {} if self.judged is None else judge_choice.asking_circumstances(judge_choice.parts_of(self.plan)[1])
         return {"task": self.source.found_at, "files": self._files(), **asking}
 
@@ -136,7 +136,7 @@ class TaskData:
         return {key.name: self.plan.experiment.subject.own_keys[key.name] for key in self.source.keys if key.is_file}
 
     def nano_base(self, say: Say) -> Path:
-        """Return the small base, built where it is not cached."""
+        """Return the small base, built unless cached."""
         task = self.task
         if task.base is not None:
             return cached_base(task.base.recipe, task.base.conversations(), say)
@@ -145,11 +145,11 @@ class TaskData:
         return cached_base(recipe, task_conversations(task, self._read_by_base(), recipe), say)
 
     def _read_by_base(self) -> Sequence[UserItem]:
-        """Return what the small base reads demonstrations of."""
+        """Return the items demonstrated to the small base."""
         return items_of_base(self.task, self.source.folder) or self.every.train
 
     def models(self) -> Mapping[str, str]:
-        """Return the judge or who is asked, where it is a model of this machine: the run's server serves it too."""
+        """Return the judge's or frozen model's source, if the run's server is to load it too."""
         if self.asked is not None:
             loaded = self.asked.name != ITSELF and is_loaded_here(self.asked.name, self.plan.circumstances)
             return {self.asked.key: self.asked.name} if loaded else {}
@@ -158,7 +158,7 @@ class TaskData:
         return {judge_choice.JUDGE_NAME: judge_choice.parts_of(self.plan)[0].judge_model}
 
     def before(self) -> list[str]:
-        """Return what was read."""
+        """Return lines on the items read."""
         split = self.split
         message = f"{len(split.train)} items to train on, {len(split.held_out)} held out"
         if split.tested:
@@ -175,7 +175,7 @@ class TaskData:
         return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
-        """Return what the run would take: lines for a person; nothing is built."""
+        """Return the lines of a dry run; nothing is built."""
         where, lines = self.plan.circumstances, self.before()
         if self.plan.experiment.subject.own_keys:
             values = (f"{key}={shown_value(one)}" for key, one in self.plan.experiment.subject.own_keys.items())
@@ -191,12 +191,12 @@ class TaskData:
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
 
     def minutes(self) -> float | None:
-        """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
+        """Return the time of the run on two cores, without its base; None if the model is unknown."""
         pace = pace_of(self.plan)
         return None if pace is None else run_seconds(self.plan.settings, self.lengths(), pace) / 60
 
     def lengths(self) -> Lengths:
-        """Return how long what is asked and answered will be, as far as can be told before."""
+        """Return the expected lengths of prompts and answers."""
         settings, where, split, probed = self.plan.settings, self.plan.circumstances, self.split, self.task.probed
         builds = where.model_name is None and where.base_url is None
         items = (*split.train, *split.held_out)
@@ -222,7 +222,7 @@ class TaskData:
         )
 
     def begin(self, folder: RunFolder) -> None:
-        """Write what the task says of its items into the run's folder."""
+        """Write the task's records of its items into the run's folder."""
         task, split = self.task, self.split
         examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
         if self.judged is not None:
@@ -244,7 +244,7 @@ class TaskData:
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> Course[UserItem, Earned]:
-        """Return how it is trained on."""
+        """Return the training and evaluation procedure."""
         renderer = renderer_for(tokenizer)
 
         def general(policy: Examinee) -> Mapping[str, float]:
@@ -269,7 +269,7 @@ class TaskData:
         )
 
     def _opened_model(self, model: Model, connection: Connection, own: PreTrainedTokenizerBase) -> AskedModel:
-        """Return the task's model as the run's server has it; `own` is the tokenizer of the model that is trained."""
+        """Return the task's frozen model on the run's server; `own` is the trained model's tokenizer."""
         where = self.plan.circumstances
         trained = served_name(where.model_name, where.base_url)
         beside = model.key in self.models()
@@ -282,7 +282,7 @@ class TaskData:
         return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
 
     def _opened_reward(self, folder: RunFolder, connection: Connection) -> Reward | Mapping[str, Reward] | StepReward:
-        """Return the task's reward; what each asking of a judge takes is written into the ledger."""
+        """Return the task's reward; costs of each judge request are written into the ledger."""
         if self.judged is None:
             reward = deepcopy(self.task.reward)  # what it remembers is this run's alone
             if isinstance(reward, StepReward):
@@ -303,7 +303,7 @@ class TaskData:
 
 
 def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
-    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
+    """Write one line per item with its criteria, for training and held-out items; replaces the file atomically."""
     with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
         for side, items in (("train", split.train), ("test", split.held_out)):
             for one in items:
@@ -321,7 +321,7 @@ def _shown(task: Task, items: Sequence[UserItem]) -> list[dict[str, str]]:
 
 
 def _right_answer(task: Task, one: UserItem) -> str:
-    """Return the answer that a task names right, of several replies the last; empty where it names none, or fails."""
+    """Return a task's right answer, of several replies the last; empty without one, or after a failure."""
     named = task.answer if task.probed is None else task.probed.gold
     found = None if named is None else attempt(named, one.item)
     if found is None or isinstance(found, Raised):
@@ -330,7 +330,7 @@ def _right_answer(task: Task, one: UserItem) -> str:
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:
-    """Return what a baseline's answers earn, by item; where it fails it has no figures, but the cause."""
+    """Return the rewards of a baseline's answers by item, or the cause of its failure."""
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
     for item in items:
@@ -377,7 +377,7 @@ def task_data(plan: Plan) -> TaskData:
 
 
 def data_of_task(plan: Plan) -> TaskData:
-    """Return what the plan of a run on a task is about."""
+    """Return the data of a run on a task."""
     found = plan.experiment.subject.run_data(plan, print)
     assert isinstance(found, TaskData), "the run is on a task"
     return found
@@ -385,7 +385,7 @@ def data_of_task(plan: Plan) -> TaskData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBaseRecipe(BaseRecipe):
-    """The recipe of a base from the demonstrations of a task: it knows how answers look before any is rewarded."""
+    """Recipe of a base from a task's demonstrations: it knows the form of answers before any reward."""
 
     characters_per_token: ClassVar[float] = 2.5
     """With so small a vocabulary."""
@@ -399,13 +399,13 @@ class TaskBaseRecipe(BaseRecipe):
 
 
 def recipe_of(task: Task) -> TaskBaseRecipe:
-    """Return how a task's base is built: the laboratory's recipe, for as many steps as the task says."""
+    """Return the recipe of a task's base: the laboratory's, for the task's number of steps."""
     recipe = TaskBaseRecipe()
     return replace(recipe, steps=task.base_steps) if task.base_steps else recipe
 
 
 def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
-    """Return about how long building it takes on two cores, from the first of what it would read."""
+    """Return the approximate time to build it on two cores, from its first conversations."""
     _require_demonstrations(task)
     recipe = recipe_of(task)
     first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
@@ -421,7 +421,7 @@ def _require_demonstrations(task: Task) -> None:
 
 
 def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
-    """Return what the base reads: conversations about training items; held-out ones are not among them."""
+    """Return the base's training conversations, about training items only."""
     return [
         _conversation(task, items[place % len(items)], derive(recipe.seed, "demonstration", place))
         for place in range(recipe.count)
@@ -429,7 +429,7 @@ def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRe
 
 
 def _conversation(task: Task, item: UserItem, seed: int) -> Conversation:
-    """Return one conversation; between its replies stands what the task would say to them."""
+    """Return one demonstrated conversation, with the task's responses between its replies."""
     assert task.demonstrate is not None
 
     def refused(wrong: object) -> ConfigError:

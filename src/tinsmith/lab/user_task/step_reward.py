@@ -1,4 +1,4 @@
-"""A reward that sees all answers of a step together: a judge, or one that remembers what was answered before."""
+"""Reward of all answers of a step together: a judge, or one with a memory of earlier answers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ numbers in training."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A finished conversation, as a reward of a step sees it."""
+    """Finished conversation, as a reward of a step reads it."""
 
     item: Any
     replies: tuple[Any, ...]
-    """As `parse` reads them; the last one is the answer."""
+    """Parsed replies; the last one is the answer."""
     text: str
-    """The last reply as it was written."""
+    """Last reply as text."""
     group: int = 0
-    """The same for all that are compared with each other."""
+    """Equal for all conversations of one group."""
     seed: int = 0
-    """That of the group, as `Turns.reply` was given it."""
+    """Seed of the group, as passed to `Turns.reply`."""
     heard: tuple[str, ...] = ()
     """Texts of the environment between the model's replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Reward of an answer, term by term, and what its line in `rollouts.jsonl` says of it."""
+    """Reward of an answer by terms, and its fields in `rollouts.jsonl`."""
 
     terms: Mapping[str, float]
     record: Mapping[str, object] = field(default_factory=dict[str, object])
     metrics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
-    """Metrics that are not rewarded; one that is None or missing does not apply to this answer."""
+    """Unrewarded metrics; None or a missing one does not apply to this answer."""
 
     @property
     def total(self) -> float:
@@ -53,26 +53,26 @@ Groups = Sequence[Sequence[Scored | Failed]]
 
 
 class StepReward(ABC):
-    """Base class of a reward that sees all answers of a step together."""
+    """Base class of rewards of all answers of a step together."""
 
     terms: ClassVar[tuple[str, ...]] = ("reward",)
-    """Names of its terms, whose sum is the reward."""
+    """Names of the terms, whose sum is the reward."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of the metrics that it gives."""
+    """Names of the metrics."""
 
     @abstractmethod
     def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
-        """Return the reward of each answer, by the state before this step; then let the step enter it.
+        """Return the reward of each answer by the state before this step; then update the state.
 
         What an evaluation asks does not enter it: the state is put back.
         """
 
     def state(self) -> object:
-        """Return what a resumed run must know, as plain JSON values; None: it remembers nothing."""
+        """Return the state for resuming a run, as plain JSON values; None if there is none."""
         return None
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` returned."""
+        """Restore the state from `state`."""
         del state
 
     def trace(self) -> Mapping[str, float]:
@@ -80,11 +80,11 @@ class StepReward(ABC):
         return {}
 
     def line(self, scored: Scored) -> Mapping[str, object]:
-        """Return what a rollout's line says of its answer."""
+        """Return the answer's fields in a rollout's line."""
         return {"terms": dict(scored.terms), "total": scored.total, **scored.record}
 
     def figures(self, groups: Groups) -> Mapping[str, float] | None:
-        """Return what an evaluation says in place of mean rewards, by name; None: the mean rewards."""
+        """Return the metrics of an evaluation in place of mean rewards, by name; None for the mean rewards."""
         del groups
         return None
 
@@ -94,16 +94,16 @@ class StepReward(ABC):
         return {}
 
     def open(self, model: Callable[[], str]) -> None:
-        """Take what it needs of the run before the first step; `model` returns the base's folder, or its name."""
+        """Prepare for a run before its first step; `model` returns the base's folder, or its name."""
         del model
 
     def close(self) -> None:
-        """Let go of what it holds open; the run is over, or lost."""
+        """Release resources at the end of a run, or after its failure."""
         return
 
 
 class _NoStepReward(StepReward):
-    """Stands where a task has no reward of whole steps: it remembers nothing, and has no figures of its own."""
+    """Stand-in for a task without a reward of whole steps: it has neither state nor metrics."""
 
     def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
         """Score nothing: the task's functions do."""

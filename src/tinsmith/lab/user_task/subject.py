@@ -1,4 +1,4 @@
-"""A task as the subject of a run: its functions ask, reply and reward; what those raise is recorded.
+"""Task as the subject of a run: calls of its functions, with exceptions recorded as failures.
 
 A function that fails on every rollout of a step ends the run: it is not the policy that has to change.
 """
@@ -33,14 +33,14 @@ from tinsmith.types.seeds import derive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedModel:
-    """The frozen model that a task asks, with seeds and through the Tinker API."""
+    """Frozen model that a task asks, with seeds, through the Tinker API."""
 
     client: tinker.SamplingClient
     renderer: Renderer
     model: Model
 
     def ask(self, prompt: str, seed: int) -> Callable[[], str]:
-        """Begin a question; return what waits for its answer."""
+        """Send a question; return the future of its answer."""
         tokens = self.renderer.build_generation_prompt((Message(role=Role.USER, content=prompt),))
         params = types.SamplingParams(
             max_tokens=self.model.max_tokens,
@@ -71,7 +71,7 @@ class UserEnvironment(Dialogue):
         return self.subject.prompt(self.item)
 
     def step(self, tokens: Sequence[int]) -> Move:
-        """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
+        """Take a reply; an exception of the user's function ends the conversation, and is recorded."""
         response, model = self.say(self.subject.text(tokens)), self.subject.model
         if response is None:
             return Move()
@@ -96,7 +96,7 @@ class UserEnvironment(Dialogue):
 
 @dataclass(slots=True)
 class Told(Move):
-    """Text that follows a reply; another model may still be computing it, or it waits for further conversations."""
+    """Response to a reply, which may still wait for another model or for spawned conversations."""
 
     environment: UserEnvironment
     reply: tuple[int, ...]
@@ -138,7 +138,7 @@ class UserSubject(Subject[UserItem, Earned]):
         self.borders = TemplateBorders(self.renderer)
 
     def items(self, split: Split) -> Sequence[UserItem]:
-        """Return those to train on, or those held out, which are those to train on where none are; or those tested."""
+        """Return the items of a split; without held-out items, those to train on are evaluated."""
         if split is Split.VALIDATION:
             return self.split.held_out or self.split.train
         return self.split.train if split is Split.TRAIN else self.split.tested
@@ -245,7 +245,7 @@ class UserSubject(Subject[UserItem, Earned]):
         )
 
     def _until(self, tokens: Sequence[int], text: str) -> int:
-        """Return how many tokens say no more than a beginning of their text."""
+        """Return the length of the longest token prefix whose text is no longer than `text`."""
         low, high = 0, len(tokens)
         while low < high:
             middle = (low + high + 1) // 2
@@ -256,7 +256,7 @@ class UserSubject(Subject[UserItem, Earned]):
         return low
 
     def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
-        """Return what a reply ends in, in tokens, as it would stand behind other words."""
+        """Return the ending of a reply in tokens, as it is tokenized after other text."""
         if text not in self._tails:
             whole, start = self._reply(item, f"a{text}"), self._reply(item, "a")
             same = next(place for place, one in enumerate(start) if one != whole[place])
@@ -264,7 +264,7 @@ class UserSubject(Subject[UserItem, Earned]):
         return self._tails[text]
 
     def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
-        """Return a reply's tokens, with what ends it."""
+        """Return a reply's tokens with its stop token."""
         reply = Message(role=Role.ASSISTANT, content=text)
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
@@ -289,7 +289,7 @@ class UserSubject(Subject[UserItem, Earned]):
             self._reward.restore(state)
 
     def close(self) -> None:
-        """Close what the reward holds."""
+        """Close the reward."""
         self._reward.close()
 
     def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
@@ -306,7 +306,7 @@ class UserSubject(Subject[UserItem, Earned]):
         return metrics
 
     def facts(self, rollout: UserRollout) -> Line:
-        """Return the fields of a rollout's line; the turns of a conversation of several stand one by one."""
+        """Return the fields of a rollout's line; several turns are listed one by one."""
         one = rollout.answer
         if one.scored is not None:
             facts: Line = dict(self._reward.line(one.scored))
@@ -322,7 +322,7 @@ class UserSubject(Subject[UserItem, Earned]):
         return facts
 
     def sections(self, rollouts: Mapping[str, Sequence[UserRollout]]) -> list[SectionRecord]:
-        """Read the conversations; one that fails has the cause in its place."""
+        """Parse the conversations; a failed one is replaced by its cause."""
         answered = [
             Answered(
                 item=one.item.item,
@@ -356,7 +356,7 @@ def _turns(rollout: UserRollout) -> list[Line]:
 
 
 def _tree(rollout: UserRollout) -> Iterator[Line]:
-    """Yield what a line says of each rollout below its own; of one that failed, the cause."""
+    """Yield the fields of each rollout below a line's own; for a failed one, the cause."""
     for child in rollout.children:
         line: Line = {"prompt_id": child.item.prompt_id, "depth": rollout.depth + 1}
         if isinstance(child, Failure):
@@ -389,7 +389,7 @@ def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every number over the items that have it."""
+    """Return the mean of every metric over the items that have it."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     for one in found:
         for name, value in one.items():
@@ -402,14 +402,14 @@ _PROBES: Final = ("a", "7", "?")  # Texts that have no token in common.
 
 @dataclass(slots=True, eq=False)
 class TemplateBorders:
-    """Knows how many tokens a renderer puts before and after what is said."""
+    """Numbers of tokens that a renderer puts before and after a message's text."""
 
     renderer: Renderer
     _known: dict[bool, tuple[int, int]] = field(default_factory=dict[bool, tuple[int, int]])
     """Before and after, by whether the reply ended with its stop token."""
 
     def own_words(self, reply: Sequence[int], observation: Sequence[int]) -> tuple[bool, ...]:
-        """Return for each token after a reply whether it is what was said, and no template's."""
+        """Return a mask of a response's tokens that are its text rather than the template's."""
         before, after = self._borders(tuple(reply))
         count = max(0, len(observation) - before - after)
         return (False,) * before + (True,) * count + (False,) * (len(observation) - before - count)

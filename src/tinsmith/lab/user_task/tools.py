@@ -1,4 +1,4 @@
-"""Tools of a task: typed functions that replies call by name, a record in place of them, and pieces of their graph."""
+"""Tools of a task: typed functions called by name in replies, recorded results, and compositions of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN: Final[Mapping[object, Callable[[str], object]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One function, and the types of what it takes and returns."""
+    """Function with its parameter types and return type."""
 
     name: str
     function: Callable[..., object]
@@ -49,13 +49,13 @@ class Call:
     arguments: tuple[object, ...]
 
     def __str__(self) -> str:
-        """Return the call in one spelling: what it is recorded by."""
+        """Return the call in canonical spelling, by which it is recorded."""
         return f"{self.tool.name}({', '.join(map(str, self.arguments))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools of a task, by name; make it with `tools_of`."""
+    """Tools of a task by name; create them with `tools_of`."""
 
     tools: Mapping[str, Tool]
     record: Mapping[str, str] | None = None  # Results by call, in place of the functions; None: these are run.
@@ -72,7 +72,7 @@ class Tools:
                 yield from ((first, second, name) for name, kind in second.inputs.items() if kind == first.output)
 
     def read(self, text: str) -> Call | str | None:
-        """Return the call that a reply is, what is wrong with it, or None: the reply calls nothing."""
+        """Return the call in a reply, its error, or None if the reply calls nothing."""
         found = _CALL.fullmatch(text)
         if found is None:
             return None
@@ -88,7 +88,7 @@ class Tools:
             return f"error: it is {tool.signature}"
 
     def answer(self, text: str) -> str | None:
-        """Return what a reply brings; None: it calls no tool.
+        """Return the result of a reply's call; None if it calls no tool.
 
         The model is told what is wrong with a call, and a LookupError or ValueError of the function.
 
@@ -108,7 +108,7 @@ class Tools:
         return self.record[str(call)]
 
     def replayed(self, record: Mapping[str, str] | Path | str) -> Tools:
-        """Return the same tools with results from a record: calls with their results, a run's folder, or a JSONL file.
+        """Return these tools with recorded results: a mapping of calls, a run's folder, or a JSONL file.
 
         A call that is not in it fails its rollout, which then has no reward.
         """
@@ -121,7 +121,7 @@ class Tools:
         ]
 
     def recorded(self, place: Path) -> dict[str, str]:
-        """Read the calls of a run's folder or of a file with its rollouts, and what they brought.
+        """Read the calls in a run's folder or a file of rollouts, with their results.
 
         Raises:
             DataError: there are none, or a call brought two results, so that it cannot be replayed.
@@ -141,7 +141,7 @@ class Tools:
 
 
 def tools_of(*functions: Callable[..., object]) -> Tools:
-    """Return functions as tools; each names the type of every parameter and of what it returns.
+    """Return functions as tools; each needs type hints for every parameter and its result.
 
     Types are str, int, float, bool, or a `NewType` of one of them, which says what feeds what.
 
@@ -177,7 +177,7 @@ Values = Mapping[Any, Iterable[str]]  # By type.
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A value that is known at first, or what a call of a tool brought with the values of the pieces in `parts`."""
+    """Known value, or the result of a tool called with the values of `parts`."""
 
     value: str
     call: str = ""
@@ -185,7 +185,7 @@ class Piece:
 
     @property
     def depth(self) -> int:
-        """Calls on the longest way through it."""
+        """Number of calls on the longest path."""
         return 1 + max(one.depth for one in self.parts) if self.parts else 0
 
     @property
@@ -195,13 +195,13 @@ class Piece:
 
     @property
     def calls(self) -> dict[str, str]:
-        """Its calls in order, each after those that feed it, with what they brought."""
+        """Calls with their results, in an order in which each follows its inputs."""
         made = {call: value for one in self.parts for call, value in one.calls.items()}
         return made | {self.call: self.value} if self.call else {}
 
 
 def executed(tools: Tools, begins: Values, depth: int, random: Random, kind: object = None) -> Piece:
-    """Draw a piece of this depth backwards from its last tool, whose output is of a type (None: any), and execute it.
+    """Draw a composition of this depth backwards from its last tool, whose output has a type (None: any); execute it.
 
     Raises:
         DataError: no tools follow each other so.
@@ -218,7 +218,7 @@ def executed(tools: Tools, begins: Values, depth: int, random: Random, kind: obj
 
 
 def _is_fed(tools: Tools, tool: Tool, begins: Values, depth: int) -> bool:
-    """Return True if a tool can be the last one of a piece of this depth."""
+    """Return True if a tool can be the last of a composition of this depth."""
     if depth == 1:
         return set(tool.inputs.values()) <= set(begins)
     edges = [(first, name) for first, second, name in tools.edges() if second is tool]
@@ -226,7 +226,7 @@ def _is_fed(tools: Tools, tool: Tool, begins: Values, depth: int) -> bool:
 
 
 def reached(tools: Tools, begins: Values, rounds: int) -> dict[str, str]:
-    """Return every call, with what it brings, that can be made in so many rounds by one who knows these values."""
+    """Return all calls, with their results, that are possible in so many rounds from known values."""
     made: dict[str, str] = {}
     known = {kind: dict.fromkeys(values) for kind, values in begins.items()}
     for _ in range(rounds):
