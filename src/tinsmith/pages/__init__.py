@@ -1,1 +1,1 @@
-"""F4: the kit of a page: document, section, table, figure, palette, one template, one style sheet."""
+"""F4: kit of a page: document, section, table, figure, palette, one template, one style sheet."""

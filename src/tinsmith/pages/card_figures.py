@@ -158,7 +158,7 @@ def _signed_edges() -> NDArray[np.float64]:
 
 
 def _middle(low: float, high: float) -> float:
-    """Return the middle of a band as the signed logarithmic axis shows it."""
+    """Return the middle of a band on the signed logarithmic axis."""
 
     def place(value: float) -> float:
         size = abs(value) / _LINEAR
@@ -252,7 +252,7 @@ def _even_on_the_axis(low: float, high: float, count: int) -> NDArray[np.float64
 
 
 def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One value at a time: numpy's functions have other last bits with AVX-512, and a paper would change its bin."""
+    """Applied value by value: numpy's functions differ in their last bits with AVX-512, which would change bins."""
     return np.array([function(value) for value in values.tolist()])
 
 

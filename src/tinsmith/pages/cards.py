@@ -1,4 +1,4 @@
-"""The cards of a corpus and of a slice: counts, figures, what is missing or leaks labels, baselines, provenance.
+"""Cards of a corpus and of a slice: counts, figures, missing data, label leaks, baselines, provenance.
 
 The card of a corpus shows what is in it, what was dropped, and what labels its numbers would give; that of a slice its
 rows and labels, what gives the labels away, the baselines, and how it was chosen.
@@ -184,7 +184,7 @@ def _measured(corpus: Corpus) -> list[Section]:
 
 
 def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
-    """Say which labels each cut would give."""
+    """Return the label counts under each cut."""
     cd = metrics["cd"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     rows: list[tuple[str, ...]] = []
     for cut in cuts:
@@ -247,7 +247,7 @@ _OPTIONAL = (
 
 
 def _facts(source: Slice) -> pl.DataFrame:
-    """Return a line for each row of all splits: its class, what may give that away, and which fields it lacks."""
+    """Return one line per row of all splits: its class, fields that may leak it, and missing fields."""
     task = source.card.settings.task
     rows = [
         (

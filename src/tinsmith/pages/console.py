@@ -15,15 +15,15 @@ from tinsmith.types.visible import visible
 
 
 class VisibleConsole(Console):
-    """A console on which no text acts: names and messages of files, models and servers stand in every table."""
+    """Console that escapes all text: tables contain names and messages of files, models and servers."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of a renderable; only what the console itself controls is not text."""
+        """Yield the segments of a renderable, with only the console's own control codes unescaped."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     def render_str(self, text: str, **settings: Any) -> Text:  # noqa: ANN401, as they are there
-        """Return a line or a cell, whose width is that of what is shown."""
+        """Return an escaped line or cell, with the width of its escaped form."""
         return super().render_str(visible(text), **settings)
 
 

@@ -25,7 +25,7 @@ NOISY = 60  # Points from which a line is drawn thin, with its running mean thic
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One quantity over the steps: `steps` and `values` (n,), `low` and `high` (n,) where there is a band."""
+    """Quantity over the steps: `steps` and `values` (n,), `low` and `high` (n,) with a band."""
 
     label: str
     mark: Mark
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An alarm's place on a figure, and its number in the table of alarms."""
+    """Position of an alarm on a figure, and its number in the table of alarms."""
 
     number: int
     step: int
@@ -64,7 +64,7 @@ def chart_svg(
     limits: Sequence[Limit] = (),
     flags: Sequence[Flag] = (),
 ) -> Markup | None:
-    """Draw lines over the steps, or over another axis; None where they have no point.
+    """Draw lines over the steps, or over another axis; None if they have no point.
 
     `name` is unique on the page, `label` is for a screen reader; `shares` says that all values lie in [0, 1].
     """
@@ -106,7 +106,7 @@ def chart_svg(
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """Return in how many columns a legend fits above a figure; columns are filled one after the other."""
+    """Return the number of columns of a legend that fits above a figure, filled column by column."""
     for columns in range(len(labels), 1, -1):
         in_columns = np.array_split([len(label) for label in labels], columns)
         if sum(int(lengths.max()) + 7 for lengths in in_columns) <= LEGEND_WIDTH:
@@ -130,12 +130,12 @@ def _line(axes: Axes, line: Line) -> None:
 
 
 def smoothing(points: int) -> int:
-    """Return over how many steps a running mean goes, an odd number; 1 where none is drawn."""
+    """Return the window of a running mean in steps, an odd number; 1 for none."""
     return 1 if points <= NOISY else 2 * max(2, points // 60) + 1
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Return the mean of `width` values around each of n, (n,); fewer at the ends, around the same centre."""
+    """Return the centred running mean of `width` values, (n,), over fewer at the ends."""
     half = width // 2
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
@@ -153,7 +153,7 @@ def _annotated(
     size: float,
     weight: str = "normal",
 ) -> None:
-    """Write words beside a place of a figure, an offset in points away."""
+    """Annotate a point of a figure, with an offset in points."""
     axes.annotate(words, at, offset, coords, "offset points", color=color, fontsize=size, fontweight=weight)
 
 
@@ -190,7 +190,7 @@ ROW = 0.34  # Inches of a row.
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """One quantity in every row: `values` (rows,), None where it is missing."""
+    """Quantity by row: `values` (rows,), None if missing."""
 
     label: str
     mark: Mark
@@ -199,7 +199,7 @@ class Dots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel: quantities that share an axis."""
+    """Panel of quantities that share an axis."""
 
     title: str
     dots: Sequence[Dots]
@@ -211,7 +211,7 @@ class Panel:
 def dots_svg(
     name: str, label: str, rows: Sequence[str], panels: Sequence[Panel], *, width: float = 9.6
 ) -> Markup | None:
-    """Draw panels side by side over the same rows; None where there is no value at all."""
+    """Draw panels side by side over the same rows; None without any value."""
     if not any(m is not None for panel in panels for dots in panel.dots for m in dots.values):
         return None
     most = max(len(panel.dots) for panel in panels)
@@ -268,7 +268,7 @@ def log_dots_svg(
 
 
 def _rows(axes: Axes, rows: Sequence[str]) -> None:
-    """Name the rows, and part them by lines."""
+    """Label the rows, and separate them by lines."""
     for row in range(1, len(rows)):
         axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
     axes.grid(visible=True, axis="x")

@@ -1,4 +1,4 @@
-"""Parts of a page, whatever it is about: a header, and sections of blocks in the order they are read."""
+"""Parts of a page on any subject: header, and sections of blocks in reading order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One paragraph, heading, or text as it was written."""
+    """Paragraph, heading, or verbatim text."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -49,7 +49,7 @@ class Bullets:
 
 
 class TokenMark(StrEnum):
-    """Mark of a token among others."""
+    """Highlight of a token."""
 
     NONE = ""
     FIRST = "first"
@@ -58,7 +58,7 @@ class TokenMark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MarkedToken:
-    """One token of a text, as it is spelled; `remark` is shown where a reader points at it."""
+    """Token of a text as spelled; `remark` is its tooltip."""
 
     text: str
     mark: TokenMark = TokenMark.NONE
@@ -67,7 +67,7 @@ class MarkedToken:
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """Text of a model, token by token, some of which stand out."""
+    """Text of a model, token by token, with some tokens highlighted."""
 
     title: str
     tokens: Sequence[MarkedToken]
@@ -83,7 +83,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Plate:
-    """A figure with its caption; `svg` None: what it would show is missing, and `note` says so."""
+    """Figure with its caption; `svg` is None if it is missing, and `note` says why."""
 
     title: str
     note: str
@@ -136,7 +136,7 @@ def _checked(check: Check) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimTable:
-    """Claims of one kind, which are one family."""
+    """Claims of one kind, corrected as one family."""
 
     claims: Sequence[Claim]
 
@@ -147,7 +147,7 @@ class ClaimTable:
 
     @property
     def rows(self) -> list[ClaimRow]:
-        """The allowed ones first."""
+        """Allowed claims first."""
         return sorted(map(ClaimRow.of, self.claims), key=lambda row: not row.allowed)
 
 
@@ -160,7 +160,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Names and values in two columns, as they stand in a file."""
+    """Names and values in two columns, as in a file."""
 
     pairs: Pairs
 
@@ -176,7 +176,7 @@ class Callout:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks behind a line that opens them."""
+    """Blocks in a fold, opened by a line."""
 
     title: str
     blocks: Sequence[Block]
@@ -195,7 +195,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Replies beside each other, under what they reply to."""
+    """Replies side by side, below their prompt."""
 
     title: str
     before: Sequence[Block]
@@ -204,7 +204,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A table that a reader searches and filters, a plain one without a script; its caption says which rows it has."""
+    """Table with search and filters, plain without a script; its caption says which rows it has."""
 
     table: Table
     filters: tuple[str, ...]  # Heads of the columns that can be filtered by.
@@ -219,7 +219,7 @@ Block = (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of a page."""
+    """Section of a page."""
 
     anchor: str
     title: str
@@ -252,7 +252,7 @@ def note(text: str) -> Words:
 
 
 def missing(text: str) -> Words:
-    """Return a paragraph that says why something is not there."""
+    """Return a paragraph on the reason why something is missing."""
     return Words(text, Tone.MISSING)
 
 
@@ -269,7 +269,7 @@ def kept(*blocks: Block | None) -> tuple[Block, ...]:
 def summary(
     story: Sequence[str], *blocks: Block | None, limits: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Section:
-    """Return the first section: what happened, what cannot be said of it, what could not be read."""
+    """Return the first section: results, limits, and unreadable files."""
     lists = {"What cannot be said": limits, "What could not be read": notes}
     callouts = (Callout(title, [Bullets(lines)]) for title, lines in lists.items() if lines)
     return Section("summary", "Summary", kept(Story(story), *callouts, *blocks))

@@ -1,4 +1,4 @@
-"""Figures as inline SVG: the same bytes every time, with the page's font, colours and marks, and ids of their own.
+"""Figures as inline SVG with equal bytes for equal data, in the page's font, colours and marks.
 
 Figures are drawn in stand-in colours, which become the page's CSS variables: one drawing serves light and dark.
 The colours can be told apart with any colour vision, and each also has its own mark and dashes.
@@ -33,7 +33,7 @@ _SLOTS: Mapping[str, int] = {
     "conventional": 4,
     "balanced": 2,
 }
-"""The slot of a known label: whatever lies between two extremes has the same grey."""
+"""Slot of a known label; all labels between two extremes share a grey."""
 _CLASSES = 6
 
 _DASHES: tuple[Dash, ...] = ("-", (0, (5, 1.6)), (0, (1.4, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
@@ -42,7 +42,7 @@ _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stand-in colour, a dash pattern, a marker."""
+    """Placeholder colour, dash pattern and marker."""
 
     color: str
     dash: Dash
@@ -53,7 +53,7 @@ INVALID_MARK = Mark(INVALID, (0, (1.2, 2.4)), "x")  # Of answers that satisfy no
 
 
 def class_slot(label: str, place: int) -> int:
-    """Return the slot of a label's colour and shape; `place` in the task's order decides for unknown ones."""
+    """Return the slot of a label's colour and shape; for an unknown label by its `place` in the task's order."""
     return _SLOTS.get(label, place % _CLASSES)
 
 
@@ -70,7 +70,7 @@ def series_mark(place: int) -> Mark:
 
 
 def stand_ins() -> dict[str, str]:
-    """Return every stand-in colour with its CSS value, `var(--...)`."""
+    """Return every placeholder colour with its CSS value, `var(--...)`."""
     named = (
         _VARIABLES
         | {f"#0001{i:02x}": f"--class-{i}" for i in range(_CLASSES)}
@@ -100,7 +100,7 @@ Painter = Callable[["Figure"], None]
 
 
 def draw(name: str, label: str, paint: Painter, *, width: float = WIDTH, height: float = HEIGHT) -> Markup:
-    """Paint a figure and return it as an `<svg>` element.
+    """Render a figure as an `<svg>` element.
 
     `name` is unique on its page: it makes the ids. `label` is what a screen reader says.
     """
@@ -124,7 +124,7 @@ def one(figure: Figure) -> Axes:
 
 
 def _inline(svg: str, name: str, label: str) -> str:
-    """Make a whole SVG file part of a page: no prologue, no sizes, ids of its own, CSS colours."""
+    """Embed a whole SVG file in a page: without prologue and sizes, with unique ids and CSS colours."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)

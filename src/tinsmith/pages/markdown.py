@@ -31,7 +31,7 @@ def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text in which nothing is markup."""
+    """Escape all markup in a text."""
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
@@ -62,7 +62,7 @@ def _block(block: document.Block) -> str:
 
 
 def verbatim(text: str) -> str:
-    """Return a text as it stands, in a fence longer than any within it."""
+    """Return a text in a code fence longer than any within it."""
     longest = max((len(found) for found in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

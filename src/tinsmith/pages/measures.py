@@ -1,4 +1,4 @@
-"""Figures as pages show them, with their intervals, and words around them; missing is None and shown in words."""
+"""Measures on pages: values with intervals, and their wording; a missing value is None."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure; `low` and `high` are the ends of its 95 % interval, None where it has none."""
+    """Value; `low` and `high` are the ends of its 95 % interval, None without one."""
 
     value: float
     low: float | None = None
@@ -29,20 +29,20 @@ class Measure:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     def above(self, level: float) -> bool:
-        """True if it has an interval, all of which lies above a level."""
+        """True if its interval lies above a level."""
         return self.low is not None and self.low > level
 
     def below(self, level: float) -> bool:
-        """True if it has an interval, all of which lies below a level."""
+        """True if its interval lies below a level."""
         return self.high is not None and self.high < level
 
     def within(self, margin: float) -> bool:
-        """True if it has an interval, all of which lies within a margin around 0."""
+        """True if its interval lies within a margin around 0."""
         return self.low is not None and self.high is not None and -margin <= self.low and self.high <= margin
 
     @property
     def between(self) -> str:
-        """Ends of a difference's interval in words; empty where it has none."""
+        """Ends of a difference's interval in words; empty without one."""
         return "" if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
 
 
@@ -55,7 +55,7 @@ def from_estimate(estimate: Estimate | Difference) -> Measure:
 
 
 def within(value: float, ends: Interval | None) -> Measure:
-    """Return a figure with its interval, where it has one."""
+    """Return a value with its interval, if it has one."""
     return Measure(value) if ends is None else Measure(value, ends.low, ends.high)
 
 
@@ -65,7 +65,7 @@ def over_seeds(values: Sequence[float]) -> Measure:
 
 
 def over_all(values: Sequence[float | None]) -> Measure | None:
-    """Return a mean over runs, with Student's interval; None where one of them has no such figure."""
+    """Return a mean over runs with Student's interval; None if a run lacks the value."""
     known = [one for one in values if one is not None]
     return over_seeds(known) if len(known) == len(values) else None
 
@@ -76,7 +76,7 @@ def from_figure(figure: Figure) -> Measure:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Join words as one says them.
+    """Join words as in a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
@@ -87,7 +87,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """Say how many there are.
+    """Return a count with its noun.
 
     >>> counted(1, "run"), counted(1200, "run")
     ('1 run', '1,200 runs')
@@ -96,7 +96,7 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def told(measure: Measure) -> str:
-    """Say a figure with its interval.
+    """Return a value with its interval in words.
 
     >>> told(Measure(0.5, 0.4, 0.6))
     '0.500 (0.400 to 0.600)'
@@ -107,7 +107,7 @@ def told(measure: Measure) -> str:
 
 
 def percent(share: float) -> str:
-    """Say a share of answers.
+    """Return a share of answers in words.
 
     >>> percent(0.9966), percent(1.0), percent(0.004)
     ('99.7 %', '100 %', '0.4 %')
@@ -117,7 +117,7 @@ def percent(share: float) -> str:
 
 
 def magnitude(value: float | None) -> str | None:
-    """Say how large a small number is; None where it is not known, or not finite.
+    """Return a small number in words; None if it is unknown or not finite.
 
     >>> magnitude(0.0), magnitude(2.53e-6), magnitude(None)
     ('0', '2.5e-06', None)
@@ -128,7 +128,7 @@ def magnitude(value: float | None) -> str | None:
 
 
 def share_of(value: float | None) -> str | None:
-    """Say a share that may be small.
+    """Return a possibly small share in words.
 
     >>> share_of(0.375), share_of(0.0)
     ('37.5 %', '0 %')
@@ -147,7 +147,7 @@ def signed(value: float) -> str:
 
 
 def p_words(p_value: float) -> str:
-    """Return a p-value as a page says it.
+    """Return a p-value in words.
 
     >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
     ('p = 0.031', 'p = 1.000', 'p < 0.0001')
@@ -161,7 +161,7 @@ T = TypeVar("T")
 
 
 def in_turn(kinds: Iterable[Sequence[T]], most: int) -> Iterator[T]:
-    """Return in turn one of every kind until there are enough: rare kinds whole, frequent ones in part.
+    """Select a number of items in turn from each kind, so that rare kinds are complete.
 
     >>> list(in_turn([[1, 2, 3], [4]], 3))
     [1, 4, 2]

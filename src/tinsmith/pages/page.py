@@ -1,4 +1,4 @@
-"""Fills the template and writes the page: one file that loads nothing and runs no script but its own."""
+"""Rendering of pages: one self-contained file that loads nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _template() -> Template:
 
 
 def document_html(document: Document) -> str:
-    """Return the HTML of a page; all text in it is escaped but what is Markup already."""
+    """Return the HTML of a page; all text but Markup is escaped."""
     code = resource("page.js")
     html = _template().render(
         page=document, css=Markup(resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
@@ -45,13 +45,13 @@ def document_html(document: Document) -> str:
 
 
 def ending(page: Document) -> list[str]:
-    """Return the lines that end a command: the verdict, and what may be claimed."""
+    """Return a command's last lines: the verdict and the claims."""
     lines = (("result", page.verdict), ("may be claimed", page.claims))
     return [f"{name}: {text}" for name, text in lines if text]
 
 
 def write(html: str, file: Path, *, field: str = "--out") -> None:
-    """Write a page; the file is the old one or the new one, never half of it."""
+    """Write a page, replacing an old one atomically."""
     if not file.parent.is_dir() or file.is_dir():
         what = "there is no such folder to write to"
         raise ConfigError(what, field=field, value=str(file), allowed="a file in a folder that exists")
@@ -60,13 +60,13 @@ def write(html: str, file: Path, *, field: str = "--out") -> None:
 
 
 def _policy(code: str) -> str:
-    """Return the content security policy: no network at all, and no script but this one."""
+    """Return the content security policy: no network, and no script but this one."""
     only = script_hash(code)
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {only}; base-uri 'none'"
 
 
 def script_hash(code: str) -> str:
-    """Return how a page's policy names a script that may run."""
+    """Return the policy's source expression of an allowed script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
@@ -79,7 +79,7 @@ _HEIGHT: Final = 640
 
 
 def framed(page: str) -> str:
-    """Return a whole page in a frame of its own, whose script cannot reach the notebook."""
+    """Return a page in a sandboxed frame, whose script cannot reach the notebook."""
     return (
         f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8884"></iframe>'
@@ -95,12 +95,12 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure as `plot()` returns it."""
+    """Figure as returned by `plot()`."""
 
     svg: str = field(repr=False)  # A whole SVG file, in the light colours of the pages.
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, whose name ends in .svg by custom; return the file."""
+        """Write the figure to a file, conventionally named *.svg; return the file."""
         write(self.svg, Path(path), field="path")
         return Path(path)
 
@@ -109,7 +109,7 @@ class Plot:
 
 
 def plot_of(svg: Markup | None, missing: str) -> Plot:
-    """Return a page's figure with the colours that its page would give it.
+    """Return a figure with the colours of its page.
 
     Raises:
         DataError: there is nothing to draw; `missing` says what.

@@ -1,4 +1,4 @@
-"""A table as a page shows it: heads, rows, cells; a cell that has no value says so in words."""
+"""Table of a page: heads, rows, cells; a missing value is stated in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNFOLDED: Final = 5  # Columns of numbers that a table may have without a fold.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One cell, or the name of a row or column."""
+    """Cell, or the name of a row or column."""
 
     text: str
     under: str = ""  # Smaller, below the text.
@@ -42,7 +42,7 @@ class RowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """One row."""
+    """Row of a table."""
 
     name: Cell
     cells: tuple[Cell, ...] = ()
@@ -51,7 +51,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table."""
+    """Table with its caption."""
 
     caption: str
     heads: tuple[Cell, ...]  # The first one stands over the rows' names.
@@ -60,7 +60,7 @@ class Table:
 
     @property
     def folded(self) -> tuple[int, ...]:
-        """Places of the columns that stand behind a fold: all numbers but the three that are looked for first."""
+        """Columns in the fold: all numbers but the three most important."""
         numbers = [place for place, head in enumerate(self.heads) if place and head.number]
         if len(numbers) <= _UNFOLDED:
             return ()
@@ -79,12 +79,12 @@ def absent(why: str = "missing") -> Cell:
 
 
 def measured(measure: Measure) -> Cell:
-    """Return a figure, its interval below it."""
+    """Return a cell with a value, its interval below it."""
     return _written(measure, Column(head=""))
 
 
 def figure(formatted: str, measure: Measure, under: str = "") -> Cell:
-    """Return a figure as it is shown; what it is in full goes along where that is more."""
+    """Return a cell with a formatted value; the exact value is attached if it has more digits."""
     ends = () if measure.low is None or measure.high is None else (measure.low, measure.high)
     is_all = not ends and "%" not in formatted and float(formatted.replace(",", "")) == measure.value
     return Cell(text=formatted, under=under, number=True, exact=() if is_all else (measure.value, *ends))
@@ -102,7 +102,7 @@ def plain(
     *,
     words: bool = False,
 ) -> Table:
-    """Return a table of cells as they are to be read: numbers, or `words`; None is no value.
+    """Return a table of cells in their display form: numbers, or `words`; None is no value.
 
     The first cell of a row names it; a row of a name alone is a heading. What follows `|` in a head stands below it.
     """
@@ -136,7 +136,7 @@ def _head(head: str | Cell, *, number: bool) -> Cell:
 def table_of(
     caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]], cards: bool = False
 ) -> Table:
-    """Return a table of which every column is a head and what makes its cell of a row; the first one names the rows.
+    """Return a table from columns of heads and functions of a row; the first column names the rows.
 
     A head in words stands over numbers, but for the first; what stands small below it follows a `|`.
 
@@ -165,7 +165,7 @@ class Column:
 def shown_table(
     caption: str, names: str, columns: Sequence[str | Column], rows: Sequence[Sequence[Shown]], *, cards: bool = False
 ) -> Table:
-    """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
+    """Return a table of values and words; a row begins with its name, with the part after `|` below it."""
     heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
 
     def column(place: int, spec: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
@@ -181,7 +181,7 @@ def shown_table(
 
 
 def _written(value: Shown, column: Column) -> Cell:
-    """Return a cell: a figure with its interval below it, or words."""
+    """Return a cell with a value and its interval, or with words."""
     if value is None:
         return absent(column.missing)
     if isinstance(value, str):
@@ -211,7 +211,7 @@ def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, 
 
 
 def shown(value: object) -> str:
-    """Return a setting as one reads it: no quotes around words, lists and mappings in order."""
+    """Return a setting in display form: words without quotes, lists and mappings in order."""
     if value is None:
         return "none"
     if isinstance(value, bool):
