@@ -1,4 +1,4 @@
-"""The command line: verbs, and what a person reads when something is wrong.
+"""Command line: verbs, and error messages.
 
 A verb imports what it runs when it is run, so that `tinsmith --help` answers at once; this floor is
 the one where functions import. A mistake is at most five lines and exit code 2, never a traceback.
@@ -39,7 +39,7 @@ _ELSEWHERE: Final = {
     **{"rerun": "replay", "repeat": "replay", "zip": "pack", "dashboard": "report", "eval": "run", "evaluate": "run"},
     "chat": "serve",
 }
-"""Commands of other tools, and the one that does it here."""
+"""Commands of other tools, and their equivalents here."""
 
 
 _NOT_ONE_OF: Final = re.compile(r"'(.*)' is not one of '(.*)'\.$")  # As typer says it.
@@ -47,7 +47,7 @@ _OF_KEYS: Final = (run, quickstart, replay, audit)  # Commands that take key=val
 
 
 class _Commands(TyperGroup):
-    """Commands; one that does not exist is answered with the one that was meant."""
+    """Commands; an unknown one is answered with the most similar."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer keeps click's types to itself
         """Find the command; `tinsmith my_task.py` and `tinsmith crossroads` lack the `run`."""
@@ -62,7 +62,7 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Run the command; a value that is none of an option's is answered with the one that was meant."""
+        """Run the command; an invalid value of an option is answered with the most similar."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End this process at once: to take down the libraries one by one may last seconds, and who interrupts waits."""
+    """End this process at once: unloading the libraries may take seconds after an interrupt."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

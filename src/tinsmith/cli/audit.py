@@ -1,4 +1,4 @@
-"""The verbs `diff`, `replay`, `audit`, `pack` and `unpack`: equality of runs, and files by which others check them."""
+"""The verbs `diff`, `replay`, `audit`, `pack` and `unpack`: comparison and verification of runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
 
 
 def _print(found: Comparison, *, as_json: bool, **more: object) -> None:
-    """Print a comparison; `more` goes into the JSON."""
+    """Print a comparison; `more` is added to the JSON."""
     from tinsmith.lab.difference.runs import comparison_json, comparison_lines
 
     if as_json:
@@ -277,7 +277,7 @@ def _date(folder: Path) -> str:
 
 
 def _origin(folder: Path, with_data: bool) -> dict[str, Path]:
-    """Return the files that a run was made of: its task's source, and its data where they are to go along."""
+    """Return the input files of a run: its task's source, and its data if they are to be included."""
     from tinsmith.cli.registered import EXPERIMENTS, TASKS, plan_of
     from tinsmith.lab.bundle.pack import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located

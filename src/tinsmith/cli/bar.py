@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where a person looks at it."""
+"""Progress bar on standard error, in a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Lines:
 
     @property
     def doing(self) -> str:
-        """The stage, and how far it is."""
+        """Stage, and the progress within it."""
         return self._what if not self._steps else f"{self._what}: {self._steps:,} of {self._total or '?'}"
 
     def begin(self, what: str, total: int | None) -> None:
@@ -59,7 +59,7 @@ class _Lines:
 
 @contextmanager
 def progress_bar() -> Generator[Progress, None, None]:
-    """Show what is reported while the body runs; where standard error is no terminal, the name of each stage."""
+    """Show progress while the body runs; without a terminal, print the name of each stage."""
     if not sys.stderr.isatty():
         lines = _Lines()
         with ticking(lambda: lines.doing):
@@ -72,7 +72,7 @@ def progress_bar() -> Generator[Progress, None, None]:
 
 @contextmanager
 def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None, None]:
-    """Show a download; the body calls what it is given with (bytes that are here, bytes there will be)."""
+    """Show a download; the body calls the yielded function with (bytes so far, total bytes)."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     is_terminal = sys.stderr.isatty()
     with Display(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as display:
@@ -90,7 +90,7 @@ def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None
 
 @contextmanager
 def interruptible(*, resumes: bool) -> Generator[None, None, None]:
-    """Say on Ctrl-C how it goes on, and end the command."""
+    """Print on Ctrl-C how to resume, and end the command."""
     try:
         yield
     except KeyboardInterrupt:

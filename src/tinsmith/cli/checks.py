@@ -1,4 +1,4 @@
-"""The verbs `doctor`, `conform` and `sweep`: what this machine lacks, what a server honours, and what changes bits."""
+"""The verbs `doctor`, `conform` and `sweep`: checks of this machine, of servers, and of repeatability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by commands: options of a dataclass, rows of text for any width, where a page lies; checks of named folders.
+"""Shared parts of commands: options from a dataclass, columns of text, checks of named folders.
 
 Checks are made before anything heavy is imported.
 """
@@ -48,12 +48,12 @@ def with_options(command: Callable[[Any], None]) -> Callable[..., None]:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal on standard output; None where it is none and no line is too long."""
+    """Return the columns of the terminal on standard output; None if it is none, and lines have no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def open_console() -> Console:
-    """Return a console for tables; where no terminal limits it, no row is broken."""
+    """Return a console for tables; without a terminal no row is wrapped."""
     from tinsmith.pages.console import VisibleConsole
 
     width = None if sys.stdout.isatty() else _UNLIMITED
@@ -71,7 +71,7 @@ def figures_table(names: str, *figures: str) -> Table:
 
 
 def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Lay rows out: all columns but the last as wide as their widest cell and never broken, the last one wrapped."""
+    """Format rows: columns as wide as their widest cell, with the last one wrapped."""
     table = [[visible(cell) for cell in row] for row in table]
     fixed = max((len(row) for row in table), default=1) - 1
     wide = [max(len(row[i]) for row in table if len(row) > fixed) for i in range(fixed)]
@@ -88,7 +88,7 @@ def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """Wrap a text at spaces alone, line by line; continued lines are indented."""
+    """Wrap a text at spaces, line by line; continuation lines are indented."""
     text = visible(text)
     if width is None:
         return text
@@ -147,7 +147,7 @@ HereKeys = Annotated[
 
 @contextmanager
 def run_folders(named: Sequence[Path]) -> Generator[list[Path], None, None]:
-    """Give the folders of runs that are named by folder, or by the file that each was packed into."""
+    """Yield the folders of runs, given as folders or packed files."""
     from tinsmith.lab.bundle.archive import folders_of
 
     with folders_of(named) as folders:
@@ -172,7 +172,7 @@ def require_runs(folders: Sequence[Path]) -> None:
 
 
 def require_replaceable(file: Path, mark: bytes) -> None:
-    """Check that a file's folder is there, and that what stands in its place has the mark of what is written."""
+    """Check that a file's folder exists, and that an existing file has the mark of ours."""
     if not file.parent.is_dir():
         what = "there is no such folder to write to"
         raise ConfigError(what, field="--out", value=str(file), allowed="a file in a folder that exists")

@@ -1,4 +1,4 @@
-"""Completions of the shell: names of runs, their keys and values, and models; nothing heavy is imported for them.
+"""Shell completion of runs, keys, values and models, without heavy imports.
 
 Keys of a task or a study are read from the text of its file: to import it may take seconds.
 """
@@ -33,13 +33,13 @@ def complete_names(incomplete: str) -> Completions:
 
 
 def complete_keys(context: typer.Context, incomplete: str) -> Completions:
-    """Return keys of what is named, as `KEY=`, or values of a key that stands there already."""
+    """Return keys of the named run as `KEY=`, or values of a key already typed."""
     words = list(context.params.get("changes") or ())
     return _changes(words, incomplete, lambda: _keys_of(str(context.params.get("name") or _BY_EXAMPLE)))
 
 
 def complete_here(context: typer.Context, incomplete: str) -> Completions:
-    """Return keys of where and how fast to compute, as `KEY=`, or values of one that stands there already."""
+    """Return keys of location and speed as `KEY=`, or values of a key already typed."""
     from tinsmith.lab.experiment.key_text import Circumstances, field_kinds
 
     return _changes(list(context.params.get("changes") or ()), incomplete, lambda: [*field_kinds(Circumstances), _TASK])
@@ -64,7 +64,7 @@ def complete_packaged(incomplete: str) -> Completions:
 
 
 def _changes(words: Sequence[str], incomplete: str, keys: Callable[[], Iterable[str]]) -> Completions:
-    """Complete the last of some changes; bash gives a change as three words: key, = and value."""
+    """Complete the last override; bash splits one into three words: key, = and value."""
     key, equals, _ = incomplete.partition("=")
     if words and words[-1] == "=":
         return _values(words[-2] if len(words) > 1 else "", incomplete)
@@ -138,7 +138,7 @@ def _found(where: str) -> tuple[ast.Module, str]:
 
 
 def _tree(file: Path) -> ast.Module:
-    """Return a file's syntax tree; an empty one where it cannot be read."""
+    """Return a file's syntax tree; an empty one if it is unreadable."""
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -146,7 +146,7 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _arguments(tree: ast.Module, name: str) -> set[str] | None:
-    """Return the arguments of a function of a file; None: it defines none of this name."""
+    """Return the arguments of a function of a file; None if the file does not define it."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}

@@ -68,7 +68,7 @@ def fetch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """Options of `tinsmith data build`; None is what was not given."""
+    """Options of `tinsmith data build`; None if not given."""
 
     source: Annotated[Literal["openalex", "sciscinet", "files", "synthetic"], Option(help="Source of the papers.")]
     out: Annotated[Path, Option(metavar="CORPUS", help="The corpus's folder.")]
@@ -141,7 +141,7 @@ _BELONGS = {
     "files": ("papers", "edges", "skip_bad", "strict"),
     "synthetic": ("preset", "seed"),
 }  # fmt: skip
-"""Options of each source; one of another source is an error."""
+"""Options of each source; another source's option is an error."""
 _ONLINE = ("api", "works")
 _OF_INPUT = {"filter": ("api",), "api_url": _ONLINE, "api_key_env": _ONLINE, "most_usd": ("works",)}
 
@@ -273,7 +273,7 @@ def metrics(
 
 
 def _metrics_summary(corpus: Corpus, card: MetricsCard, seconds: float) -> Mapping[str, str]:
-    """Return name -> text in the order to show it; labels at the corpus's own cut, or else at the source notes'."""
+    """Return name -> text in display order; labels at the corpus's own cut, or else at the source notes'."""
     import numpy as np
 
     from tinsmith.data.labels import SEED_CUT, UNDEFINED, Disruption, Thresholds
@@ -393,7 +393,7 @@ def cut_slice(options: SliceOptions) -> None:
 
 
 def _slice_lines(card: SliceCard) -> list[str]:
-    """Return what was asked, what was removed and what there was to choose from, a fact a line."""
+    """Return the slice's settings, removed papers and pool, one fact per line."""
     settings = card.settings
     size = "natural" if settings.per_class is None else f"{settings.per_class:,} per class"
     removed = [f"{count:,} {name}" for name, count in card.removed.items() if count]
@@ -450,7 +450,7 @@ def baselines(
 
 
 def _baseline_lines(report: BaselineReport, target: TargetReport) -> list[str]:
-    """Return what stands above and below the table of one label."""
+    """Return the lines above and below the table of one label."""
     used = f"{report.train_rows:,}"
     if report.train_rows < report.train_rows_available:
         used = f"the first {used} of {report.train_rows_available:,}"
@@ -463,7 +463,7 @@ def _baseline_lines(report: BaselineReport, target: TargetReport) -> list[str]:
 
 
 def _baseline_table(target: TargetReport) -> Table:
-    """Return one row a baseline: accuracy, macro-F1 and least recall with intervals, recalls."""
+    """Return one row per baseline: accuracy, macro-F1 and least recall with intervals, recalls."""
     heads = ("accuracy", "macro-F1", "min recall", *(f"{name[:4]}." for name in target.classes))
     table = figures_table("baseline", *heads)
     for column in table.columns:

@@ -1,4 +1,4 @@
-"""Findings of `tinsmith doctor` on this machine and on a server: facts by topic, and what to do about them.
+"""Findings of `tinsmith doctor` on this machine and on a server: facts by topic, and remedies.
 
 Every probe answers whatever is missing; none of them raises, writes or shows a key.
 """
@@ -46,7 +46,7 @@ COMPILER: Final = "nvidia-cuda-nvrtc"  # Compiles kernels without one, for the t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """State of one topic, as it was found."""
+    """State of one topic."""
 
     topic: str
     text: str
@@ -59,7 +59,7 @@ Probe = Callable[[], Sequence[Finding]]
 
 
 def examine(probes: Sequence[Probe]) -> list[Finding]:
-    """Run probes in order; one that cannot tell says why."""
+    """Run probes in order; a failed probe yields its reason."""
     found: list[Finding] = []
     for probe in probes:
         try:
@@ -71,7 +71,7 @@ def examine(probes: Sequence[Probe]) -> list[Finding]:
 
 
 def machine() -> list[Finding]:
-    """The processor, what of it this process may use, and memory."""
+    """Processor, its share available to this process, and memory."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     facts: dict[str, object] = {
@@ -91,7 +91,7 @@ def machine() -> list[Finding]:
 
 
 def versions() -> list[Finding]:
-    """Python and the libraries, against what this package asks for."""
+    """Versions of Python and libraries, against this package's requirements."""
     wrong: list[Finding] = []
     facts: dict[str, object] = {"tinsmith": VERSION, "python": platform.python_version()}
     try:
@@ -118,7 +118,7 @@ def versions() -> list[Finding]:
 
 
 def arithmetic() -> list[Finding]:
-    """The compiled kernels: where they are, on which instructions and threads they run."""
+    """Compiled kernels: their location, instruction set and threads."""
     native = module()
     supported = list(native.supported_isas())
     isa = os.environ.get("TINSMITH_ISA") or supported[-1]
@@ -129,7 +129,7 @@ def arithmetic() -> list[Finding]:
 
 
 def gpu() -> list[Finding]:
-    """CUDA devices, and packages that are of no use without one."""
+    """CUDA devices, and packages that are useless without one."""
     devices = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
     if devices:
         return [_gpu(device) for device in devices]
@@ -146,7 +146,7 @@ def gpu() -> list[Finding]:
 
 
 def _gpu(device: torch.device) -> Finding:
-    """One GPU, and whether canonical arithmetic is to be had on it."""
+    """GPU, and its support of canonical arithmetic."""
     name = torch.cuda.get_device_name(device)
     try:
         identity = select(Arithmetic.CANONICAL, str(device)).identity()
@@ -157,7 +157,7 @@ def _gpu(device: torch.device) -> Finding:
 
 
 def certificates() -> list[Finding]:
-    """The certificate of each preset: whether the arithmetic keeps its promise here, with which numbers."""
+    """Certificate of each preset: the arithmetic's promise on this machine, with figures."""
     found: list[Finding] = []
     for preset in PRESETS:
         began = time.perf_counter()
@@ -171,7 +171,7 @@ def certificates() -> list[Finding]:
 
 
 def disk() -> list[Finding]:
-    """Room where built things and checkpoints go, and here."""
+    """Free space in the cache, for checkpoints, and here."""
     found: list[Finding] = []
     for topic, folder in (("TINSMITH_HOME", home()), ("this folder", Path.cwd())):
         there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
@@ -202,14 +202,14 @@ class _Model(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """Fields of a server's answers: the reason that it cannot compute, and its models."""
+    """Fields of a server's answers: the reason why it cannot compute, and its models."""
 
     reason: str = "it does not say why"
     supported_models: list[_Model] = []
 
 
 def server(base_url: str | None) -> list[Finding]:
-    """Ask a server; without one, say that none is named."""
+    """Query a server; without one, state that none is named."""
     if base_url is None:
         return [Finding(topic="server", text="none is given; runs start their own")]
     try:
@@ -259,7 +259,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
 
 
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
-    """Return a line on all workers and one on each; none where the server tells of none."""
+    """Return a line on all workers and one on each; none if the server reports no workers."""
     answer = answer_of(client, "GET", f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key}, seconds=_SECONDS)
     found = read_workers(parse_json(answer.content)) if answer.is_success else None
     if found is None:

@@ -289,7 +289,7 @@ def serve(options: ServeOptions) -> None:
 
 
 def _require_startable(options: ServeOptions, state: Path) -> None:
-    """Refuse a mistake before what is heavy is imported; the server itself checks all of it again."""
+    """Reject mistakes before heavy imports; the server repeats all checks."""
     from tinsmith.server.access.connections import bind
     from tinsmith.server.access.keys import key_from_environment, read_keys
     from tinsmith.server.access.tls import tls_files
@@ -308,7 +308,7 @@ def _require_startable(options: ServeOptions, state: Path) -> None:
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
-    """End a server that does not serve yet: there is nothing to put away."""
+    """End a server that does not serve yet, and has no state to save."""
     del frame
     os.write(2, b"SIGTERM: ended before it served\n")
     os._exit(128 + number)

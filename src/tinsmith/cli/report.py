@@ -1,4 +1,4 @@
-"""The verbs `tinsmith report` (a page of one run or of several) and `tinsmith results` (a table of many)."""
+"""The verbs `tinsmith report` (page of one run or several) and `tinsmith results` (table of many)."""
 
 from __future__ import annotations
 
@@ -202,11 +202,11 @@ def export_results(
 
 
 _RESULTS: Final = (("macro-F1", "macro_f1"), ("reward", "reward/total"))
-"""Headline figures of an evaluation: of runs on labels their score, of others the reward."""
+"""Headline metrics of an evaluation: the score of runs on labels, the reward of others."""
 
 
 def _standing(file: Path) -> tuple[int, str]:
-    """Return how many steps metrics that may still grow have, and their last evaluation; empty: there is none."""
+    """Return the number of steps in growing metrics, and their last evaluation; empty if there is none."""
     from tinsmith.lab.runs.reader import json_lines
 
     done, result = 0, ""

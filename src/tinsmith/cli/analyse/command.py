@@ -1,4 +1,4 @@
-"""The `tinsmith analyse` verbs: what a reward makes optimal, and what published rates can mean.
+"""The `tinsmith analyse` verbs: optimal policies of rewards, and confusion counts behind published rates.
 
 Each command imports what it runs when it is run.
 """

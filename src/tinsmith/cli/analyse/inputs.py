@@ -60,7 +60,7 @@ def numbers_of(pairs: Sequence[str], option: str) -> dict[str, float]:
 
 
 def json_of(path: Path) -> object:
-    """Read JSON, decimals kept as they are written."""
+    """Read JSON, with decimals as spelled."""
     if not path.is_file():
         raise DataError(f"there is no file {path}")
     try:
@@ -80,7 +80,7 @@ _BESIDE_THIS = Path(__file__).parent  # Holds the examples, in files as a user's
 
 
 def read_posteriors(source: str, labels: str | None) -> Posteriors:
-    """Read posteriors from a .jsonl or .npy file, or take the example: four kinds of papers, equally frequent.
+    """Read posteriors from a .jsonl or .npy file, or return the example: four equally frequent kinds of papers.
 
     A line of .jsonl is an object with a number for every label, and `weight` and `id` if one likes, or
     a list of numbers. Labels that are a task's stand in the task's order afterwards.
@@ -122,7 +122,7 @@ def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
 
 
 def reward_settings(settings: Sequence[str] | None, class_weights: Sequence[str] | None) -> Mapping[str, object]:
-    """Read KEY=NUMBER and LABEL=FACTOR as `make_reward` takes them."""
+    """Parse KEY=NUMBER and LABEL=FACTOR into arguments of `make_reward`."""
     found: dict[str, object] = dict(numbers_of(settings or (), "--set"))
     if class_weights:
         found["class_weights"] = numbers_of(class_weights, "--class-weight")
@@ -182,7 +182,7 @@ def _in_task_order(posteriors: Posteriors) -> Posteriors:
 def check_only(
     rates: bool, *, file: Path | None, seeds: bool, labels: str | None, n: int | None, max_n: int | None
 ) -> None:
-    """Check that exactly one source of rates is named; `rates`: options give some."""
+    """Check that exactly one source of rates is named; `rates` is true if options give some."""
     named = [name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", rates)) if given]
     if len(named) != 1:
         what = "rates come from one place" if named else "there is no rate to check"
@@ -203,7 +203,7 @@ def check_only(
 def table_of_options(
     rates: Mapping[str, str], recall: Sequence[str], share: Sequence[str], labels: str | None, n: int | None
 ) -> ReportedTable:
-    """Return the one line that options describe: rates of all labels by name, and those of one as LABEL=RATE."""
+    """Return the system described by options: rates of all labels by name, and of one as LABEL=RATE."""
     recalls, shares = texts_of(recall, "--recall"), texts_of(share, "--share")
     line: dict[str, str | Decimal] = dict(rates)
     line |= {f"recall/{label}": text for label, text in recalls.items()}
@@ -219,7 +219,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_table(path: Path, n: int | None) -> ReportedTable:
-    """Read {"labels": [...], "n": 500, "runs": {name: {metric: rate}}}; digits count as they are written.
+    """Read {"labels": [...], "n": 500, "runs": {name: {metric: rate}}}; rates keep their digits.
 
     `n` on the command line goes before the file's. Metrics have their names in metrics.jsonl.
     """
@@ -244,7 +244,7 @@ def _printed(name: str, key: str, rate: object) -> str | Decimal:
 
 
 def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the task's labels to which the given ones belong."""
+    """Return the task's labels that include the given ones."""
     if not given:
         return Subject.DISRUPTION.labels
     for subject in Subject:
@@ -269,5 +269,5 @@ def seed_ladder() -> ReportedTable:
 
 
 def seed_exp5(n: int | None = None) -> ReportedTable:
-    """Return Exp5's held-out trajectory; `n` is what one wants to try, None: any."""
+    """Return Exp5's held-out trajectory; `n` is the assumed number of items, None for any."""
     return read_table(_BESIDE_THIS / "published_exp5.json", n)

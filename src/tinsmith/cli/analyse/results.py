@@ -1,4 +1,4 @@
-"""Results of `tinsmith analyse`: what rewards make optimal beside the best there is, as tables, sentences and JSON."""
+"""Results of `tinsmith analyse` as tables, sentences and JSON: optimal policies of rewards, and counts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _task(posteriors: Posteriors) -> Task:
 
 
 def _optimum(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Optimum:
-    """Return the optimum of a reward; one that needs the labels' frequencies gets the posteriors'."""
+    """Return the optimum of a reward; one that needs label frequencies gets the posteriors'."""
     given = dict(settings)
     if name in REWARDS and "prior" in REWARDS[name].settings:
         given["prior"] = dict(zip(posteriors.labels, posteriors.prior.tolist(), strict=True))
@@ -162,7 +162,7 @@ _WIDE = 110  # Columns of text from which on the tables show everything.
 
 
 def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
-    """Print what each reward makes optimal, and the warnings."""
+    """Print the optimum of each reward, and the warnings."""
     console, short = open_console(), _short(posteriors.labels)
     console.print(
         f"{posteriors.num_kinds:,} kinds of papers from {source}; "
@@ -319,7 +319,7 @@ def _slashed(values: FloatArray) -> str:
 
 
 def print_seeds() -> None:
-    """Print both tables' counts, and what follows from them."""
+    """Print both tables' counts, and the conclusions."""
     console = open_console()
     console.print(f"Baseline to Exp4, as stated on the same {STATED_N} papers")
     ladder, found = seed_ladder(), recover(seed_ladder())
