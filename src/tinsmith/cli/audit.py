@@ -148,16 +148,16 @@ def _lines(done: Audited[int]) -> list[str]:
     from tinsmith.pages.measures import counted
 
     lines: list[str] = []
-    for each in done.segments:
-        where = f"steps {each.since} to {each.until}" if each.since < each.until else f"step {each.since}"
-        if each.first is not None:
-            first, *details = difference_lines(each.first)
+    for span in done.segments:
+        where = f"steps {span.since} to {span.until}" if span.since < span.until else f"step {span.since}"
+        if span.first is not None:
+            first, *details = difference_lines(span.first)
             lines += [f"{where}: {first}", *details]
-        elif each.element is not None:
+        elif span.element is not None:
             lines.append(f"{where}: equal, but a checkpoint is not what they lead to")
         else:
             lines.append(f"{where}: equal, bit for bit")
-        lines += [] if each.element is None else [f"  {each.element}"]
+        lines += [] if span.element is None else [f"  {span.element}"]
     some = f"step{'s' if len(done.drawn) > 1 else ''} {', '.join(map(str, done.drawn))}" if done.drawn else "no step"
     drawn = f"{some}, of {done.of_steps}"
     spent = sum(each.audit_s for each in done.segments)
@@ -178,16 +178,16 @@ def _unit_lines(done: Audited[UnitPlace]) -> list[str]:
     return _report(done, drawn, lines, units + whole, "unit")
 
 
-def _report(done: Audited[Any], drawn: str, found: Sequence[str], computed: str, one: str) -> list[str]:
+def _report(done: Audited[Any], drawn: str, results: Sequence[str], computed: str, unit: str) -> list[str]:
     lines = [f"drawn by seed {done.seed}: {drawn}", *(f"contradiction: {fault}" for fault in done.faults)]
-    lines += [*([] if done.faults else [_CONSISTENT]), *found]
+    lines += [*([] if done.faults else [_CONSISTENT]), *results]
     if done.drawn and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
     around = f"{done.cpu_s:.1f} CPU-seconds with the start of this command"
     lines.append(f"computed: {computed} ({around}); the whole run took {done.whole_s:.1f} s")
     if done.drawn:
         chances = ", ".join(f"{float(share):.0%} forged: {chance:.0%}" for share, chance in _chances(done).items())
-        lines.append(f"a forged {one} would have been among those drawn: {chances}")
+        lines.append(f"a forged {unit} would have been among those drawn: {chances}")
     return lines
 
 

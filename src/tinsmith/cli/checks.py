@@ -38,16 +38,16 @@ def doctor(
         raise typer.Exit(code=1)
 
 
-def _print(found: list[Finding], *, as_json: bool) -> None:
-    todo = [one for one in found if one.todo is not None]
+def _print(findings: list[Finding], *, as_json: bool) -> None:
+    todo = [one for one in findings if one.todo is not None]
     if as_json:
         own = ("topic", "text", "todo", "must")
-        findings = [{**{name: getattr(one, name) for name in own}, **one.facts} for one in found]
+        rows = [{**{name: getattr(one, name) for name in own}, **one.facts} for one in findings]
         ok = not any(one.must for one in todo)
-        print_json({"ok": ok, "findings": findings, "todo": [one.todo for one in todo]})
+        print_json({"ok": ok, "findings": rows, "todo": [one.todo for one in todo]})
         return
-    width = max(len(one.topic) for one in found)
-    for one in found:
+    width = max(len(one.topic) for one in findings)
+    for one in findings:
         mark = " " if one.todo is None else "!" if one.must else "?"
         print(visible(f"{mark} {one.topic:{width}}  {one.text}"))
     print("\nto do:" if todo else "\nnothing to do")
@@ -88,32 +88,32 @@ def conform(
     checks = [one for one in suite.checks() if only is None or only in one.name]
     if not checks:
         raise ConfigError("no check has such a name", field="--only", value=only)
-    found: list[Found] = []
+    results: list[Found] = []
     watched = sys.stderr.isatty()
     with suite.open_subject(url, key, model, timeout) as subject:
         chosen = subject.model
         for one in suite.ask(subject, checks):
-            found.append(one)
+            results.append(one)
             if watched:
-                print(f"\r{len(found)} of {len(checks)}", end="", file=sys.stderr, flush=True)
+                print(f"\r{len(results)} of {len(checks)}", end="", file=sys.stderr, flush=True)
     if watched:
         print("\r\033[K", end="", file=sys.stderr)
     if out is not None:
         from tinsmith.pages.page import document_html, write
 
-        write(document_html(suite.document(url, chosen, found)), out)
+        write(document_html(suite.document(url, chosen, results)), out)
     if as_json:
-        print_json(suite.as_json(url, chosen, found))
+        print_json(suite.as_json(url, chosen, results))
     else:
         title = visible(f"{chosen} at {url}")
         if sys.stdout.isatty():
             from tinsmith.pages.console import VisibleConsole
 
-            VisibleConsole().print(suite.console_table(title, found))
+            VisibleConsole().print(suite.console_table(title, results))
         else:
-            print("\n".join([title, *map(suite.line, found)]))
-        print(suite.summary(found) + ("" if out is None else f"\nwrote {out}"))
-    if any(one.verdict.word is Word.SILENT for one in found):
+            print("\n".join([title, *map(suite.line, results)]))
+        print(suite.summary(results) + ("" if out is None else f"\nwrote {out}"))
+    if any(one.verdict.word is Word.SILENT for one in results):
         raise typer.Exit(code=1)
 
 

@@ -39,8 +39,8 @@ def with_options(command: Callable[[Any], None]) -> Callable[..., None]:
     signature = inspect.signature(parameter.annotation, eval_str=True)
 
     @wraps(command)
-    def run(**given: object) -> None:
-        command(parameter.annotation(**given))
+    def run(**options: object) -> None:
+        command(parameter.annotation(**options))
 
     vars(run)["__signature__"] = signature
     run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}

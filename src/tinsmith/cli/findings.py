@@ -158,7 +158,7 @@ def _gpu(device: torch.device) -> Finding:
 
 def certificates() -> list[Finding]:
     """Certificate of each preset: the arithmetic's promise on this machine, with figures."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for preset in PRESETS:
         began = time.perf_counter()
         engine = Engine({preset: PREFIX + preset})
@@ -166,13 +166,13 @@ def certificates() -> list[Finding]:
         sha256 = engine.certificates[preset].sha256
         text = f"{preset}: holds, {sha256[:16]} in {took:.1f} s"
         facts: dict[str, object] = {"preset": preset, "sha256": sha256, "seconds": round(took, 2)}
-        found.append(Finding(topic="certificate", text=text, facts=facts))
-    return found
+        findings.append(Finding(topic="certificate", text=text, facts=facts))
+    return findings
 
 
 def disk() -> list[Finding]:
     """Free space in the cache, for checkpoints, and here."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for topic, folder in (("TINSMITH_HOME", home()), ("this folder", Path.cwd())):
         there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         free = shutil.disk_usage(there).free
@@ -181,8 +181,8 @@ def disk() -> list[Finding]:
             low = "choose a folder that can be written"
         text = f"{folder}: {free / 2**30:.1f} GiB free"
         facts: dict[str, object] = {"folder": str(folder), "free_bytes": free}
-        found.append(Finding(topic=topic, text=text, todo=low, facts=facts))
-    return found
+        findings.append(Finding(topic=topic, text=text, todo=low, facts=facts))
+    return findings
 
 
 _SECONDS = 5.0
@@ -261,20 +261,20 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
     """Return a line on all workers and one on each; none if the server reports no workers."""
     answer = answer_of(client, "GET", f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key}, seconds=_SECONDS)
-    found = read_workers(parse_json(answer.content)) if answer.is_success else None
-    if found is None:
+    workers = read_workers(parse_json(answer.content)) if answer.is_success else None
+    if workers is None:
         return []
-    page = f"; {found.dashboard}" if found.dashboard else ""
-    facts = {name: getattr(found, name) for name in ("retries", "waiting", "tokens_per_second", "dashboard")}
-    alive, wanted = sum(worker.alive for worker in found.workers), found.wanted or 1
+    page = f"; {workers.dashboard}" if workers.dashboard else ""
+    facts = {name: getattr(workers, name) for name in ("retries", "waiting", "tokens_per_second", "dashboard")}
+    alive, wanted = sum(worker.alive for worker in workers.workers), workers.wanted or 1
     short = f"{alive} of {wanted} workers are there: look at the server's messages" if alive < wanted else None
-    replaced = found.wanted is not None and short is None
-    width = max(len(worker.node) for worker in found.workers)
+    replaced = workers.wanted is not None and short is None
+    width = max(len(worker.node) for worker in workers.workers)
     return [
-        Finding(topic="workers", text=f"{found.words}{page}", todo=short, must=alive == 0, facts=facts),
+        Finding(topic="workers", text=f"{workers.words}{page}", todo=short, must=alive == 0, facts=facts),
         *(
             Finding(topic=f"worker {one.name}", text=text, todo=todo, must=False, facts=msgspec.to_builtins(one))
-            for one in found.workers
+            for one in workers.workers
             for text in [f"{one.node:{width}}  {one.doing}"]
             for todo in [None if one.alive or replaced else f"check worker {one.name} on {one.node}"]
         ),

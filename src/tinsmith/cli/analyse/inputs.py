@@ -243,20 +243,20 @@ def _printed(name: str, key: str, rate: object) -> str | Decimal:
     raise DataError("a rate is a number", field=f"{name}: {key}", value=rate)
 
 
-def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
+def _labels_for(named: Sequence[str]) -> tuple[str, ...]:
     """Return the task's labels that include the given ones."""
-    if not given:
+    if not named:
         return Subject.DISRUPTION.labels
     for subject in Subject:
-        if set(given) <= set(subject.labels):
+        if set(named) <= set(subject.labels):
             return subject.labels
-        for label in given:
+        for label in named:
             meant = difflib.get_close_matches(label, subject.labels, n=1, cutoff=0.75)
             if meant and label not in subject.labels:
                 what, fix = "no task has such a label", f"write {meant[0]}, or name all labels with --labels"
                 raise ConfigError(what, field="label", value=label, allowed=", ".join(subject.labels), fix=fix)
     fix = "name all labels with --labels, also those without a rate"
-    raise ConfigError("no task has these labels", field="label", value=tuple(given), fix=fix)
+    raise ConfigError("no task has these labels", field="label", value=tuple(named), fix=fix)
 
 
 LABELS = Subject.DISRUPTION.labels

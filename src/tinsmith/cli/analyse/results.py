@@ -61,7 +61,7 @@ def survey(
     return Survey(rewards, _best(posteriors), plain, turning)
 
 
-def survey_value(posteriors: Posteriors, found: Survey) -> dict[str, object]:
+def survey_value(posteriors: Posteriors, survey: Survey) -> dict[str, object]:
     """Return the survey as values of JSON; policies are listed where there are at most 64 kinds of papers."""
     return {
         "labels": posteriors.labels,
@@ -76,19 +76,19 @@ def survey_value(posteriors: Posteriors, found: Survey) -> dict[str, object]:
                 "other_rests": [_scores(other) for other in one.others],
                 "warnings": one.warnings(),
             }
-            for name, one in found.rewards
+            for name, one in survey.rewards
         ],
-        "best": [{"name": name, **_scores(policy)} for name, policy in found.best],
+        "best": [{"name": name, **_scores(policy)} for name, policy in survey.best],
         "class_weights": [
             {
-                "reward": found.turning_of,
+                "reward": survey.turning_of,
                 "label": turns.label,
                 "window": [_finite(end) for end in turns.window],
                 "weights": WEIGHTS,
                 "predicted_share": [turns.share_at(w) for w in WEIGHTS],
                 "macro_f1": macro_f1,
             }
-            for turns, macro_f1 in found.turning
+            for turns, macro_f1 in survey.turning
         ],
     }
 
@@ -161,7 +161,7 @@ _KNIFE_EDGE = 1.5
 _WIDE = 110  # Columns of text from which on the tables show everything.
 
 
-def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
+def print_survey(posteriors: Posteriors, survey: Survey, source: str) -> None:
     """Print the optimum of each reward, and the warnings."""
     console, short = open_console(), _short(posteriors.labels)
     console.print(
@@ -175,36 +175,36 @@ def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
     table = figures_table("reward makes optimal", *(["answers to each kind"] if rules else []), *heads)
     if rules:
         table.columns[1].justify = "left"
-    for name, one in found.rewards:
-        greedy = one.greedy.score(Metric.MACRO_F1)
-        table.add_row(name, *_cells(one.policy, short, rules), f"{greedy:.3f}")
+    for name, optimum in survey.rewards:
+        greedy = optimum.greedy.score(Metric.MACRO_F1)
+        table.add_row(name, *_cells(optimum.policy, short, rules), f"{greedy:.3f}")
     table.add_row("")
-    for name, policy in found.best:
+    for name, policy in survey.best:
         table.add_row(name, *_cells(policy, short, rules), "")
     console.print(table)
-    for name, one in found.rewards:
-        for warning in one.warnings():
+    for name, optimum in survey.rewards:
+        for warning in optimum.warnings():
             console.print(f"! {name}: {warning}", soft_wrap=True)
-    if found.turning:
-        _print_turning(console, found)
+    if survey.turning:
+        _print_turning(console, survey)
 
 
-def _print_turning(console: Console, found: Survey) -> None:
+def _print_turning(console: Console, survey: Survey) -> None:
     wide = console.width >= _WIDE
     console.print(
-        f"\n{found.turning_of}, every paper of a label counted several times: the label's share of the "
+        f"\n{survey.turning_of}, every paper of a label counted several times: the label's share of the "
         f"optimum's answers{' and the macro-F1' if wide else ''}",
         soft_wrap=True,
     )
     table = figures_table("label", *(f"x{weight:g}" for weight in WEIGHTS))
-    for turns, macro_f1 in found.turning:
+    for turns, macro_f1 in survey.turning:
         cells = [
             f"{turns.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
             for weight, f1 in zip(WEIGHTS, macro_f1, strict=True)
         ]
         table.add_row(turns.label, *cells)
     console.print(table)
-    for turns, _ in found.turning:
+    for turns, _ in survey.turning:
         low, high = turns.window
         if math.isfinite(high) and turns.width < _KNIFE_EDGE:
             console.print(
@@ -214,26 +214,26 @@ def _print_turning(console: Console, found: Survey) -> None:
             )
 
 
-def print_recovery(table: ReportedTable, found: Recovery) -> None:
+def print_recovery(table: ReportedTable, recovery: Recovery) -> None:
     """Print every solution with the counts of each line, or why there is none."""
     console = open_console()
-    sample_size = f"n = {table.n}" if table.n else f"n from {found.tried[0]} to {found.tried[1]}"
-    if not found.solutions:
+    sample_size = f"n = {table.n}" if table.n else f"n from {recovery.tried[0]} to {recovery.tried[1]}"
+    if not recovery.solutions:
         console.print(f"no integer solution with {sample_size}: no such items can print as these rates")
-        for reason in found.reasons:
+        for reason in recovery.reasons:
             console.print(f"  {reason}", soft_wrap=True)
         return
-    more = " or more" if found.truncated else ""
-    if len(found.solutions) == 1:
+    more = " or more" if recovery.truncated else ""
+    if len(recovery.solutions) == 1:
         console.print(f"one solution with {sample_size}")
-        _print_solution(console, found.columns, found.solutions[0])
+        _print_solution(console, recovery.columns, recovery.solutions[0])
         return
-    console.print(f"{len(found.solutions)}{more} solutions with {sample_size}")
-    listed = figures_table("n", *found.columns)
-    for solution in found.solutions[:_SHOWN_SOLUTIONS]:
+    console.print(f"{len(recovery.solutions)}{more} solutions with {sample_size}")
+    listed = figures_table("n", *recovery.columns)
+    for solution in recovery.solutions[:_SHOWN_SOLUTIONS]:
         listed.add_row(str(solution.n), *map(str, solution.sizes))
     console.print(listed)
-    left = len(found.solutions) - _SHOWN_SOLUTIONS
+    left = len(recovery.solutions) - _SHOWN_SOLUTIONS
     if left > 0:
         console.print(f"and {left}{more} others; --json lists them")
 
@@ -251,31 +251,31 @@ def _print_solution(console: Console, columns: Sequence[str], solution: Solution
     console.print(table)
 
 
-def recovery_value(table: ReportedTable, found: Recovery) -> dict[str, object]:
+def recovery_value(table: ReportedTable, recovery: Recovery) -> dict[str, object]:
     """Return all solutions as values of JSON; a count that is not certain is a pair of ends."""
     return {
         "labels": table.labels,
         "n": table.n,
-        "tried_n": found.tried,
-        "columns": found.columns,
-        "truncated": found.truncated,
-        "reasons": found.reasons,
+        "tried_n": recovery.tried,
+        "columns": recovery.columns,
+        "truncated": recovery.truncated,
+        "reasons": recovery.reasons,
         "solutions": [
             {
                 "n": solution.n,
-                "sizes": dict(zip(found.columns, solution.sizes, strict=True)),
+                "sizes": dict(zip(recovery.columns, solution.sizes, strict=True)),
                 "lines": [
                     {
                         "name": line.name,
-                        "right": dict(zip(found.columns, map(_ends, line.correct), strict=True)),
+                        "right": dict(zip(recovery.columns, map(_ends, line.correct), strict=True)),
                         "right_in_all": _ends(line.total),
-                        "said": dict(zip(found.columns, map(_ends, line.answered), strict=True)),
+                        "said": dict(zip(recovery.columns, map(_ends, line.answered), strict=True)),
                         "invalid": _ends(line.invalid),
                     }
                     for line in solution.lines
                 ],
             }
-            for solution in found.solutions
+            for solution in recovery.solutions
         ],
     }
 
@@ -322,16 +322,16 @@ def print_seeds() -> None:
     """Print both tables' counts, and the conclusions."""
     console = open_console()
     console.print(f"Baseline to Exp4, as stated on the same {STATED_N} papers")
-    ladder, found = seed_ladder(), recover(seed_ladder())
-    print_recovery(ladder, found)
-    for sentence in _ladder_sentences(found.solutions[0]):
+    ladder, recovery = seed_ladder(), recover(seed_ladder())
+    print_recovery(ladder, recovery)
+    for sentence in _ladder_sentences(recovery.solutions[0]):
         console.print(f"! {sentence}", soft_wrap=True)
     console.print(f"\nExp5, as stated on the same {STATED_N} papers")
     print_recovery(seed_exp5(STATED_N), recover(seed_exp5(STATED_N)))
     console.print("\nExp5, any number of papers")
     anywhere = recover(seed_exp5())
     print_recovery(seed_exp5(), anywhere)
-    for sentence in _exp5_sentences(anywhere.solutions[0], found.solutions[0]):
+    for sentence in _exp5_sentences(anywhere.solutions[0], recovery.solutions[0]):
         console.print(f"! {sentence}", soft_wrap=True)
 
 

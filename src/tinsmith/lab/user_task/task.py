@@ -327,8 +327,8 @@ class Task(KnownArguments):
     """Question of the run, in a sentence; it stands on the page."""
 
     def __post_init__(self) -> None:
-        given = {"prompt": 1, "parse": 1, "reply": 2, "item_id": 1, "unit": 1, "aside": 1}
-        for what, count in {**given, "demonstrate": 2, "answer": 1, "options": 1}.items():
+        arities = {"prompt": 1, "parse": 1, "reply": 2, "item_id": 1, "unit": 1, "aside": 1}
+        for what, count in {**arities, "demonstrate": 2, "answer": 1, "options": 1}.items():
             function = getattr(self, what)
             if function is not None and not (what == "prompt" and isinstance(function, str)):
                 require_callable(what, function, count)
@@ -348,9 +348,9 @@ class Task(KnownArguments):
             raise ConfigError("this must be a number of steps", field="base_steps", value=steps, allowed=allowed)
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
-                what, given = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
+                what, stated = "there are no demonstrations to train a base on", steps if name == "base_steps" else None
                 fix = f"demonstrate=... in the task, or leave {name} out"
-                raise ConfigError(what, field=name, value=given, fix=fix)
+                raise ConfigError(what, field=name, value=stated, fix=fix)
         if self.later_steps is not None and not 0.0 < self.later_steps < math.inf:
             what, allowed = "a step takes time", "above 0, or None"
             raise ConfigError(what, field="later_steps", value=self.later_steps, allowed=allowed)
