@@ -71,7 +71,7 @@ class AskedPolicy:
             targets: the token asked about after each of a text's but the last; None: the text's own next one.
             begins: the first token of each text that is asked about; None: the second. Those before cost no figures.
         """
-        found: list[Spread] = []
+        figures: list[Spread] = []
         for begin in range(0, len(texts), _MOST):
             part = range(begin, min(begin + _MOST, len(texts)))
             body: dict[str, object] = {"model": self.model, "sequences": [list(texts[place]) for place in part]}
@@ -84,8 +84,8 @@ class AskedPolicy:
                 what = "this server does not report whole distributions"
                 allowed = "a tinsmith server of this version"
                 raise BackendError(what, field="endpoint", value=f"POST /api/v1/{ENDPOINT}", allowed=allowed)
-            found += msgspec.convert(answer["sequences"], list[Spread])
-        return found
+            figures += msgspec.convert(answer["sequences"], list[Spread])
+        return figures
 
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
