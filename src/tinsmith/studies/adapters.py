@@ -55,23 +55,23 @@ _MAGNITUDE: Final = ".lora_magnitude_vector"
 
 def with_arms(study: Study, asked: Asked) -> Study:
     """Return the study of the adapters that are asked for, each with its learning rates."""
-    given = asked.given
-    require_a_score(given)
-    if "steps" in given:
-        count("steps", given["steps"], 1)
+    keys = asked.given
+    require_a_score(keys)
+    if "steps" in keys:
+        count("steps", keys["steps"], 1)
     named = {name.strip() for name in asked.own["adapters"].split(",")}
     if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
         what = "name at least one adapter to compare with LoRA"
         raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=ADAPTERS)
-    for key, value in given.items():
+    for key, value in keys.items():
         if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
             allowed = [f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named]
             raise ConfigError("this adapter cannot be compared", field=key, value=value, allowed=allowed)
-    small = given.get("at") == At.SMALL.value
-    usual = given.get("rates", SMALL_RATES if small else RATES)
+    small = keys.get("at") == At.SMALL.value
+    usual = keys.get("rates", SMALL_RATES if small else RATES)
     every = learning_rates("rates", usual, least=FEWEST_RATES)
     own = {
-        kind: learning_rates(key, given[key], least=FEWEST_RATES) if key in given else every
+        kind: learning_rates(key, keys[key], least=FEWEST_RATES) if key in keys else every
         for kind in ADAPTERS
         for key in [f"{_OWN_RATES}{kind}"]
     }

@@ -202,17 +202,17 @@ def all_gains(results: ts.Results, measures: Mapping[str, str]) -> list[list[Sho
 
     p is corrected by Holm: the study's score, sampled, over the arms, and all other measures together.
     """
-    found = {
+    gains = {
         (label, name, greedy): gain_of(arm, ts.PerItem(name, name, metric), results.draws, greedy=greedy)
         for label, arm in results.reported_arms.items()
         for name, metric in measures.items()
         for greedy in (False, True)
     }
-    first = [key for key in found if key[1:] == (item_score(results.study.score).label, False)]
-    for family in (first, [key for key in found if key not in first]):
-        found |= zip(family, corrected([found[key] for key in family]), strict=True)
+    first = [key for key in gains if key[1:] == (item_score(results.study.score).label, False)]
+    for family in (first, [key for key in gains if key not in first]):
+        gains |= zip(family, corrected([gains[key] for key in family]), strict=True)
     rows: list[list[Shown]] = []
-    for (_, name, greedy), one in found.items():
+    for (_, name, greedy), one in gains.items():
         finding = ("more" if one.gain.value > 0 else "less") if one.holds else "cannot tell"
         p_shown = p_words(one.p_holm).removeprefix("p ").removeprefix("= ")
         named = f"{name}, {'greedy' if greedy else 'sampled'}"

@@ -126,25 +126,25 @@ def _write(
 ) -> None:
     cards: dict[Split, SplitCard] = {}
     frames: list[pl.DataFrame] = []
-    for split, some in rows.items():
+    for split, papers in rows.items():
         file = folder / split_file(split)
-        file.write_bytes(b"".join(encode_row(row) for row in some))
-        labels = [None if row.disruption_label is None else row.disruption_label.value for row in some]
+        file.write_bytes(b"".join(encode_row(row) for row in papers))
+        labels = [None if row.disruption_label is None else row.disruption_label.value for row in papers]
         cards[split] = SplitCard(
-            rows=len(some),
+            rows=len(papers),
             disruption={label: labels.count(label) for label in LABELS},
             novelty={},
-            ids_sha256=ids_sha256([row.openalex_id for row in some]),
+            ids_sha256=ids_sha256([row.openalex_id for row in papers]),
             rows_sha256=file_sha256(file),
         )
         frames.append(
             pl.DataFrame(
                 {
-                    "id": [row.openalex_id for row in some],
-                    "split": [split.value] * len(some),
+                    "id": [row.openalex_id for row in papers],
+                    "split": [split.value] * len(papers),
                     "cause": list(causes[split]),
                     "disruption_label": labels,
-                    "novelty_label": pl.Series([None] * len(some), dtype=pl.String),
+                    "novelty_label": pl.Series([None] * len(papers), dtype=pl.String),
                 }
             )
         )

@@ -130,24 +130,24 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
 
     require_a_score(asked.given)
-    given = numbers(asked)
-    rates = {name: learning_rates(f"{name}_rates", given[f"{name}_rates"]) for name in (SFT, RL)}
+    options = numbers(asked)
+    rates = {name: learning_rates(f"{name}_rates", options[f"{name}_rates"]) for name in (SFT, RL)}
     if len(rates[SFT]) != len(rates[RL]):
         what, allowed = "SFT and RL must try equally many learning rates", f"{len(rates[SFT])}, as sft_rates has"
         raise ConfigError(what, field="rl_rates", value=len(rates[RL]), allowed=allowed)
-    steps, group = count("steps", given["steps"], 2), count("group_size", given["group_size"], 2)
-    papers = count("groups_per_batch", given["groups_per_batch"], 1)
-    first = count("sft_steps", given.get("sft_steps", str(steps // 2)), 1)
+    steps, group = count("steps", options["steps"], 2), count("group_size", options["group_size"], 2)
+    papers = count("groups_per_batch", options["groups_per_batch"], 1)
+    first = count("sft_steps", options.get("sft_steps", str(steps // 2)), 1)
     if first >= steps:
         raise ConfigError("no step is left for RL", field="sft_steps", value=first, allowed=f"1 to {steps - 1}")
     search = search_asked(asked, papers=steps * papers)
-    world = given.get("world", "data" if "data" in given else "quickstart")
+    world = options.get("world", "data" if "data" in options else "quickstart")
     is_planted = world == "planted"
     made = Materials(world=world, at=asked.own["at"], group_size=group, search=search)
     by_example = {"batch_size": papers}
     by_reward = {
         **looks(steps),
-        **{key: value for key, value in given.items() if key.startswith(_REWARD)},
+        **{key: value for key, value in options.items() if key.startswith(_REWARD)},
         **{"groups_per_batch": papers, "group_size": group},
     }
     before = {"sft_steps": first, "sft_learning_rate": ts.tuned(SFT), "sft_batch_size": papers}

@@ -136,10 +136,10 @@ def _completions(bench: _Bench, session: TrainingSession, temperature: float) ->
     sequences = [result.sequences[0] for result in results]
     texts = [np.concatenate([prompt, one.tokens]) for one in sequences]
     data = [Datum(tokens=text[:-1], inputs={"target_tokens": text[1:]}) for text in texts]
-    found: list[Completion] = []
+    completions: list[Completion] = []
     for one, output in zip(sequences, session.forward(data, LossName.CROSS_ENTROPY).outputs, strict=True):
         assert one.top is not None
-        found.append(
+        completions.append(
             Completion(
                 tokens=tuple(one.tokens.tolist()),
                 logprobs=tuple(one.logprobs.tolist()),
@@ -150,7 +150,7 @@ def _completions(bench: _Bench, session: TrainingSession, temperature: float) ->
                 routed=() if output.routes is None else tuple(output.routes[before:].tolist()),
             )
         )
-    return tuple(found)
+    return tuple(completions)
 
 
 def _trained(bench: _Bench, session: TrainingSession, checkpoint: Path) -> tuple[TrainingSession, Sequence[StepTrace]]:
@@ -189,7 +189,7 @@ def _rollouts(bench: _Bench, session: TrainingSession, step: int) -> list[Datum]
 
 
 def serve(
-    sampler: Sampler, policy: Policy, wanted: Sequence[SampleRequest], load: Cell, *, seed: int
+    sampler: Sampler, policy: Policy, requests: Sequence[SampleRequest], load: Cell, *, seed: int
 ) -> list[SampleResult]:
     """Serve requests under a load that comes and goes, and return their results in the order given.
 
@@ -199,7 +199,7 @@ def serve(
     neighbour of random length.
     """
     rng = np.random.default_rng(seed)
-    waiting = list(range(len(wanted)))
+    waiting = list(range(len(requests)))
     _reorder(waiting, load, rng)
     groups: dict[int, Group] = {}
     others: list[Group] = []
@@ -215,7 +215,7 @@ def serve(
         for ours in coming:
             if ours:
                 index = waiting.pop(0)
-                groups[index] = sampler.submit(wanted[index], policy)
+                groups[index] = sampler.submit(requests[index], policy)
             else:
                 others.append(sampler.submit(_neighbour(rng, drawn, sampler.config.vocab_size), policy))
                 drawn += 1

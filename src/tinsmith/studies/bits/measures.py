@@ -161,11 +161,11 @@ class Sweep:
 
 def sampled(outcome: Outcome, reference: Outcome) -> tuple[Sampled, ...]:
     """Return what a cell sampled, by temperature."""
-    found: list[Sampled] = []
+    samples: list[Sampled] = []
     for temperature, own, others in zip(TEMPERATURES, outcome.completions, reference.completions, strict=True):
         routes = [np.array(one.routes) != np.array(one.routed) for one in own if one.routes]
         unequal_routes = float(np.concatenate(routes).mean()) if routes else None
-        found.append(
+        samples.append(
             Sampled(
                 temperature=temperature,
                 completions=len(own),
@@ -176,7 +176,7 @@ def sampled(outcome: Outcome, reference: Outcome) -> tuple[Sampled, ...]:
                 trainer=Apart(**_distances(*_both(own)), unequal_routes=unequal_routes),
             )
         )
-    return tuple(found)
+    return tuple(samples)
 
 
 def apart(own: Completions, other: Completion, *, spread: Completions) -> Apart:

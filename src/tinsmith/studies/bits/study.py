@@ -145,15 +145,15 @@ def story(sweep: Sweep) -> tuple[str, ...]:
     by = {verdict: [cell for cell in sweep.cells if cell.verdict is verdict] for verdict in Verdict}
     equal, total = len(by[Verdict.KEPT]), len(sweep.routed)
     promised = equal + len(by[Verdict.BROKEN])
-    found = [f"{equal} of {promised} cells that are promised to be equal are, bit for bit."] if promised else []
-    found += [f"Broken: {cell.title}: {differences(cell)}." for cell in by[Verdict.BROKEN]]
-    found += [f"{cell.title} differs: {differences(cell)}." for cell in by[Verdict.DIFFERENT]]
+    sentences = [f"{equal} of {promised} cells that are promised to be equal are, bit for bit."] if promised else []
+    sentences += [f"Broken: {cell.title}: {differences(cell)}." for cell in by[Verdict.BROKEN]]
+    sentences += [f"{cell.title} differs: {differences(cell)}." for cell in by[Verdict.DIFFERENT]]
     same = sum(not cell.unequal_routes for cell in sweep.routed)
-    found += [f"In {same} of {total} cells every compared token takes the same experts."] if total else []
-    found += [f"{cell.title} is seen: {differences(cell)}." for cell in by[Verdict.SEEN]]
-    found += [f"{cell.title} is not seen by anything." for cell in by[Verdict.UNSEEN]]
+    sentences += [f"In {same} of {total} cells every compared token takes the same experts."] if total else []
+    sentences += [f"{cell.title} is seen: {differences(cell)}." for cell in by[Verdict.SEEN]]
+    sentences += [f"{cell.title} is not seen by anything." for cell in by[Verdict.UNSEEN]]
     absent = by[Verdict.UNAVAILABLE]
-    return (*found, *([f"Not available here: {listed([cell.title for cell in absent])}."] if absent else []))
+    return (*sentences, *([f"Not available here: {listed([cell.title for cell in absent])}."] if absent else []))
 
 
 def differences(cell: CellResult) -> str:

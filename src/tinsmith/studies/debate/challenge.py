@@ -233,15 +233,15 @@ def plain_word(word: str) -> str:
 
 def pieces_of(text: str) -> list[Quote]:
     """Return what can be quoted of a text; a piece with a double quote in it cannot."""
-    found: list[Quote] = []
+    quotes: list[Quote] = []
     for sentence in _SENTENCE.split(text.strip()):
         words = sentence.split()
         for place, start in enumerate(range(0, len(words), PIECE)):
             piece = words[start : start + PIECE]
             quoted = " ".join(piece).rstrip(".,;:!? ")
             if (len(piece) >= _SHORTEST or start == 0) and quoted and '"' not in quoted:
-                found.append(Quote(quoted, place))
-    return found
+                quotes.append(Quote(quoted, place))
+    return quotes
 
 
 _CAUSES: Final = {
@@ -271,7 +271,7 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
         used[item.gold].update(word for word in words if len(word) >= _LETTERS and word.isalpha())
     total = sum(used.values(), Counter[str]())
     vocabulary = sorted(word for word, count in total.items() if count >= least)
-    found: dict[str, tuple[Cue, ...]] = {}
+    cues: dict[str, tuple[Cue, ...]] = {}
     for label in labels:
         n, rest = papers[label], len(items) - papers[label]
         if n == 0 or rest == 0:
@@ -280,8 +280,8 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
         outside = np.array([total[word] for word in vocabulary], dtype=np.float64) - inside
         weights: list[float] = (_log_odds(inside, n) - _log_odds(outside, rest)).tolist()
         ranked = sorted(zip(weights, vocabulary, strict=True), key=lambda one: (-one[0], one[1]))
-        found[label] = tuple(Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0)
-    return Cues(found)
+        cues[label] = tuple(Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0)
+    return Cues(cues)
 
 
 def _log_odds(count: Float64Array, n: int) -> Float64Array:

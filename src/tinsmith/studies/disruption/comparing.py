@@ -49,7 +49,7 @@ def cross_val_score(
         ConfigError, DataError: a parameter or the papers are not allowed.
         LostError: the server was lost.
     """
-    plan, wanted = model.plan(), named_metric(metric)
+    plan, score_metric = model.plan(), named_metric(metric)
     labels = [item.gold for item in labelled(papers, y, task_asked(plan))]
     smallest = min(Counter(labels).values(), default=0)
     if not 2 <= cv <= smallest:
@@ -64,8 +64,8 @@ def cross_val_score(
             fold = model.__sklearn_clone__()
             left.append(fold)
             fold.fit_through(server, [papers[i] for i in train], [labels[i] for i in train])
-            scores.append(fold.score([papers[i] for i in test], [labels[i] for i in test], metric=wanted.value))
-            model.tell(f"fold {number} of {cv}: {wanted} {scores[-1]:.3f}")
+            scores.append(fold.score([papers[i] for i in test], [labels[i] for i in test], metric=score_metric.value))
+            model.tell(f"fold {number} of {cv}: {score_metric} {scores[-1]:.3f}")
     finally:
         for fold in left:
             fold.close()

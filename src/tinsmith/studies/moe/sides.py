@@ -50,16 +50,16 @@ Gradient = Mapping[str, Tensor]  # By published name.
 Figures = dict[str, Any]  # Of a row of `wander.json`.
 
 
-def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Figures:
+def compared(first: Sequence[Seen], second: Sequence[Seen]) -> Figures:
     """Compare two computations of the same texts: tokens that take another expert in some layer, and differences.
 
     Routes are of all tokens but each text's last, log-probabilities of the completions'. The 95 % interval of the share
     is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no route changed,
     Wilson's over tokens.
     """
-    changed = np.array([np.count_nonzero(a.routes != b.routes) for a, b in zip(one, other, strict=True)], np.int64)
-    tokens = np.array([len(each.routes) for each in one], np.int64)
-    p, q = (np.concatenate([each.logprobs for each in side]) for side in (one, other))
+    changed = np.array([np.count_nonzero(a.routes != b.routes) for a, b in zip(first, second, strict=True)], np.int64)
+    tokens = np.array([len(each.routes) for each in first], np.int64)
+    p, q = (np.concatenate([each.logprobs for each in side]) for side in (first, second))
     moved = np.abs(p.astype(np.float64) - q.astype(np.float64))
     return {
         "changed_routes": int(changed.sum()),
@@ -135,19 +135,19 @@ def step_ratios(
     }
 
 
-def angle(one: Gradient, other: Gradient) -> float:
+def angle(first: Gradient, second: Gradient) -> float:
     """Return the angle between two gradients over all weights, in degrees: 0 for equal ones, 90 where one is zero."""
-    names = sorted(other)
-    if all(bool((one[name] == other[name]).all()) for name in names):
+    names = sorted(second)
+    if all(bool((first[name] == second[name]).all()) for name in names):
         return 0.0
 
     def dot(a: Gradient, b: Gradient) -> float:
         return math.fsum(float((a[name].double() * b[name].double()).sum()) for name in names)
 
-    norms = [math.sqrt(dot(each, each)) for each in (one, other)]
+    norms = [math.sqrt(dot(each, each)) for each in (first, second)]
     if min(norms) == 0.0:
         return 90.0
-    cosine = dot(one, other) / (norms[0] * norms[1])
+    cosine = dot(first, second) / (norms[0] * norms[1])
     return math.degrees(math.acos(max(-1.0, min(1.0, cosine))))
 
 

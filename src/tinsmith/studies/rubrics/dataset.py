@@ -257,7 +257,7 @@ def gathered(
     fix: str,
 ) -> tuple[dict[str, T], int]:
     """Return what `read` makes of records, by `{what}_id` in their order, and how many have no rubric."""
-    found: dict[str, T] = {}
+    values: dict[str, T] = {}
     lines: dict[str, int] = {}
     without = 0
     for line, record in records:
@@ -270,13 +270,13 @@ def gathered(
             without += 1
             continue
         key = str(getattr(value, f"{what}_id"))
-        if key in found:
+        if key in values:
             why = f"{where}: this {what} is already at {place} {lines[key]}"
             raise DataError(why, field=f"{what}_id", value=key)
-        found[key], lines[key] = value, line
-    if not found:
+        values[key], lines[key] = value, line
+    if not values:
         raise DataError(f"{name}: no {what} with a rubric", fix=fix)
-    return found, without
+    return values, without
 
 
 def _values(text: str, name: str) -> Iterator[tuple[int, int, object]]:

@@ -174,7 +174,7 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> tuple
         ]
     ).astype(np.float64)
     key, texts = "date" if match is Match.MONTH else "field", ("title", "abstract")[: 1 + (text is Text.ABSTRACT)]
-    found = [
+    papers = [
         RatedPaper(
             id=one["id"],
             year=one["year"],
@@ -188,11 +188,11 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> tuple
         for row, one in enumerate(frame.iter_rows(named=True))
         if one["year"] <= last_year and one[key] is not None and all((one[name] or "").strip() for name in texts)
     ]
-    if not found:
+    if not papers:
         what = "no paper's window of citations is closed in this corpus"
         allowed = f"less than the years that the corpus spans, which end with {last_year + window}"
         raise DataError(what, field="window", value=window, allowed=allowed)
-    return found, last_year
+    return papers, last_year
 
 
 def _require(corpus: Corpus, match: Match, missing: int) -> None:

@@ -274,19 +274,19 @@ def ratings_of(shown: Sequence[PairAnswer]) -> tuple[JudgeRequest, ...]:
     )
 
 
-def answered_by_chat(shown: Sequence[PairAnswer], judge: BlockingJudge) -> Answers:
+def answered_by_chat(pairs: Sequence[PairAnswer], judge: BlockingJudge) -> Answers:
     """Put every showing to a judge behind an endpoint, in both orders; criteria in prose are rated by it as well."""
-    questions = questions_of(shown)
+    questions = questions_of(pairs)
     # A wrong key or model is told after two calls, not after thousands; one may be refused for what it says.
     first, last = judge.ask_all([questions[0], questions[-1]])
     if all(isinstance(one, JudgeFailure) and one.cause is FailureCause.REFUSED for one in (first, last)):
         raise _lost([first, last])
-    found = [first, *judge.ask_all(questions[1:-1]), last]
-    requests = ratings_of(shown)
+    answers = [first, *judge.ask_all(questions[1:-1]), last]
+    requests = ratings_of(pairs)
     rated = judge.judge_all(requests)
     verdicts: list[CriterionVerdicts] = []
     unrated, places = 0, iter(rated)
-    for pair in _pairs_of(shown):
+    for pair in _pairs_of(pairs):
         if _all_rules(pair):
             verdicts += _rule_verdicts(pair)
             continue
@@ -296,15 +296,15 @@ def answered_by_chat(shown: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
         else:
             unrated += 1
     calls: list[tuple[Question[Any], Answered[Any] | JudgeFailure]] = [
-        *zip(questions, found, strict=True),
+        *zip(questions, answers, strict=True),
         *zip(map(rating_question, requests), rated, strict=True),
     ]
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
     for question, one in calls:
         once += _texts(question, one.value) if isinstance(one, Answered) else Spent()
-    done = tuple(_by_chat(one, *found[2 * i : 2 * i + 2]) for i, one in enumerate(shown))
+    done = tuple(_by_chat(one, *answers[2 * i : 2 * i + 2]) for i, one in enumerate(pairs))
     if not complete_pairs(done):
-        raise _lost(found)
+        raise _lost(answers)
     return Answers(
         answers=done,
         verdicts=tuple(verdicts),
