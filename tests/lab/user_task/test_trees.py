@@ -1,6 +1,7 @@
 """Trees of rollouts: what a Spawn leads to, what children bring the one above, and depths compared for themselves."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -200,3 +201,10 @@ def test_a_depth_without_another_rollout_is_left_out_and_the_others_are_trained_
     )
     assert [one.advantage for one in found.every] == [-0.5, 0.5, None]
     assert found.informative
+
+
+def test_an_item_under_another_prompt_is_asked_that() -> None:
+    _, _, subject = sampled()
+    item = subject.split.train[0]
+    other = replace(item, messages=(replace(item.messages[0], content="ab"),))
+    assert subject.prompt(other) == subject.renderer.build_generation_prompt(other.messages) != subject.prompt(item)

@@ -130,7 +130,10 @@ class UserSubject(Subject[UserItem, Earned]):
     renderer: Renderer
     model: AskedModel | None = None  # Whom the task asks.
     borders: TemplateBorders = field(init=False)
-    _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _prompts: dict[tuple[Message, ...], tuple[int, ...]] = field(
+        default_factory=dict[tuple[Message, ...], tuple[int, ...]]
+    )
+    """By their messages: a search asks an item under other prompts."""
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _entered: str = ""  # State of the reward after the answers that were read last, as JSON.
 
@@ -154,9 +157,9 @@ class UserSubject(Subject[UserItem, Earned]):
 
     def prompt(self, item: UserItem) -> tuple[int, ...]:
         """Return the prompt of an item in tokens."""
-        if item.prompt_id not in self._prompts:
-            self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
-        return self._prompts[item.prompt_id]
+        if item.messages not in self._prompts:
+            self._prompts[item.messages] = self.renderer.build_generation_prompt(item.messages)
+        return self._prompts[item.messages]
 
     def environments(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
         shared: dict[str, Any] = {"task": self.task, "item": item, "seed": seed, "group": object(), "subject": self}
