@@ -339,3 +339,16 @@ def test_there_is_room_in_a_new_or_empty_folder_and_in_none_that_holds_something
         with pytest.raises(ConfigError) as caught:
             require_room(taken, IfExists.DELETE)
         assert caught.value.field == "log_path"
+
+
+@pytest.mark.parametrize("if_exists", [IfExists.RESUME, IfExists.DELETE])
+def test_a_folder_that_is_written_to_is_nobody_elses(tmp_path: Path, if_exists: IfExists) -> None:
+    folder = tmp_path / "run"
+    running, _ = RunFolder.begin(folder, CONFIGURED, if_exists=IfExists.RAISE)
+    running.append("metrics.jsonl", [{"step": 0}])
+    with pytest.raises(ConfigError, match="another process is running in this folder"):
+        RunFolder.begin(folder, CONFIGURED, if_exists=if_exists)
+    running.append("metrics.jsonl", [{"step": 1}])
+    assert [line["step"] for line in running.read_lines("metrics.jsonl")] == [0, 1]
+    running.close()
+    RunFolder.begin(folder, CONFIGURED, if_exists=if_exists)[0].close()

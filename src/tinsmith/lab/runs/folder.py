@@ -7,11 +7,13 @@ that. A checkpoint that is damaged is passed over, and the one before it is take
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -70,12 +72,13 @@ class Mark:
     """True if the weights are in this folder's STATE; a remote server's weights cannot be verified."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class RunFolder:
     """Open folder of one run; used from one thread."""
 
     path: Path
     _files: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
+    _unlock: Callable[[], object] = lambda: None
 
     @classmethod
     def begin(
@@ -89,6 +92,9 @@ class RunFolder:
         """Open a folder for a run; return it, and the checkpoint to resume from, if there is one.
 
         `say` (default: standard error) gets a line for every checkpoint that is passed over, and why.
+
+        Raises:
+            ConfigError: the folder holds a run and `if_exists` does not allow it, or another process is running in it.
         """
         there = files.holds_run(path)
         if there:
@@ -96,6 +102,7 @@ class RunFolder:
         files.require_room(path, if_exists)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
+        folder._lock()
         mark = None
         if there and if_exists is files.IfExists.RESUME:
             folder._require_same(config)
@@ -207,6 +214,7 @@ class RunFolder:
         for name, file in opened.items():
             with writing(self.path / name):
                 file.close()
+        self._unlock()
 
     def abandon(self) -> None:
         """Delete a prepared run without steps, and its folder if it is otherwise empty."""
@@ -214,6 +222,22 @@ class RunFolder:
         self._delete()
         with suppress(OSError):  # something else is in it
             self.path.rmdir()
+
+    def _lock(self) -> None:
+        """Be the only one that writes here until `close`; the lock ends with the process, too.
+
+        A file system without locks for folders (NFS) has none: nothing is refused there.
+        """
+        place = os.open(self.path, os.O_RDONLY)
+        self._unlock = weakref.finalize(self, os.close, place)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._unlock()
+            what, fix = "another process is running in this folder", "wait until it ends, or name another folder"
+            raise ConfigError(what, field="log_path", value=str(self.path), fix=fix) from None
+        except OSError:
+            return
 
     def _require_same(self, config: Mapping[str, object]) -> None:
         before = self.read_json(files.CONFIG)
