@@ -302,10 +302,10 @@ _OF_RUN: Final = (
 def label_document(run: Run) -> Document:
     """Return the page of a run on one or two labels; equal folders give equal pages."""
     members = members_of(run)
-    by_label = {name: measured([member]) for name, member in members.items()}
+    tasks = {name: measured([member]) for name, member in members.items()}
     two = len(members) > 1
     prefixes = {name: f"{name.capitalize()}: " if two else "" for name in members}
-    lines = [f"{prefixes[name]}{line}" for name, one in by_label.items() for line in sentences(one.record)]
+    lines = [f"{prefixes[name]}{line}" for name, one in tasks.items() for line in sentences(one.record)]
     first, rows = next(iter(members.values())), both_rows(members) if two else []
     task_config = run.config.task
     task = "both labels" if run.config.kind is Kind.JOINT else task_config.name
@@ -322,9 +322,9 @@ def label_document(run: Run) -> Document:
         ),
         story=lines,
         notes=(),
-        claims="; ".join(f"{prefixes[name]}{claims_words(one.record)}" for name, one in by_label.items()),
+        claims="; ".join(f"{prefixes[name]}{claims_words(one.record)}" for name, one in tasks.items()),
         alarms=None if two else "Alarms of the collapse monitor",
-        top=() if two else pictures(next(iter(by_label.values())).record),
+        top=() if two else pictures(next(iter(tasks.values())).record),
         sections=(
             *(
                 [
@@ -335,11 +335,7 @@ def label_document(run: Run) -> Document:
                 if two
                 else []
             ),
-            *(
-                part
-                for name, one in by_label.items()
-                for part in _of_label(members[name].run, one.record, prefixes[name])
-            ),
+            *(part for name, one in tasks.items() for part in _of_label(members[name].run, one.record, prefixes[name])),
             Section("training", "Training", [Plates(drawn_plates(run, (_rewards(run), *_OF_RUN)))]),
             Section("failures", "Failures", [failures_table(first.failures) or Words("No rollout failed.")]),
             *([] if two else [Section("rollouts", "Rollouts", [browser(first)])]),

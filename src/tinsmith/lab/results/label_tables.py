@@ -99,10 +99,9 @@ def _score_rows(arms: Sequence[LabelArm], width: int, further: Mapping[str, Sequ
     for arm in arms:
         rate = "" if arm.tuned is None or arm.tuned.rate is None else f", rate {arm.tuned.rate:g}"
         for place, (split, system) in enumerate(arm.systems.items()):
-            last = ", the last one" if split in EVALUATIONS else ""
+            split_name = f"{system.name}{', the last one' if split in EVALUATIONS else ''}"
             is_offset = split is Split.TEST_OFFSET
             label = f"{arm.name}{OFFSETS if is_offset else ''}|"
-            split_name = f"{system.name}{last}"
             name = f"{split_name[:1].upper()}{split_name[1:]}|" if len(arms) == 1 else f"{label}{split_name}, "
             end = "" if is_offset else rate
             more = [""] * width if place else further.get(arm.arm.name, [None] * width)
