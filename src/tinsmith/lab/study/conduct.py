@@ -38,6 +38,7 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
+from tinsmith.pages.document import Section
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
@@ -111,10 +112,17 @@ def run_study(
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
         more = () if study.sections is None else study.sections(results)
-        sentences, page = write_study(record, seconds, cells.out, more)
+        conclude(record, seconds, cells.out, say, more)
+    return cells.out
+
+
+def conclude(
+    record: StudyRecord, seconds: Mapping[str, Seconds], out: Path, say: Say, more: Sequence[Section] = ()
+) -> None:
+    """Write a study into its folder, and say what came out."""
+    sentences, page = write_study(record, seconds, out, more)
     for line in (*ending(page), *sentences[1:]):
         say(line)
-    return cells.out
 
 
 def _unsized(study: Study, given: Mapping[str, str]) -> list[str]:
@@ -268,16 +276,15 @@ def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequ
     settings = cells.settings(list(tuned.values()))
     for arm in results.study.arms:
         settings |= {f"{arm.name}.{key}": str(value) for key, value in arm.keys.items() if arm.on is not None}
-    record = recorded(
+    return recorded(
         results,
+        hashes={file.stem: {"file_sha256": file_sha256(file)} for file in files},
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
         settings=settings if results.study.task is not None else settings_of(label_arms(results)),
         rates={one.label: one.tried for one in tuned.values() if one.tried},
         chosen={one.label: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
-    hashed = {file.stem: {"file_sha256": file_sha256(file)} for file in files}
-    return replace(record, hashes={**record.hashes, **hashed})
 
 
 def recorded(
@@ -288,23 +295,30 @@ def recorded(
     tuning_seed: int = 0,
     rates: Mapping[str, tuple[Tried, ...]] = MappingProxyType({}),
     chosen: Mapping[str, float] = MappingProxyType({}),
+    hashes: Mapping[str, Mapping[str, str | None]] = MappingProxyType({}),
+    without_runs: tuple[str, int] | None = None,
 ) -> StudyRecord:
-    """Return the values that are kept of measured runs; see StudyRecord for what is given."""
+    """Return the values that are kept of measured runs; see StudyRecord for what is given.
+
+    `hashes` are added to those of the runs; `without_runs` is the data's fingerprint and the number of items where
+    there are none.
+    """
     study, runs = results.study, [run for arm in results.arms.values() for run in arm.runs]
     pictures, score = study.pictures, study.score
     drawn = [one.read(results) for one in pictures if isinstance(one, Points)]
     measures = [one.measures or [item_score(score)] for one in pictures if isinstance(one, BeforeAfter)]
     curves = [one for one in pictures if isinstance(one, Curve)]
     lines = [line for one in pictures if isinstance(one, Curves) for line in one.read(results)]
+    data, num_items = without_runs or (runs[0].config.data.fingerprint, results.num_items)
     return StudyRecord(
-        data=runs[0].config.data.fingerprint,
-        num_items=results.num_items,
+        data=data,
+        num_items=num_items,
         seeds=seeds,
         tuning_seed=tuning_seed,
         settings=settings,
-        rates=rates,
-        chosen=chosen,
-        hashes={run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs},
+        rates=dict(rates),
+        chosen=dict(chosen),
+        hashes={**{run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs}, **hashes},
         title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,

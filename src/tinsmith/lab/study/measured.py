@@ -15,14 +15,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from tinsmith.lab.study import conduct
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
 from tinsmith.lab.study.files import made_once
-from tinsmith.lab.study.keys import Measure, Measurement
-from tinsmith.lab.study.record import Column, CurveRecord, Panel, Seconds, StudyRecord, TableRecord
-from tinsmith.lab.study.report import write_study
+from tinsmith.lab.study.keys import Measure as Measuring
+from tinsmith.lab.study.keys import Measurement
+from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Panel, Seconds, StudyRecord
 from tinsmith.lab.study.sizes import CELLS
-from tinsmith.lab.study.study import Finding
+from tinsmith.lab.study.study import Arm, Curves, Expectation, Finding, Measure, PerItem, Points, Study, Table
 from tinsmith.lab.user_task.functions import code_sha256
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import over_seeds
@@ -119,7 +121,7 @@ def measurement_of(
         seeds: tuple[int, ...] = SEEDS,
         out: Path = Path(f"runs/{study.name}"),
         dry_run: bool = False,
-    ) -> Measure:
+    ) -> Measuring:
         """Return what trains every arm with every seed, and compares them.
 
         Args:
@@ -159,7 +161,7 @@ def compare_arms(
     num_items: int,
     minutes: float,
     dry_run: bool = False,
-) -> Measure:
+) -> Measuring:
     """Return what measures every arm with every seed, and writes values, tables and a page.
 
     Args:
@@ -196,9 +198,7 @@ def compare_arms(
                 say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.figures[score]:.3f}")
             record = recorded(study, Outcomes(made), seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in made.items()}
-            sentences, _ = write_study(record, seconds, out)
-        for sentence in sentences:
-            say(sentence)
+            conduct.conclude(record, seconds, out, say)
         return out
 
     return run
@@ -207,16 +207,10 @@ def compare_arms(
 def recorded(
     study: MeasuredStudy, found: Outcomes, seeds: Sequence[int], settings: Mapping[str, object], num_items: int
 ) -> StudyRecord:
-    """Return the values that are kept."""
-    score, first = next(iter(study.columns.items()))
-    known = {(arm, name): _known(found, arm, name) for arm in study.arms for name in study.columns}
-    rows = [(label, tuple(known[arm, name] for name in study.columns)) for arm, label in study.arms.items()]
-    drawn = {arm: label for arm, label in study.arms.items() if found.by_arm[arm][0].curve}
-    lines = {label: _curve([one.curve for one in found.by_arm[arm]]) for arm, label in drawn.items()}
-    curve = CurveRecord.of(score, first.head.replace("|", ", "), lines, axis=study.axis, shares=True)
-    return StudyRecord(
-        data=sha256_of(dict(settings)),
-        num_items=num_items,
+    """Return the values that are kept: those of any study, whose figures are read from outcomes instead of runs."""
+    return conduct.recorded(
+        _results(study, found),
+        without_runs=(sha256_of(dict(settings)), num_items),
         seeds=tuple(seeds),
         tuning_seed=study.tuning_seed,
         settings=settings,
@@ -226,24 +220,43 @@ def recorded(
             for seed, one in zip(seeds, some, strict=True)
             if one.weights_sha256
         },
-        title=study.title or study.name.replace("_", " ").capitalize(),
-        question=study.question,
-        source=study.source,
-        score=first.head,
-        arms=tuple(study.arms.values()),
-        expectations=tuple(check(found).recorded(text) for text, check in study.expectations),
-        figures={arm: {name: known[arm, name] for name in study.columns} for arm in study.arms},
-        tables=(
-            TableRecord(
-                title="Figures", caption=study.caption, columns=tuple(study.columns.values()), rows=tuple(rows)
-            ),
-        ),
-        panels=(
-            Panel(title=first.head.replace("|", ", "), before=(), after=tuple(known[arm, score] for arm in study.arms)),
-        ),
-        curves=(curve,) if lines else (),
-        notes=tuple(study.notes),
     )
+
+
+def _results(study: MeasuredStudy, found: Outcomes) -> Results:
+    """Return outcomes as results of a Study with one table, of all figures, and pictures of the score."""
+    known = {arm: {name: _known(found, arm, name) for name in study.columns} for arm in study.arms}
+    score, first = next(iter(study.columns.items()))
+    drawn = {arm: label for arm, label in study.arms.items() if found.by_arm[arm][0].curve}
+    lines = {label: _curve([one.curve for one in found.by_arm[arm]]) for arm, label in drawn.items()}
+    title = first.head.replace("|", ", ")
+    panel = Panel(title=title, before=(), after=tuple(known[arm][score] for arm in study.arms))
+    curve = CurveRecord.of(score, title, lines, axis=study.axis, shares=True)
+    arms = {name: Arm(name, label) for name, label in study.arms.items()}
+    whole = Study(
+        name=study.name,
+        question=study.question,
+        title=study.title,
+        task=None,
+        arms=tuple(arms.values()),
+        score=PerItem(score, first.head),
+        source=study.source,
+        expectations=[Expectation(text, lambda _, check=check: check(found)) for text, check in study.expectations],
+        tables=[
+            Table(
+                "Figures",
+                study.caption,
+                [
+                    Measure(name, one.head, lambda arm, name=name: known[arm.arm.name][name], one.form, one.missing)
+                    for name, one in study.columns.items()
+                ],
+            )
+        ],
+        pictures=[Points(lambda _: ((), [panel])), Curves(lambda _: [curve] if lines else [])],
+        notes=study.notes,
+    )
+    of_arms = {name: ArmRuns(arm, ()) for name, arm in arms.items()}
+    return Results(study=whole, arms=of_arms, draws=DRAWS, figures=known, beats=(), learned=())
 
 
 def above(first: str, second: str, figure: str, *, by: float = 0.0, times: float = 1.0) -> OutcomeCheck:
