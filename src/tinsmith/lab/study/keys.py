@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, g
 from tinsmith.lab.experiment.experiment import default_of, words_of
 from tinsmith.lab.experiment.key_text import converted, meant_key, shown_value, unknown_key, unreadable
 from tinsmith.lab.settings import Selection
+from tinsmith.lab.user_task.calls import arguments_of
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
@@ -139,34 +139,30 @@ Measure = Callable[[Say], Path]
 Measurement = Callable[..., Measure]
 """Checks its keyword arguments and returns what measures. `**more: Annotated[object, SETTINGS]` takes further keys: the
 fields of a dataclass, or where some of them begin with `more_`, only those."""
-_ARGUMENT: Final = re.compile(r"^    (\w+): (\S.*(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
 def keys_of(measurement: Measurement) -> StudyKeys:
     """Return the keys of a measurement: its arguments, with their defaults and what its docstring says."""
-    doc = inspect.getdoc(measurement) or ""
-    described = {name: " ".join(text.split()) for name, text in _ARGUMENT.findall(doc)}
     own: list[StudyKey] = []
-    for each in inspect.signature(measurement).parameters.values():
+    for each, hint, words in arguments_of(measurement):
         if each.kind is each.VAR_KEYWORD:
-            settings = _further(measurement, each.name)
+            settings = _further(hint)
             texts, names = words_of(settings), [key.name for key in own]
             further = [one for one in fields(settings) if one.name not in names]
             of_name = [one for one in further if one.name.startswith(f"{each.name}_")]
             own += [StudyKey(one.name, _shown(default_of(one)), texts.get(one.name, "")) for one in of_name or further]
         else:
-            own.append(StudyKey(each.name, _shown(each.default), described.get(each.name, "")))
-    _, _, more = doc.partition("\n\nArgs:")[0].partition("\n\n")
+            own.append(StudyKey(each.name, _shown(each.default), words))
+    _, _, more = (inspect.getdoc(measurement) or "").partition("\n\nArgs:")[0].partition("\n\n")
     return StudyKeys(own=tuple(own), more=" ".join(more.split()))
 
 
 def measure_of(measurement: Measurement, given: Mapping[str, str]) -> Measure:
     """Read `key=value` texts, and return what measures."""
     keys_of(measurement).require(given)
-    hints = get_type_hints(measurement, include_extras=True)
-    for each in inspect.signature(measurement).parameters.values():
-        if each.kind is each.VAR_KEYWORD:
-            hints = {**get_type_hints(_further(measurement, each.name)), **hints}
+    hints: dict[str, object] = {}
+    for each, hint, _ in arguments_of(measurement):
+        hints = {**(get_type_hints(_further(hint)) if each.kind is each.VAR_KEYWORD else {each.name: hint}), **hints}
     return measurement(**{key: _value(key, text, hints[key]) for key, text in given.items()})
 
 
@@ -187,9 +183,8 @@ def at_least(lowest: float, **values: float) -> None:
             raise ConfigError("this number is too small", field=key, value=value, allowed=f"{lowest:g} or more")
 
 
-def _further(measurement: Measurement, name: str) -> type[Any]:
+def _further(hint: object) -> type[Any]:
     """Return the dataclass whose fields are further keys."""
-    hint = get_type_hints(measurement, include_extras=True)[name]
     assert get_origin(hint) is Annotated, "further keys must be the fields of a dataclass"
     return get_args(hint)[1]
 

@@ -115,24 +115,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 MoreKeys = Callable[[Mapping[str, str]], Sequence[OwnKey]]
 
 _KINDS: Final = (str, int, float, bool)
-_DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
-"""A docstring's line `name: words` on an argument."""
+_DESCRIBED: Final = re.compile(r"^( *)(\w+)(?: *\([^)]*\))?: +(\S.*(?:\n\1 +\S.*)*)", re.MULTILINE)
+"""A docstring's line `name: words` on an argument; lines below it that stand further in go on."""
 _MORE: Final = "tinsmith_more_keys"  # The attribute of a function with further keys.
+
+
+def arguments_of(function: Callable[..., Any]) -> list[tuple[inspect.Parameter, Any, str]]:
+    """Return a function's arguments, each with its type as it is annotated and what the docstring says of it."""
+    hints = get_type_hints(function, include_extras=True)
+    described = _DESCRIBED.findall(inspect.getdoc(function) or "")
+    words = {name: " ".join(text.split()) for _, name, text in described}
+    every = inspect.signature(function).parameters.values()
+    return [(one, hints.get(one.name, type(one.default)), words.get(one.name, "")) for one in every]
 
 
 def argument_keys(entry: Callable[..., Any], path: Path, texts: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
     """Return a function's arguments as keys; `texts` are those on a command line."""
-    hints = attempt(lambda: get_type_hints(entry, include_extras=True))
-    if isinstance(hints, Raised):
-        raise mistake_in_file(hints, path)
-    described = map(_DESCRIBED.match, (inspect.getdoc(entry) or "").splitlines())
-    words = {match[1]: match[2] for match in described if match}
+    arguments = attempt(arguments_of, entry)
+    if isinstance(arguments, Raised):
+        raise mistake_in_file(arguments, path)
     more: MoreKeys | None = vars(entry).get(_MORE)
     keys: dict[str, OwnKey] = {}
-    for parameter in inspect.signature(entry).parameters.values():
+    for parameter, hint, words in arguments:
         if parameter.kind is parameter.VAR_KEYWORD and (more is not None or entry.__module__.startswith("tinsmith.")):
             continue  # its keys depend on others: see `with_keys`
-        hint = hints.get(parameter.name, type(parameter.default))
         kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         plain = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_file = kind is Path and parameter.default == Path()
@@ -144,7 +150,7 @@ def argument_keys(entry: Callable[..., Any], path: Path, texts: Mapping[str, str
             name=parameter.name,
             kind=str if is_file else cast("type[Value]", kind),
             default="" if is_file else cast(Value, parameter.default),
-            words=words.get(parameter.name, ""),
+            words=words,
             is_file=is_file,
             later=LATER in marks,
         )
