@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
 from tinsmith.stats.intervals import Interval
@@ -324,55 +324,74 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
         (check, name, other) for check, name, other in named if other is not None
     ]
     (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
-    # Simpler explanations: the check, what it is held against, the metric, and how far the system is above it.
     rivals = [
-        (check, name, one.metric, gap_of(system, other, one.metric, bootstrap, paired=check is CheckName.BEFORE))
-        for (check, name, _), other in zip(others, shared, strict=True)
+        *_constants(system, one.metric, bootstrap),
+        *(
+            _Rival(check, name, one.metric, gap_of(system, it, one.metric, bootstrap, paired=check is CheckName.BEFORE))
+            for (check, name, _), it in zip(others, shared, strict=True)
+        ),
     ]
-    leak, absent = None, _ABSENT
-    if isinstance(system, Runs):
-        label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(one.metric))
-        blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
-        rivals = [
-            (CheckName.CONSTANT, f"always {label}", one.metric, gap_of(system, blind, one.metric, bootstrap)),
-            # Any constant's balanced accuracy is chance, in every resample.
-            (CheckName.CHANCE, "chance", chance, gap_of(system, blind, chance, bootstrap)),
-            *rivals,
-        ]
-        leak, absent = None if one.control is None else _leak(shared[-1], bootstrap), _ABSENT_OF_LABELS
+    leak = _leak(shared[-1], bootstrap) if isinstance(system, Runs) and one.control is not None else None
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    near = max(rivals, key=lambda rival: (rival[3].p_value, -rival[3].value))
-    gap = near[3]
+    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value))
 
     def claim(p_holm: float, level: float) -> Claim:
-        checks: list[Check] = []
-        for rival in rivals:
-            check, name, metric, apart = rival
-            interval = apart.at(level)
-            passed = _holds(interval, p_holm if rival is near else apart.p_value, bootstrap)
-            comparison = f"{name}: {apart.value:+.3f} {interval} on {metric_name(metric)}"
-            checks.append(checked(check, passed, f"{'beats' if passed else 'does not beat'} {comparison}"))
-        there = {check.name for check in checks}
-        checks += [checked(name, None, words) for name, words in absent.items() if name not in there]
-        if isinstance(system, Runs):
-            checks.sort(key=lambda check: _OF_LABELS.index(check.name))
-        if leak is not None:
-            checks[-1] = leak
+        tested = [rival.tested(p_holm if rival is near else rival.gap.p_value, level, bootstrap) for rival in rivals]
+        checks = _complete(tested, leak, of_labels=isinstance(system, Runs))
         return Claim(
             kind=ClaimKind.LEARNED,
             first=system.name,
-            second=near[1],
+            second=near.name,
             metric=one.metric,
-            value=gap.value,
-            interval=gap.at(level),
-            p_value=gap.p_value,
+            value=near.gap.value,
+            interval=near.gap.at(level),
+            p_value=near.gap.p_value,
             p_holm=p_holm,
             seeds=(system.num_seeds,),
             num_items=system.num_items,
             checks=(same_items(system.num_items, left_out), *checks, one_model(one.parity)),
         )
 
-    return gap, claim
+    return near.gap, claim
+
+
+class _Rival(NamedTuple):
+    """A simpler explanation: the check, what it is held against, the metric, and how far the system is above it."""
+
+    check: CheckName
+    name: str
+    metric: str
+    gap: Difference
+
+    def tested(self, p_value: float, level: float, bootstrap: Bootstrap) -> Check:
+        """Return the check that the system beats it."""
+        interval = self.gap.at(level)
+        passed = _holds(interval, p_value, bootstrap)
+        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}"
+        return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}")
+
+
+def _constants(system: Runs | MeanRuns, metric: str, bootstrap: Bootstrap) -> list[_Rival]:
+    """Return what always gives one label: the best such in the metric, and chance; of what is no label none."""
+    if not isinstance(system, Runs):
+        return []
+    label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(metric))
+    blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
+    return [
+        _Rival(CheckName.CONSTANT, f"always {label}", metric, gap_of(system, blind, metric, bootstrap)),
+        # Any constant's balanced accuracy is chance, in every resample.
+        _Rival(CheckName.CHANCE, "chance", chance, gap_of(system, blind, chance, bootstrap)),
+    ]
+
+
+def _complete(tested: Sequence[Check], leak: Check | None, *, of_labels: bool) -> list[Check]:
+    """Return checks with those that fail for want of evidence; a control that leaks fails whatever it is below."""
+    there = {check.name for check in tested}
+    absent = _ABSENT_OF_LABELS if of_labels else _ABSENT
+    checks = [*tested, *(checked(name, None, words) for name, words in absent.items() if name not in there)]
+    if of_labels:
+        checks.sort(key=lambda check: _OF_LABELS.index(check.name))
+    return [leak if leak is not None and check.name is CheckName.CONTROL else check for check in checks]
 
 
 _OF_LABELS = (CheckName.CONSTANT, CheckName.METADATA, CheckName.CHANCE, CheckName.CONTROL)
