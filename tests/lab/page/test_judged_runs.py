@@ -200,3 +200,27 @@ def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path
     found = compare_runs((one, three)).first
     assert (found.phase, found.rollout.field) == (Phase.REWARD, "verdicts")
     assert compare_runs((one, one)).equal
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_rollouts_of_a_step_that_was_not_ended_are_compared(tmp_path: Path, steps: int) -> None:
+    def interrupted(name: str, *texts: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        beside: dict[str, Any] = {"split": "train", "prompt_id": "p", "tokens": [1], "logprobs": [-0.5], "total": 1.0}
+        rows = [{"step": step, "sample": 0, "text": "same", **beside} for step in range(steps)]
+        rows += [{"step": steps, "sample": place, "text": text, **beside} for place, text in enumerate(texts)]
+        (folder / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "metrics.jsonl").write_text("".join(f'{{"step": {step}}}\n' for step in range(steps)))
+        (folder / "config.json").write_text('{"name": "x", "kind": "task"}')
+        (folder / "manifest.json").write_text('{"status": "interrupted"}')
+        return folder
+
+    first, other, longer = interrupted("a", "yes"), interrupted("b", "no"), interrupted("c", "yes", "no")
+    found = compare_runs((first, other))
+    assert not found.equal
+    assert found.first is not None
+    assert found.first.step == steps
+    # Of a step that was cut short, what both have is compared.
+    assert compare_runs((first, longer)).equal
+    assert compare_runs((first, longer)).steps == steps + 1

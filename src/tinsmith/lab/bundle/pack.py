@@ -6,6 +6,7 @@ not by `rocrate`, whose metadata has the time of writing in it: equal runs are t
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -14,6 +15,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from html import escape
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
@@ -142,13 +145,14 @@ def machine_folders(*others: Path) -> list[str]:
 def require_public(files: Mapping[str, Content], folders: list[str], environment: Mapping[str, str]) -> None:
     """Reject files that contain a secret, or a path of this machine; the secret is not printed."""
     values = {
-        value.encode(): name
+        spelled.encode(): name
         for name, value in sorted(environment.items())
         if _NAMED.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)
+        for spelled in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], escape(value))
     }
     exact = re.compile(b"|".join(map(re.escape, values))) if values else None
-    # After a folder's name its path goes on, or ends.
-    paths = re.compile(b"(?:" + b"|".join(re.escape(each.encode()) for each in folders) + rb")(?=[/\\\\\"'<>\s:,)&]|$)")
+    # After a folder's name its path goes on, or ends; /home/anna is not in /home/annabel.
+    paths = re.compile(b"(?:" + b"|".join(re.escape(each.encode()) for each in folders) + rb")(?![\w-])")
     for name in sorted(files):
         for number, line in _lines(name, files[name]):
             what = None
@@ -156,7 +160,7 @@ def require_public(files: Mapping[str, Content], folders: list[str], environment
                 what = f"the value of {values[found[0]]}"
             elif found := paths.search(line):
                 what = f"a path of this machine, {found[0].decode()}"
-            elif name.endswith(_TEXT):
+            else:
                 what = next((each for each, pattern in _PATTERNS.items() if pattern.search(line)), None)
             if what is not None:
                 raise DataError(
@@ -168,12 +172,12 @@ def require_public(files: Mapping[str, Content], folders: list[str], environment
 
 
 def _lines(name: str, content: Content) -> Iterator[tuple[int, bytes]]:
-    """Yield a file's lines with their numbers; of a file that is no text pieces that overlap."""
-    if isinstance(content, bytes):
-        yield from enumerate(content.splitlines(), start=1)
-        return
-    with content.open("rb") as stream:
-        if name.endswith(_TEXT):
+    """Yield a file's lines with their numbers; of a file that is no text pieces that overlap. Gzip is unpacked."""
+    with BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream = gzip.GzipFile(fileobj=file) if packed else file
+        if isinstance(content, bytes) or name.endswith(_TEXT):
             yield from enumerate(stream, start=1)
             return
         before = b""

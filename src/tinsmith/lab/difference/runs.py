@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final, cast
 
@@ -77,7 +77,7 @@ class Comparison:
 
     folders: tuple[Path, Path]
     first: Difference | None
-    steps: int  # Recorded steps that both have, up to the limit.
+    steps: int  # Recorded steps that both have, up to the limit; of the last one perhaps a part.
     identity: tuple[FieldDifference, ...]
     circumstances: tuple[FieldDifference, ...]
     notes: tuple[str, ...]  # What could not be compared.
@@ -122,11 +122,15 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
         notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
     lasts = [max(one[METRICS], default=-1) for one in lines]
     shared = range(1 + min(lasts))
-    found = (unequal_step(step, *lines, traced=not untraced) for step in shared)
+    begun = range(len(shared), 1 + min(max(one[ROLLOUTS], default=-1) for one in lines))
+    found = chain(
+        (unequal_step(step, *lines, traced=not untraced) for step in shared),
+        (_unequal_beginning(step, *lines) for step in begun),
+    )
     return Comparison(
         folders=folders,
         first=next((one for one in found if one is not None), None) or _ends(lasts, manifests, whole=steps is None),
-        steps=len(shared),
+        steps=len(shared) + len(begun),
         identity=identity,
         circumstances=tuple(each for each in around if each.name != "log_path"),
         notes=tuple(notes),
@@ -140,6 +144,13 @@ def unequal_step(step: int, first: Recorded, second: Recorded, *, traced: bool) 
         if lines[0] != lines[1] and (traced or name != TRACE) and (found := compare(step, *lines)) is not None:
             return found
     return None
+
+
+def _unequal_beginning(step: int, first: Recorded, second: Recorded) -> Difference | None:
+    """Compare the rollouts that both have of a step that one of them did not end: as many as the shorter has."""
+    lines = [each[ROLLOUTS].get(step, []) for each in (first, second)]
+    first_lines, second_lines = (each[: min(map(len, lines))] for each in lines)
+    return None if first_lines == second_lines else unequal_rollouts(step, first_lines, second_lines)
 
 
 def unequal_rollouts(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
