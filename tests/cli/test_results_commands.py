@@ -50,8 +50,9 @@ def test_results_of_a_study_are_tables_that_name_the_run(tmp_path: Path, capsys:
 
 def test_results_of_one_run_have_no_column_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "run", "one")
-    assert tables_of(tmp_path / "run")["metrics"].columns[0] == "step"
-    assert command(capsys, "export-results", str(tmp_path / "run"), "--to", "parquet").code == 0
+    assert tables_of(tmp_path / "run", [])["metrics"].columns[0] == "step"
+    written = command(capsys, "export-results", str(tmp_path / "run"), "--to", "parquet", code=0)
+    assert "metrics.jsonl stops in the middle of a line" in written.err
     assert pl.read_parquet(tmp_path / "run/tables/rollouts.parquet").height == 3
 
 
@@ -78,9 +79,9 @@ def test_answers_by_item_hold_the_first_answer_its_label_and_the_right_one() -> 
 
 def test_answers_to_a_task_stand_beside_those_it_names_right(tmp_path: Path) -> None:
     write_run(tmp_path, "one")
-    assert "gold" not in tables_of(tmp_path)["answers"].columns
+    assert "gold" not in tables_of(tmp_path, [])["answers"].columns
     write_files(tmp_path, {"task.json": {"items": [{"id": "a", "answer": "yes"}, {"id": "b"}]}})
-    answers = tables_of(tmp_path)["answers"]
+    answers = tables_of(tmp_path, [])["answers"]
     assert answers.columns[4:8] == ["failed", "text", "gold", "terms.right"]
     assert answers["gold"].to_list() == ["yes"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -178,6 +179,7 @@ def export_results(
     from tinsmith.data.replacing import replacing
     from tinsmith.data.schema import PAPERS
 
+    notes: list[str] = []
     if (folder / PAPERS).exists():
         from tinsmith.data.corpus import Corpus
         from tinsmith.data.label_table import label_table
@@ -188,7 +190,9 @@ def export_results(
             from tinsmith.lab.runs.frames import tables_of
 
         with ticking(f"reading {folder}"):
-            tables = dict(tables_of(folder))
+            tables = dict(tables_of(folder, notes))
+    for note in notes:
+        print(visible(f"tinsmith: {note}"), file=sys.stderr)
     written = folder / "tables" if out is None else out
     written.mkdir(parents=True, exist_ok=True)
     for name, frame in tables.items():

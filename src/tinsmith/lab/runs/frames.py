@@ -25,9 +25,15 @@ _ANSWER: Final = ("text", "predicted", "gold")
 """Columns of an item's first rollout to include, by name or prefix."""
 
 
-def frame_of(file: Path) -> pl.DataFrame:
-    """Read complete JSON lines into a table with the union of their fields; empty without any."""
-    lines = [msgspec.json.encode(line) for line in json_lines(file, dict[str, object], [])]
+def frame_of(file: Path, notes: list[str] | None = None) -> pl.DataFrame:
+    """Read complete JSON lines into a table with the union of their fields; empty without any.
+
+    `notes` gets a sentence on lines that are left out.
+    """
+    found: list[str] = []
+    lines = [msgspec.json.encode(line) for line in json_lines(file, dict[str, object], found)]
+    if notes is not None and file.is_file():
+        notes += [f"{file.parent}: {one}" for one in found]
     return pl.read_ndjson(io.BytesIO(b"\n".join(lines)), infer_schema_length=None) if lines else pl.DataFrame()
 
 
@@ -89,8 +95,10 @@ def runs_below(folder: Path) -> Iterator[tuple[str, Path]]:
         yield ("" if where == "." else where), file.parent
 
 
-def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
+def tables_of(folder: Path, notes: list[str]) -> Mapping[str, pl.DataFrame]:
     """Return the tables of a run, or of all runs below a folder with `run`, their paths, as the first column.
+
+    `notes` gets a sentence on lines that are left out.
 
     Raises:
         DataError: there is no run.
@@ -98,9 +106,9 @@ def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
     tables: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     runs = list(runs_below(folder))
     for where, run in runs:
-        rollouts = flat(frame_of(run / ROLLOUTS))
+        rollouts = flat(frame_of(run / ROLLOUTS, notes))
         answers = answers_by_item(rollouts, right_answers(run))
-        for name, one in zip(TABLES, (flat(frame_of(run / METRICS)), rollouts, answers), strict=True):
+        for name, one in zip(TABLES, (flat(frame_of(run / METRICS, notes)), rollouts, answers), strict=True):
             if not one.is_empty():
                 tables[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
     if not runs:
