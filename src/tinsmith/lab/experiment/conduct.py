@@ -125,13 +125,7 @@ def conduct(
         # The folder comes first: a run that may not begin there starts no server.
         folder, mark = RunFolder.begin(where.log_path, config_of(materials), if_exists=if_exists)
         began = time.perf_counter()
-        try:
-            embedded = embedded_settings(plan, materials.models, where.log_path)
-            connection = through or open_connection(where.base_url, embedded, say)
-        except (BackendError, LostError, KeyboardInterrupt):
-            if not resumes:
-                folder.abandon()  # nothing was run: the next command finds the folder free
-            raise
+        connection = through or _connected(materials, folder, resumes, say)
         try:
             slower = _slower(materials)
             done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
@@ -154,6 +148,18 @@ def conduct(
     if not stays and through is None:
         connection.close()
     return done
+
+
+def _connected(materials: Materials, folder: RunFolder, resumes: bool, say: Say) -> Connection:
+    """Return a connection of the run's own; where there is none, the folder of a new run is free again."""
+    plan = materials.plan
+    try:
+        embedded = embedded_settings(plan, materials.models, folder.path)
+        return open_connection(plan.circumstances.base_url, embedded, say)
+    except (BackendError, LostError, KeyboardInterrupt):
+        if not resumes:
+            folder.abandon()  # nothing was run: the next command finds the folder free
+        raise
 
 
 def _conduct(

@@ -32,7 +32,7 @@ from tinsmith.pages.curves import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.document import Document, Section, drawn, note, summary
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure, magnitude, share_of
-from tinsmith.pages.tables import Cell, flattened, plain, text
+from tinsmith.pages.tables import Cell, Table, flattened, plain, text
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.studies.moe.sides import (
     Figures,
@@ -217,6 +217,29 @@ Row = Mapping[str, Any]
 
 def wander_page(done: Row) -> Document:
     """Return the page."""
+    first, second, third, fourth = (drawn(one, "Missing: nothing was computed.") for one in _pictures(done))
+    by_way, distances, greedy_texts, rl_step = _tables(done)
+    routes = note(
+        "Tokens that take another expert in some layer than when their text is computed by itself; lines are 95 % "
+        "intervals over texts."
+    )
+    return Document(
+        kind="Report of a study",
+        title=f"Do the routes of {done['model']} wander?",
+        question=QUESTION,
+        facts=(("Mixture", done["fingerprint"][:16]), *flattened(done["settings"]), *done["machine"].items()),
+        sections=(
+            summary(wander_story(done), limits=LIMITS),
+            Section("routes", "Routes", (routes, first, by_way)),
+            Section("logprobs", "Log-probabilities", (second, distances)),
+            Section("greedy", "Greedy texts", (third, greedy_texts)),
+            Section("step", "One RL step", (fourth, rl_step)),
+        ),
+    )
+
+
+def _pictures(done: Row) -> tuple[Markup | None, ...]:
+    """Return changed routes, differences of log-probabilities, greedy texts that part, and angles of gradients."""
     rows, greedy, steps = (done[name] for name in ("rows", "greedy", "rl_step"))
     ways = [f"{_side(row)}, {row['way']} {row['batch']}" for row in rows]
     shares = [Measure(*(100 * one for one in (row["share"], *row["interval"]))) for row in rows]
@@ -228,18 +251,21 @@ def wander_page(done: Row) -> Document:
         *((label, [one["angle_degrees"][loss] for one in steps]) for loss, label in _LOSSES.items()),
         ("all of it by that arithmetic", [one["whole_angle_degrees"] for one in steps]),
     ]
-    pictures = (
+    return (
         _dots("routes", "Tokens with changed routes, per cent", ways, shares, 0.1),
         log_dots_svg("logprobs", f"{unit}.", ways, nats, _TICKS, unit=unit),
         _dots("greedy", "Greedy texts that part from their own by themselves, share", parts, parted, 1.0),
         log_dots_svg("angles", "Degrees.", trained, angles, (1e-6, 1e-4, 1e-2, 1.0, 90.0), unit="Degrees"),
     )
-    first, second, third, fourth = (drawn(one, "Missing: nothing was computed.") for one in pictures)
+
+
+def _tables(done: Row) -> tuple[Table, Table, Table, Table]:
+    """Return the figures beside each picture."""
     by_way = plain(
         "Beside the same arithmetic's forward pass of each text by itself. Forward: whole texts, as a trainer computes "
         "them. Decode: token by token over a cache, as a sampler does.",
         ("Arithmetic", text("Way"), "At once", *_COMPARED),
-        [(_side(row), text(row["way"]), str(row["batch"]), *_compared(row)) for row in rows],
+        [(_side(row), text(row["way"]), str(row["batch"]), *_compared(row)) for row in done["rows"]],
     )
     distances = plain(
         "Each text by itself, beside canonical arithmetic on the same weights; canonical bf16 beside canonical fp32, "
@@ -255,7 +281,7 @@ def wander_page(done: Row) -> Document:
                 *(_side(one), str(one["batch"]), f"{one['parted']} of {one['texts']}"),
                 str(one["first"][len(one["first"]) // 2]) if one["first"] else None,
             )
-            for one in greedy
+            for one in done["greedy"]
         ],
     )
     rl_step = plain(
@@ -274,26 +300,10 @@ def wander_page(done: Row) -> Document:
                 *(magnitude(one["angle_degrees"][loss]) for loss in _LOSSES),
                 magnitude(one["whole_angle_degrees"]),
             )
-            for one in steps
+            for one in done["rl_step"]
         ],
     )
-    routes = note(
-        "Tokens that take another expert in some layer than when their text is computed by itself; lines are 95 % "
-        "intervals over texts."
-    )
-    return Document(
-        kind="Report of a study",
-        title=f"Do the routes of {done['model']} wander?",
-        question=QUESTION,
-        facts=(("Mixture", done["fingerprint"][:16]), *flattened(done["settings"]), *done["machine"].items()),
-        sections=(
-            summary(wander_story(done), limits=LIMITS),
-            Section("routes", "Routes", (routes, first, by_way)),
-            Section("logprobs", "Log-probabilities", (second, distances)),
-            Section("greedy", "Greedy texts", (third, greedy_texts)),
-            Section("step", "One RL step", (fourth, rl_step)),
-        ),
-    )
+    return by_way, distances, greedy_texts, rl_step
 
 
 _NATS: Final = {"largest": "max", "mean": "mean"}
