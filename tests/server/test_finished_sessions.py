@@ -17,8 +17,8 @@ from coroutines import coroutine_test
 from hostile_graphs import graph
 
 from running import HANG_S, KEY, Running
-from tinsmith.engine import adapter_cache
 from tinsmith.engine.engine import Engine
+from tinsmith.models import adapter_cache
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished

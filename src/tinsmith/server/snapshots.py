@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinsmith.engine.adapter_cache import AdapterCache
 from tinsmith.engine.bases import Bases
 from tinsmith.models.adapter import Adapter
+from tinsmith.models.adapter_cache import AdapterCache
 from tinsmith.models.frozen import frozen_adapter
 from tinsmith.models.slots import values
 from tinsmith.models.tensor_file import read_fp32, write_tensors

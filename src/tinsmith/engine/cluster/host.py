@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from tinsmith.engine.adapter_cache import AdapterCache
 from tinsmith.engine.bases import ServesRequests
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.cluster.stage_calls import StageLostError
@@ -38,6 +37,7 @@ from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.unit_gradients import ComputeHere
 from tinsmith.engine.unit_sums import Partial, UnitSums, folded, joined
 from tinsmith.models.adapter import Adapter, create_adapter
+from tinsmith.models.adapter_cache import AdapterCache
 from tinsmith.models.frozen import frozen_adapter
 from tinsmith.models.routes import RouteSums, added
 from tinsmith.models.slots import values
