@@ -45,7 +45,7 @@ def test_each_reply_of_a_conversation_counts_however_its_turns_are_written(plan:
 
 def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:
     remember(plan, None, 500.0)
-    remember(plan, 1.5 * START_SECONDS, 500.0)
+    remember(plan, 2 * START_SECONDS, 500.0)
     remember(plan, 500.0, 2 * START_SECONDS)
     assert correction(plan) == 1.0
 
@@ -61,6 +61,6 @@ def test_a_task_is_forecast_by_its_own_last_run_before_that_of_another(plan: Pla
 
 def test_a_correction_has_bounds_and_a_damaged_file_is_none(plan: Plan, tmp_path: Path) -> None:
     remember(plan, START_SECONDS + 100.0, START_SECONDS + 1e6)
-    assert correction(plan) == 16.0
+    assert correction(plan) == 8.0
     (tmp_path / "paces.json").write_text("[")
     assert correction(plan) == 1.0

@@ -246,7 +246,7 @@ def _unusual_numbers(plan: Plan) -> list[str]:
 START_SECONDS: Final = 10.0  # To start the server, load the model and save at the end.
 _CORES: Final = 2  # Of the machine that the paces were measured on.
 _FILE: Final = "paces.json"
-_MOST: Final = 16.0  # The most that a forecast is corrected by, either way.
+_MOST: Final = 8.0  # The most that a forecast is corrected by, either way.
 
 
 def correction(plan: Plan) -> float:
@@ -265,7 +265,7 @@ def correction(plan: Plan) -> float:
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:
     """Save a complete run's seconds beside its forecast; short runs are ignored."""
-    if forecast is None or forecast <= 1.5 * START_SECONDS or took <= 2 * START_SECONDS:
+    if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
         return
     file = home() / _FILE
     with suppress(OSError), one_writer(file), replacing(file) as part:  # a forecast ends no run
