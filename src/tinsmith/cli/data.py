@@ -408,6 +408,7 @@ def _slice_lines(card: SliceCard) -> list[str]:
     if card.oversampled:
         repeats = ", ".join(f"{count:,} {name}" for name, count in card.oversampled.items())
         lines.append(f"repeated in training: {repeats}")
+    lines += card.copy_notes
     if card.citations_from == "corpus" and settings.citations:
         lines.append("citations: counted in the corpus, because the source gives none")
     return lines

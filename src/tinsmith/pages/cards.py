@@ -426,7 +426,8 @@ def _choice(source: Slice) -> Section:
     )
     if card.settings.scheme != "native":
         text = "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
-    return Section("choice", "How it was chosen", [Words(text), funnel, pool])
+    notes = [Callout(f"{sentence}.", []) for sentence in card.copy_notes]
+    return Section("choice", "How it was chosen", [Words(text), *notes, funnel, pool])
 
 
 def _slice_provenance(source: Slice) -> Section:

@@ -68,6 +68,10 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[Split, SplitCard]
     legacy_sha256: str | None
     """Hash that the source notes recorded, over the ids in order, with the source notes' splits."""
+    moved: int | msgspec.UnsetType = msgspec.UNSET
+    """Papers moved to the split of an earlier one with the same title and abstract, if there are any."""
+    shared: int | msgspec.UnsetType = msgspec.UNSET
+    """Validation and test papers whose title and abstract are in training, too, if there are any."""
     sha256: str = ""
     """Digest of everything else in this card."""
     format: str = FORMAT
@@ -77,6 +81,21 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """Number of rows in all splits."""
         return sum(split.rows for split in self.splits.values())
+
+    @property
+    def copy_notes(self) -> list[str]:
+        """Return a sentence on papers with the same title and abstract, if there is one to say."""
+        sentences: list[str] = []
+        if self.moved:
+            sentences.append(
+                f"{self.moved:,} papers are in the split of an earlier one with the same title and abstract"
+            )
+        if self.shared:
+            sentences.append(
+                f"{self.shared:,} validation and test papers have the title and abstract of a training paper, "
+                "so scores partly measure memory: legacy splits move none"
+            )
+        return sentences
 
     def sealed(self) -> SliceCard:
         """Return this card with its own hash."""

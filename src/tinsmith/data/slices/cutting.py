@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -203,4 +204,6 @@ def _card(
         oversampled=selection.oversampled,
         splits=splits,
         legacy_sha256=legacy_sha256(ids) if settings.scheme is SplitScheme.LEGACY else None,
+        moved=selection.moved or msgspec.UNSET,
+        shared=selection.shared or msgspec.UNSET,
     ).sealed()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import UNDEFINED, Novelty
+from tinsmith.data.slices.copies import find_copies
 from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
@@ -30,6 +32,8 @@ class Pool:
     """Codes in `Novelty`, (n,)."""
     removed: dict[str, int]
     """Papers removed by each filter from those that passed the earlier ones, in order."""
+    copies: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Position of a paper with the title and abstract of an earlier one -> the id of the corpus's first."""
 
     def classes(self, task: Task) -> NDArray[np.int8]:
         """Return the codes over which a slice for `task` is balanced, (n,)."""
@@ -72,7 +76,10 @@ def gather_pool(corpus: Corpus, settings: SliceSettings, left_out: LeftOut | Non
             f"no paper of {frame.height:,} is left for the slice",
             fix=f"relax the filter that removed the most: {count:,} {name}",
         )
-    return Pool(rows, frame["id"].gather(rows).to_list(), disruption[rows], novelty[rows], removed)
+    ids = frame["id"].gather(rows).to_list()
+    first = find_copies(corpus)
+    copies = {position: first[one] for position, one in enumerate(ids) if one in first}
+    return Pool(rows, ids, disruption[rows], novelty[rows], removed, copies)
 
 
 def _apply(name: str, passes: NDArray[np.bool_], left: NDArray[np.bool_], removed: dict[str, int]) -> None:

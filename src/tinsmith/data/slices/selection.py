@@ -1,11 +1,12 @@
 """Selection of a slice's papers and their splits from the pool, by the lowest hashes.
 
-The result depends only on the papers' ids, not on their order.
+The result depends only on the papers' ids, not on their order. Papers with the same title and abstract are in one
+split, that of the first: otherwise a test would measure memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,10 @@ class Selection:
     members: dict[Split, NDArray[np.int64]]
     oversampled: dict[str, int]
     """Repeated training rows by class."""
+    moved: int
+    """Papers in the split of an earlier one with the same title and abstract, instead of their own hash's."""
+    shared: int
+    """Validation and test papers whose title and abstract are in training, too; legacy splits move none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +57,9 @@ def select(pool: Pool, settings: SliceSettings) -> Selection:
         ConfigError: a class has fewer papers than requested, without oversampling; or a cap leaves a balanced split
             empty.
     """
-    share, rank = id_hashes(pool.ids, settings.seed)
+    own, rank = id_hashes(pool.ids, settings.seed)
+    share = own.copy()
+    share[list(pool.copies)] = id_hashes(list(pool.copies.values()), settings.seed)[0]
     codes = pool.classes(settings.task)
     classes = settings.task.classes
     if settings.per_class is None:
@@ -67,7 +74,22 @@ def select(pool: Pool, settings: SliceSettings) -> Selection:
     balanced = len(classes) if settings.per_class is not None else None
     members = dict(_capped(dealt.ordered(), codes, settings, balanced))
     repeats = {name: _repeats(members[Split.TRAIN], codes, code) for code, name in enumerate(classes)}
-    return Selection(members, {name: count for name, count in repeats.items() if count})
+    moved = np.unique(np.concatenate(list(members.values())))
+    moved = moved[native_codes(own[moved]) != native_codes(share[moved])]
+    return Selection(
+        members,
+        {name: count for name, count in repeats.items() if count},
+        moved=len(moved) if settings.scheme is SplitScheme.NATIVE else 0,
+        shared=_shared(members, pool),
+    )
+
+
+def _shared(members: Mapping[Split, NDArray[np.int64]], pool: Pool) -> int:
+    if not pool.copies:
+        return 0
+    texts = {split: [pool.copies.get(i, pool.ids[i]) for i in rows.tolist()] for split, rows in members.items()}
+    train = set(texts[Split.TRAIN])
+    return sum(text in train for split in (Split.VALIDATION, Split.TEST) for text in texts[split])
 
 
 def _repeats(train: NDArray[np.int64], codes: NDArray[np.int8], code: int) -> int:
