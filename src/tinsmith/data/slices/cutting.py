@@ -55,6 +55,8 @@ def make_slice(
 ) -> SliceCard:
     """Cut a slice and write it to the folder `out`; an equal slice is rewritten, another one only with `force`.
 
+    An equal slice keeps its baselines and its page, and a failure leaves the old slice whole.
+
     Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes, and papers
     added later never move another one to a different split. Papers in `left_out` are excluded.
 
@@ -69,17 +71,17 @@ def make_slice(
     progress = progress or Silent()
     progress.begin("labelling papers", None)
     metrics = read_metrics_card(corpus)
-    if not force:
-        _require_same(corpus, settings, metrics, out)
+    there = _previous(out)
+    if there is not None and not force:
+        _require_same(corpus, settings, metrics, there, out)
     pool = gather_pool(corpus, settings, left_out)
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
     out.mkdir(parents=True, exist_ok=True)
-    for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they describe the previous slice
-        (out / name).unlink(missing_ok=True)
     splits: dict[Split, SplitCard] = {}
     progress.begin("writing rows", table.height)
     with ExitStack() as stack:
+        described = stack.enter_context(replacing(out / SLICE))  # renamed last
         for split in Split:
             rows = table.filter(pl.col("split") == split.value)
             part = stack.enter_context(replacing(out / split_file(split)))
@@ -87,28 +89,40 @@ def make_slice(
             splits[split] = _split_card(rows, part)
         columns = [name for name in table.columns if name != "cited_by_count"]
         table.select(columns).write_parquet(stack.enter_context(replacing(out / SIDECAR)))
-    card = _card(corpus, settings, pool, selection, metrics, citations_from, splits)
-    with replacing(out / SLICE) as part:
-        write_slice_card(card, part)
+        card = _card(corpus, settings, pool, selection, metrics, citations_from, splits)
+        write_slice_card(card, described)
+        if card != there:
+            if there is not None and not force:
+                raise _occupied("that another version of tinsmith cut", out)
+            for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they describe the previous slice
+                (out / name).unlink(missing_ok=True)
     return card
 
 
-def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, out: Path) -> None:
-    """Check that a slice in `out` equals the one to be cut, or is damaged, in which case cutting repairs it."""
+def _previous(out: Path) -> SliceCard | None:
+    """Return the card of the slice in `out`; None without one, or if it is damaged: cutting repairs it."""
     try:
-        there = read_slice_card(out)
+        return read_slice_card(out)
     except DataError:
-        return
+        return None
+
+
+def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, there: SliceCard, out: Path) -> None:
+    """Check that the slice in `out` has the corpus and settings of the one to be cut."""
     made_from = there.corpus.fingerprint, there.corpus.metrics_fingerprint
     wanted = corpus.card.fingerprint, metrics.fingerprint
     if made_from != wanted or there.settings != settings:
         what = "of another corpus" if made_from != wanted else "with other settings"
-        raise ConfigError(
-            f"this folder already holds a slice {what}, and runs may refer to it",
-            field="out",
-            value=str(out),
-            fix="name another folder, or replace the slice in it with --force",
-        )
+        raise _occupied(what, out)
+
+
+def _occupied(what: str, out: Path) -> ConfigError:
+    return ConfigError(
+        f"this folder already holds a slice {what}, and runs may refer to it",
+        field="out",
+        value=str(out),
+        fix="name another folder, or replace the slice in it with --force",
+    )
 
 
 def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.DataFrame]:
