@@ -73,10 +73,12 @@ def compute_metrics(corpus: Corpus, settings: MetricSettings, progress: Progress
         ),
     )
     with ExitStack() as stack:
-        table = stack.enter_context(replacing(corpus.folder / METRICS))
+        # The card is renamed last, and the old one removed before: no card ever describes another table.
         described = stack.enter_context(replacing(corpus.folder / METRICS_CARD))
+        table = stack.enter_context(replacing(corpus.folder / METRICS))
         frame.write_parquet(table, compression="zstd", row_group_size=_ROW_GROUP)
         write_metrics_card(card, described)
+        (corpus.folder / METRICS_CARD).unlink(missing_ok=True)
     return card
 
 

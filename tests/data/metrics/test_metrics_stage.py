@@ -1,6 +1,7 @@
 """The metrics stage and its command: files, columns, cards, and that nothing but corpus and settings decides a byte."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tinsmith.data.corpus import Corpus
 from tinsmith.data.indices.atypicality import Null, NullModel
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import Granularity, MetricSettings
+from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD
 from tinsmith.ops.extension import configure
 from tinsmith.types.errors import ConfigError, DataError
@@ -145,6 +147,25 @@ def test_settings_that_are_not_possible(settings: dict[str, object], field: str)
     with pytest.raises(ConfigError) as caught:
         MetricSettings(**settings)
     assert caught.value.field == field
+
+
+def test_a_kill_between_the_two_files_leaves_no_card_of_another_table(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute_metrics(corpus, MetricSettings())
+    real, renamed = os.replace, list[Path]()
+
+    def killed(source: Path, target: Path) -> None:
+        if renamed:
+            raise KeyboardInterrupt
+        renamed.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        compute_metrics(corpus, MetricSettings(window=2))
+    with pytest.raises(DataError, match="no metrics"):
+        read_metrics_card(corpus)
 
 
 def test_days_need_dates(tmp_path: Path) -> None:
