@@ -50,6 +50,10 @@ class MetricSettings:
         for name, value in positive:
             if not 0 < value < 2**31:
                 raise ConfigError(f"{name} must be above zero", field=name, value=value, allowed="1 to 2**31 - 1")
+        if self.null.model is NullModel.SWITCHING and self.null.nulls < 2:
+            raise ConfigError(
+                "a deviation needs two networks or more", field="nulls", value=self.null.nulls, allowed="2 to 2**31 - 1"
+            )
         if self.window_days is not None and self.granularity is not Granularity.DAY:
             raise ConfigError(
                 "a window in days needs days", field="window_days", value=self.window_days, fix="add --granularity day"

@@ -141,6 +141,7 @@ def test_five_years_are_1826_days() -> None:
         ({"window_days": 1826}, "window_days"),
         ({"pool_years": 0}, "pool_years"),
         ({"null": Null(nulls=0)}, "nulls"),
+        ({"null": Null(model=NullModel.SWITCHING, nulls=1)}, "nulls"),
     ],
 )
 def test_settings_that_are_not_possible(settings: dict[str, object], field: str) -> None:
