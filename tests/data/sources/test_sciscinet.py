@@ -171,6 +171,13 @@ def test_the_field_is_the_first_by_level_name_and_id_and_the_concepts_follow(tmp
     ]
 
 
+def test_a_table_of_fields_without_their_ids_is_an_error(tmp_path: Path) -> None:
+    folder = version_1(tmp_path / "one")
+    tsv(folder / "SciSciNet_Fields.tsv", ("id", "display_name", "level"), list(FIELDS))
+    with pytest.raises(DataError, match=r"(?s)^SciSciNet_Fields\.tsv\b.*field: fieldid"):
+        build(folder, tmp_path / "out")
+
+
 def test_one_table_may_hold_numbers_and_texts(tmp_path: Path) -> None:
     # The seeds' export: texts and the inverted index beside the scores.
     folder = tmp_path / "alpha"

@@ -86,6 +86,7 @@ def _keys(
 
 def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
     """Return the distinct fields, sorted: fieldid, name, level, rank."""
+    table.need("fieldid")
     name = table.need("displayname", "fieldname", "name")
     level = table.need("level", "fieldlevel", "fieldtype")
     parts = list(_distinct(table, ["fieldid", name, level], complaints))
