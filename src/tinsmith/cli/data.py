@@ -354,6 +354,7 @@ def cut_slice(options: SliceOptions) -> None:
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
     from tinsmith.data.slices.cutting import make_slice
     from tinsmith.data.slices.leave_out import read_left_out
+    from tinsmith.data.slices.pool import LEFT_OUT
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme
 
@@ -387,7 +388,10 @@ def cut_slice(options: SliceOptions) -> None:
         left_out = None if options.leave_out is None else read_left_out(options.leave_out)
         card = make_slice(source, settings, options.out, progress, force=options.force, left_out=left_out)
     console = open_console()
-    console.print("\n".join(_slice_lines(card)), markup=False, soft_wrap=True)
+    lines = _slice_lines(card)
+    if left_out is not None and (absent := len(left_out) - card.removed[LEFT_OUT]):
+        lines.append(f"{absent:,} of {len(left_out):,} ids to be left out are not in the corpus")
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
     console.print(_slice_table(card))
     console.print(f"wrote {options.out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
 

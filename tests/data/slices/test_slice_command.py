@@ -131,6 +131,7 @@ def test_papers_are_left_out_by_a_file_of_ids(run: Run, corpus: Path, tmp_path: 
     (tmp_path / "ids").write_text("# seen before\n" + "\n".join([*named, "", "W-nobody"]))
     shown = run(*usual, tmp_path / "some", "--leave-out", tmp_path / "ids", code=0).out
     assert "3 left out by id" in shown
+    assert "1 of 4 ids to be left out are not in the corpus" in shown
     left = [json.loads(line)["openalex_id"] for line in (tmp_path / "some" / "test.jsonl").read_text().splitlines()]
     assert left == [row["openalex_id"] for row in rows if row["openalex_id"] not in named]
     settings = [json.loads((tmp_path / name / "slice.json").read_text())["settings"] for name in ("all", "some")]

@@ -16,6 +16,8 @@ from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
 
+LEFT_OUT = "left out by id"
+"""Name of the first filter in counts of removed papers."""
 _METRICS = ("id", "references", "citations", "cd", "cd_status", "full_window", "novelty_score", "conventionality_score")
 
 
@@ -55,7 +57,7 @@ def gather_pool(corpus: Corpus, settings: SliceSettings, left_out: LeftOut | Non
     left = np.ones(frame.height, np.bool_)
     removed: dict[str, int] = {}
     if left_out is not None:
-        _apply("left out by id", ~frame["id"].is_in(sorted(left_out)).to_numpy(), left, removed)
+        _apply(LEFT_OUT, ~frame["id"].is_in(sorted(left_out)).to_numpy(), left, removed)
         if left.all():
             raise DataError(
                 f"none of the {len(left_out):,} ids to be left out is in the corpus",
