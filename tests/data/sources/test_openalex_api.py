@@ -385,7 +385,16 @@ def test_what_costs_more_than_may_be_spent_is_refused_before_it_is_asked_for(man
     assert len(many.asked) - before == 2  # the two pages of the own works
 
 
-@pytest.mark.parametrize("text", ["0000-0002-1825-0098", "10.1/a,b", "my papers", "", "S137773608"])
+def test_a_file_of_names_that_is_no_utf8_is_refused_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"10.1/a\n10.1/caf\xe9\n")
+    with pytest.raises(ConfigError) as caught:
+        read_names(str(tmp_path / "latin.txt"))
+    assert caught.value.field == "latin.txt:2"
+
+
+@pytest.mark.parametrize(
+    "text", ["0000-0002-1825-0098", "10.1/a,b", "my papers", "", "S137773608", ",".join(f"W{i}" for i in range(80))]
+)
 def test_what_names_no_work_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         read_names(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -21,6 +22,7 @@ from tinsmith.data.corpus_card import SourceDescription
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
+from tinsmith.data.sources.lines import read_blocks
 from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
 from tinsmith.data.sources.openalex.source import PAGES, OpenAlexChoices
 from tinsmith.types.errors import ConfigError, DataError
@@ -89,19 +91,38 @@ def read_names(works: str) -> Named:
 
     Raises:
         ConfigError: a line is not an identifier.
+        DataError: the file is damaged, or is no text.
     """
-    file = Path(works)
-    lines = file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else [works]
     by_filter: dict[str, dict[str, None]] = {}
-    for number, line in enumerate(lines, 1):
+    for where, line in _lines(works):
         text = line.strip().strip('",;').strip()
         if not text or text.startswith("#"):
             continue
-        name, value = _identifier(text, f"{file.name}:{number}" if file.is_file() else _OPTION)
+        name, value = _identifier(text, where)
         by_filter.setdefault(name, {})[value] = None
     if not by_filter:
         raise ConfigError("no work is named", field=_OPTION, value=works, allowed=_ALLOWED)
     return Named({name: list(values) for name, values in by_filter.items()})
+
+
+def _lines(works: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file, or `works` itself, each with its place for error messages."""
+    file = Path(works)
+    is_file = False
+    with suppress(OSError):  # a list of identifiers may be too long for a name
+        is_file = file.is_file()
+    if not is_file:
+        yield _OPTION, works
+        return
+    for block in read_blocks(file, file.name):
+        for number, line in block.lines():
+            where = f"{file.name}:{number}"
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                raise ConfigError("not UTF-8", field=where, value=repr(line[:50]), allowed=_ALLOWED) from None
+            for part in text.splitlines():
+                yield where, part
 
 
 def _identifier(text: str, where: str) -> tuple[str, str]:
