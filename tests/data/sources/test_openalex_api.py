@@ -385,6 +385,15 @@ def test_what_costs_more_than_may_be_spent_is_refused_before_it_is_asked_for(man
     assert len(many.asked) - before == 2  # the two pages of the own works
 
 
+def test_further_pages_of_own_works_are_refused_before_they_are_asked_for(many: Filtering, tmp_path: Path) -> None:
+    before = len(many.asked)
+    for _ in range(2):  # a repeated command is refused, too, at no cost
+        with pytest.raises(ConfigError) as caught:
+            build_corpus(source(many, tmp_path / "own", ORCID, [], most_usd=0.00015), tmp_path / "own")
+        assert caught.value.field == "--most-usd"
+        assert len(many.asked) - before == 1  # the first of two pages
+
+
 def test_a_file_of_names_that_is_no_utf8_is_refused_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"10.1/a\n10.1/caf\xe9\n")
     with pytest.raises(ConfigError) as caught:

@@ -113,6 +113,8 @@ class Download:
     folder: Path
     sleep: Callable[[float], None] = time.sleep
     transport: httpx.BaseTransport | None = None
+    announce: Callable[[int], None] | None = None
+    """Callback with the announced number of works, before any page after the first; an error stops the download."""
 
     def run(self, progress: Progress) -> Sequence[Path]:
         """Fetch missing pages; return the files of all pages in order.
@@ -127,8 +129,11 @@ class Download:
         with httpx.Client(transport=transport, timeout=60.0, headers=headers) as client:
             progress.begin("works downloaded", None)
             progress.advance(state.works)
-            cursors, before = set[str](), b""
+            cursors, before, announce = set[str](), b"", self.announce
             while state.cursor is not None:
+                if announce is not None and state.expected is not None:
+                    announce(state.expected)
+                    announce = None
                 cursors.add(state.cursor)
                 content = self._fetch(client, state)
                 page = self._page(content, state)

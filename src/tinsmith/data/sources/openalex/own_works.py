@@ -171,7 +171,7 @@ class WorksSource:
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
         """Fetch the works, then their references, then all citers; read the pages."""
         steps = _Steps(self, progress)
-        own = steps.fetch("own", self.named.filters(), "own works")
+        own = steps.fetch("own", self.named.filters(), "own works", afford=True)
         works = {_short(one.id): one for one in _works(own)}
         if not works:
             raise DataError("OpenAlex has none of these works", field="--works", fix="check their identifiers")
@@ -214,16 +214,24 @@ class _Steps:
     progress: Progress
     _fetched: int = 0
 
-    def fetch(self, name: str, filters: Sequence[str], what: str) -> list[Path]:
-        """Fetch missing pages of some queries, and return the files of all pages."""
+    def fetch(self, name: str, filters: Sequence[str], what: str, *, afford: bool = False) -> list[Path]:
+        """Fetch missing pages of some queries, and return the files of all pages.
+
+        `afford`: check the budget after each query's first page, which announces their number.
+        """
+
+        def check(num_works: int) -> None:
+            self.afford(ceil(num_works / PER_PAGE), what)
+
         self.progress.begin(f"{what}: queries", len(filters))
         pages: list[Path] = []
         for number, each in enumerate(filters, 1):
             query = replace(self.source.query, filter=each, more=("doi", "cited_by_count"))
             folder = self.source.out / PAGES / f"{name}-{number:05}"
-            pages += Download(query, folder).run(Silent())
+            some = Download(query, folder, announce=check if afford else None).run(Silent())
+            self._fetched += len(some)
+            pages += some
             self.progress.advance()
-        self._fetched += len(pages)
         return pages
 
     def afford(self, more: int, what: str) -> None:
