@@ -129,7 +129,7 @@ def build(options: BuildOptions) -> None:
         own = write_own_labels(corpus, progress)
     print(f"wrote {own.file}: {own.num_works:,} own works")
     for name, count in own.labels.items():
-        print(f"  {name:<28}{count:>14,}")
+        print(f"  {name:<48}{count:>14,}")
 
 
 _BELONGS = {

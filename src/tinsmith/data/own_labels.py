@@ -19,6 +19,7 @@ from tinsmith.data.replacing import replacing
 from tinsmith.data.sources.openalex.own_works import OWN
 
 LABELS: Final = "works.csv"
+_OPEN: Final = ", window open"
 _FEW: Final = 0.1
 """Share of papers with a reference and a citer below which a graph is too sparse."""
 
@@ -45,7 +46,9 @@ def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
     file = corpus.folder / LABELS
     with replacing(file) as part:
         rows.write_csv(part)
-    counts = rows["disruption"].fill_null("no label: no reference or no citer").value_counts(sort=True)
+    label = pl.col("disruption").fill_null("no label: no reference or no citer")
+    named = pl.when(pl.col("full_window")).then(label).otherwise(label + _OPEN).alias("label")
+    counts = rows.select(named)["label"].value_counts(sort=True)
     return OwnLabels(file, rows.height, dict(sorted(counts.iter_rows())))
 
 

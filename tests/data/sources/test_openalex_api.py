@@ -305,7 +305,7 @@ class Filtering(FakeOpenAlex):
             assert len(chosen) <= TOGETHER
             if name == "publication_year":
                 first, last = map(int, values.split("-"))
-                found = [one for one in found if first <= one["publication_year"] <= last]  # type: ignore[operator]
+                found = [one for one in found if first <= (one["publication_year"] or 0) <= last]  # type: ignore[operator]
             elif name == "cites":
                 cited = {f"{URL}{one}" for one in chosen}
                 found = [one for one in found if cited & set(one["referenced_works"])]  # type: ignore[call-overload]
@@ -392,6 +392,25 @@ def test_further_pages_of_own_works_are_refused_before_they_are_asked_for(many: 
             build_corpus(source(many, tmp_path / "own", ORCID, [], most_usd=0.00015), tmp_path / "own")
         assert caught.value.field == "--most-usd"
         assert len(many.asked) - before == 1  # the first of two pages
+
+
+def test_own_works_without_a_row_are_named_with_the_reason(tmp_path: Path) -> None:
+    changes = {40: {"is_retracted": True}, 80: {"publication_year": None, "publication_date": None}}
+    works = [one | changes.get(number, {}) for number, one in enumerate(made_up(160), 1)]
+    said: list[str] = []
+    with serving(Filtering(works, per_page=100)) as server:
+        build_corpus(source(server, tmp_path / "own", "0000-0002-1825-0097", said), tmp_path / "own")
+    own = write_own_labels(Corpus.open(tmp_path / "own"), Silent())
+    assert pl.read_csv(own.file)["id"].to_list() == ["W120", "W160"]
+    assert any("retracted" in one and one.endswith(": W40") for one in said)
+    assert any("year" in one and one.endswith(": W80") for one in said)
+
+
+def test_labels_whose_years_are_not_over_are_counted_apart(many: Filtering, tmp_path: Path) -> None:
+    build_corpus(source(many, tmp_path / "own", ORCID, []), tmp_path / "own")
+    own = write_own_labels(Corpus.open(tmp_path / "own"), Silent())
+    rows = pl.read_csv(own.file)
+    assert 0 < sum(n for label, n in own.labels.items() if "window open" in label) == (~rows["full_window"]).sum()
 
 
 def test_a_file_of_names_that_is_no_utf8_is_refused_by_its_line(tmp_path: Path) -> None:

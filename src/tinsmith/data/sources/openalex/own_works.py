@@ -24,6 +24,8 @@ from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.sources.lines import read_blocks
 from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
+from tinsmith.data.sources.openalex.record import Keep, date_of, exclusion, year_of
+from tinsmith.data.sources.openalex.schema import Node
 from tinsmith.data.sources.openalex.source import PAGES, OpenAlexChoices
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -54,6 +56,10 @@ class _Work(msgspec.Struct):
     id: str = ""
     doi: str | None = None
     publication_year: int | None = None
+    publication_date: str | None = None
+    is_retracted: bool | None = None
+    is_paratext: bool | None = None
+    is_xpac: bool | None = None
     referenced_works: list[str] = []
     cited_by_count: int | None = None
 
@@ -179,6 +185,8 @@ class WorksSource:
         if missing:
             more = ", ..." if len(missing) > 5 else ""
             self.say(f"  not found: {len(missing):,} ({', '.join(missing[:5])}{more})")
+        for reason, names in _left_out(works, self.choices.keep).items():
+            self.say(f"  left out, {reason}: {', '.join(names)}")
         spans = _spans(works)
         cited = sorted(set(spans) - set(works))
         filters = [f"openalex:{'|'.join(part)}" for part in _parts(cited)]
@@ -260,6 +268,25 @@ def _works(pages: Sequence[Path]) -> Iterator[_Work]:
             raise DataError(
                 f"{page} is no list of works: {error}", fix=f"to begin again, remove {page.parent}"
             ) from None
+
+
+def _left_out(works: Mapping[str, _Work], keep: frozenset[Keep]) -> dict[str, list[str]]:
+    """Return the works that the corpus will not have, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, work in works.items():
+        node = Node(
+            publication_year=work.publication_year,
+            publication_date=work.publication_date,
+            is_retracted=work.is_retracted,
+            is_paratext=work.is_paratext,
+            is_xpac=work.is_xpac,
+        )
+        kind = exclusion(node, keep)
+        if kind is not None:
+            reasons.setdefault(f"{kind} (taken in with --keep {kind})", []).append(name)
+        elif year_of(node, date_of(node, lambda _counter, _reason: None)) is None:
+            reasons.setdefault("without a year", []).append(name)
+    return reasons
 
 
 def _spans(works: Mapping[str, _Work]) -> dict[str, tuple[int, int]]:
