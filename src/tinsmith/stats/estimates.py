@@ -6,14 +6,17 @@ This is what tests and claims are computed from: true labels once, answers once 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
+from tinsmith.stats.draws import generator
 from tinsmith.stats.intervals import Interval, checked_level, percentile
 from tinsmith.stats.rates import SCORES, Codes, Confusion, FloatArray, Metric, encode, tabulate
+from tinsmith.stats.seed_tests import SeedTest
+from tinsmith.stats.significance import flip_p, swap_p
 from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.seeds import derive
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +73,11 @@ class Runs:
         """The trained models, S."""
         return self.predicted.shape[0]
 
+    def answered(self, *, by_every_seed: bool = False) -> set[str]:
+        """Return the items: each is answered under every seed."""
+        del by_every_seed
+        return set(self.items)
+
     def confusions(self) -> tuple[Confusion, ...]:
         """Return one confusion matrix per seed."""
         return tuple(Confusion(self.labels, tabulate(self.golds, row, len(self.labels))) for row in self.predicted)
@@ -109,11 +117,6 @@ class Runs:
 
 
 _CHUNK_ITEMS = 1 << 21  # Items drawn at once: bounds the memory at a few tens of megabytes.
-
-
-def generator(seed: int, *path: str | int) -> np.random.Generator:
-    """Return the random generator for one named use of `seed`."""
-    return np.random.Generator(np.random.PCG64(derive(seed, "analysis", *path)))
 
 
 def resampled_counts(golds: Codes, predicted: Codes, num_labels: int, *, draws: int, seed: int) -> FloatArray:
@@ -206,7 +209,9 @@ class Difference:
     value: float
     draws: FloatArray
     interval: Interval | None
-    p_value: float  # Two-sided: twice the smaller share of draws on either side of zero, one draw added to each.
+    p_value: float
+    """Two-sided: twice the smaller share of draws on either side of zero, one draw added to each, or a larger p."""
+    over_seeds: SeedTest | None = None  # Guard of a claim about a method.
 
     @classmethod
     def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:
@@ -218,9 +223,16 @@ class Difference:
         p_value = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
         return cls(value, draws, percentile(draws, level), max(p_value, least_p))
 
+    def guarded(self, test: SeedTest | None) -> Difference:
+        """Return the difference with p no smaller, and intervals no narrower, than those of a test over seeds."""
+        if test is None:
+            return self
+        return replace(self, p_value=max(self.p_value, test.p_value), over_seeds=test)
+
     def at(self, level: float) -> Interval | None:
-        """Return the percentile interval at another level."""
-        return percentile(self.draws, level)
+        """Return the percentile interval at a level, widened to that of the test over seeds if there is one."""
+        found = percentile(self.draws, level)
+        return found if found is None or self.over_seeds is None else found.hull(self.over_seeds.at(level))
 
 
 def estimate(runs: Runs, metric: Metric, bootstrap: Bootstrap) -> Estimate:
@@ -234,7 +246,10 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
     """Return `first` minus `second`: the difference of their means over seeds, on the same items.
 
     Seeds are drawn apart for the two, then one resample of the items within true labels serves both.
-    The p-value needs no assumption of equal variances; it cannot be below 2 / (draws + 1).
+    The p-value needs no assumption of equal variances; it cannot be below 2 / (draws + 1), nor below that of an exact
+    test of the items: resamples of few items, or of few on which the two differ, are too much alike. Of right answers
+    this flips the sign of each item's net over the seeds (of one seed: McNemar's test); of other scores it swaps the
+    two systems' answers.
     """
     second = first.aligned(second)
     together = Runs(
@@ -244,7 +259,25 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
     draws = resampled_seeds(scores[:, : first.num_seeds], seed=bootstrap.seed, system="first") - resampled_seeds(
         scores[:, first.num_seeds :], seed=bootstrap.seed, system="second"
     )
-    return Difference.of(first.score(metric) - second.score(metric), draws, bootstrap.level)
+    value = first.score(metric) - second.score(metric)
+    return Difference.of(value, draws, bootstrap.level, least_p=_exact_p(first, second, metric, bootstrap))
+
+
+def _exact_p(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) -> float:
+    if metric is Metric.LABEL_MATCH:
+        right = [(one.predicted == one.golds).sum(axis=0).tolist() for one in (first, second)]
+        sizes = first.num_seeds, second.num_seeds
+        nets = [Fraction(mine, sizes[0]) - Fraction(theirs, sizes[1]) for mine, theirs in zip(*right, strict=True)]
+        return flip_p(nets, seed=bootstrap.seed)[0]
+    return swap_p(
+        first.golds,
+        first.predicted,
+        second.predicted,
+        len(first.labels),
+        metric,
+        draws=bootstrap.draws,
+        seed=bootstrap.seed,
+    )
 
 
 def _counts(runs: Runs, bootstrap: Bootstrap) -> FloatArray:

@@ -17,15 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.ops.exact import log
-from tinsmith.stats.estimates import (
-    Bootstrap,
-    Estimate,
-    Runs,
-    generator,
-    pattern_counts,
-    resampled_counts,
-    resampled_seeds,
-)
+from tinsmith.stats.draws import generator
+from tinsmith.stats.estimates import Bootstrap, Estimate, Runs, pattern_counts, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.types.errors import DataError

@@ -18,10 +18,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
+import numpy as np
+
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.mean_runs import MeanRuns, System, gap_of, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, System, common_items, gap_of, scores_by_seed
 from tinsmith.stats.rates import Metric, best_constant
+from tinsmith.stats.seed_tests import seed_test
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.page_names import metric_name
@@ -185,7 +188,10 @@ def same_training(seen: tuple[Training, Training] | None) -> Check:
 
 def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> Check:
     """Say whether a difference is above zero by its interval and by its corrected p."""
-    figures = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
+    if not found.draws.size:
+        return checked(CheckName.DIFFERENCE, None, "no item has a value of both, so that nothing can be compared")
+    guard = "" if found.over_seeds is None else f"; {found.over_seeds}"
+    figures = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f}{guard})"
     passed = _holds(interval, p_holm, bootstrap)
     sentence = f"the difference {figures} {'is above' if passed else 'may be'} zero"
     if interval is not None and interval.high < 0.0:
@@ -283,18 +289,41 @@ def _judged(tested: Sequence[_Tested], bootstrap: Bootstrap) -> tuple[Claim, ...
     return tuple(claim(p_holm, levels[place]) for place, ((_, claim), p_holm) in enumerate(corrected))
 
 
+def _gap(
+    first: Runs | MeanRuns,
+    second: Runs | MeanRuns,
+    *,
+    metric: str,
+    bootstrap: Bootstrap,
+    seeds: tuple[int, ...],
+    paired: bool = False,
+) -> Difference:
+    """Measure a difference; of a claim about a method, Student's t over seeds guards it."""
+    gap = gap_of(first, second, metric, bootstrap, paired=paired)
+    if min(seeds) < ENOUGH_SEEDS:
+        return gap
+    return gap.guarded(seed_test(*(scores_by_seed(one, metric) for one in (first, second)), paired=paired))
+
+
+_UNMEASURED = Difference(0.0, np.zeros(0), None, 1.0)
+"""Of systems without common items."""
+
+
 def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
     seeds = (one.first.num_seeds, one.second.num_seeds)
-    (first, second), left_out = shared_items([one.first, one.second])
-    gap = gap_of(first, second, one.metric, bootstrap, paired=one.same_models)
     # What was not trained takes nothing from what seeds can say.
     untrained = one.training is not None and one.training[1].examples == 0
-    if not isinstance(first, Runs) and (untrained or one.same_models):
+    if not isinstance(one.first, Runs) and (untrained or one.same_models):
         seeds = seeds[:1]
+    items, left_out = common_items([one.first, one.second], by_every_seed=True)
+    first, second = (each.on(items) if items else each for each in (one.first, one.second))
+    gap = _UNMEASURED
+    if items:
+        gap = _gap(first, second, metric=one.metric, bootstrap=bootstrap, seeds=seeds, paired=one.same_models)
 
     def claim(p_holm: float, level: float) -> Claim:
         checks = [same_training(one.training), above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)]
-        if isinstance(first, Runs):
+        if isinstance(first, Runs) and items:
             checks.append(_recall_kept(first, second))
         return Claim(
             kind=ClaimKind.BEATS,
@@ -306,8 +335,8 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
             p_value=gap.p_value,
             p_holm=p_holm,
             seeds=seeds,
-            num_items=first.num_items,
-            checks=(same_items(first.num_items, left_out), *checks, one_model(one.parity)),
+            num_items=len(items),
+            checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
         )
 
     return gap, claim
@@ -323,36 +352,46 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
     others: list[tuple[CheckName, str, Any]] = [
         (check, name, other) for check, name, other in named if other is not None
     ]
-    (system, *shared), left_out = shared_items([one.system, *(other for _, _, other in others)])
+    items, left_out = common_items([one.system, *(other for _, _, other in others)], by_every_seed=True)
+    system, seeds = one.system.on(items) if items else one.system, (one.system.num_seeds,)
+    gap_to = partial(_gap, system, bootstrap=bootstrap, seeds=seeds)
     rivals = [
-        *_constants(system, one.metric, bootstrap),
+        *(_constants(system, one.metric, gap_to) if isinstance(system, Runs) and items else ()),
         *(
-            _Rival(check, name, one.metric, gap_of(system, it, one.metric, bootstrap, paired=check is CheckName.BEFORE))
-            for (check, name, _), it in zip(others, shared, strict=True)
+            _Rival(
+                check, name, one.metric, gap_to(other.on(items), metric=one.metric, paired=check is CheckName.BEFORE)
+            )
+            for check, name, other in others
+            if items
         ),
     ]
-    leak = _leak(shared[-1], bootstrap) if isinstance(system, Runs) and one.control is not None else None
+    leak = None
+    if isinstance(system, Runs) and items and one.control is not None:
+        leak = _leak(one.control.on(items), bootstrap)
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value))
+    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value), default=None)
+    gap = _UNMEASURED if near is None else near.gap
 
     def claim(p_holm: float, level: float) -> Claim:
         tested = [rival.tested(p_holm if rival is near else rival.gap.p_value, level, bootstrap) for rival in rivals]
+        if not items:
+            tested += [checked(check, None, f"{name}: no item is common to all systems") for check, name, _ in others]
         checks = _complete(tested, leak, of_labels=isinstance(system, Runs))
         return Claim(
             kind=ClaimKind.LEARNED,
             first=system.name,
-            second=near.name,
+            second="nothing simpler" if near is None else near.name,
             metric=one.metric,
-            value=near.gap.value,
-            interval=near.gap.at(level),
-            p_value=near.gap.p_value,
+            value=gap.value,
+            interval=gap.at(level),
+            p_value=gap.p_value,
             p_holm=p_holm,
-            seeds=(system.num_seeds,),
-            num_items=system.num_items,
-            checks=(same_items(system.num_items, left_out), *checks, one_model(one.parity)),
+            seeds=seeds,
+            num_items=len(items),
+            checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
         )
 
-    return near.gap, claim
+    return gap, claim
 
 
 class _Rival(NamedTuple):
@@ -367,20 +406,19 @@ class _Rival(NamedTuple):
         """Return the check that the system beats it."""
         interval = self.gap.at(level)
         passed = _holds(interval, p_value, bootstrap)
-        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}"
+        guard = "" if self.gap.over_seeds is None else f" ({self.gap.over_seeds})"
+        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}{guard}"
         return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}")
 
 
-def _constants(system: Runs | MeanRuns, metric: str, bootstrap: Bootstrap) -> list[_Rival]:
-    """Return what always gives one label: the best such in the metric, and chance; of what is no label none."""
-    if not isinstance(system, Runs):
-        return []
+def _constants(system: Runs, metric: str, gap_to: Callable[..., Difference]) -> list[_Rival]:
+    """Return what always gives one label: the best such in the metric, and chance."""
     label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(metric))
     blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
     return [
-        _Rival(CheckName.CONSTANT, f"always {label}", metric, gap_of(system, blind, metric, bootstrap)),
+        _Rival(CheckName.CONSTANT, f"always {label}", metric, gap_to(blind, metric=metric)),
         # Any constant's balanced accuracy is chance, in every resample.
-        _Rival(CheckName.CHANCE, "chance", chance, gap_of(system, blind, chance, bootstrap)),
+        _Rival(CheckName.CHANCE, "chance", chance, gap_to(blind, metric=chance)),
     ]
 
 

@@ -35,6 +35,10 @@ class Interval:
         """Return true if the whole interval lies above `value`."""
         return self.low > value
 
+    def hull(self, other: Interval) -> Interval:
+        """Return the smallest interval that contains both."""
+        return Interval(min(self.low, other.low), max(self.high, other.high), self.level)
+
     def within(self, margin: float) -> bool:
         """Return True if the interval lies strictly inside (-margin, margin), as in an equivalence test.
 

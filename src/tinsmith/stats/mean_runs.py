@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from tinsmith.stats.draws import generator
 from tinsmith.stats.estimates import (
     Bootstrap,
     Difference,
@@ -22,12 +23,11 @@ from tinsmith.stats.estimates import (
     Runs,
     difference,
     drawn_sums,
-    generator,
     pattern_counts,
     resampled_seeds,
 )
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.rates import FloatArray, Metric
+from tinsmith.stats.rates import SCORES, FloatArray, Metric
 from tinsmith.stats.significance import flip_p
 from tinsmith.types.errors import DataError
 
@@ -78,8 +78,16 @@ class MeanRuns:
         if missing or not items:
             what = f"{self.name} has no value of {len(missing)} of {len(items)} items"
             raise DataError(what, field="items", value=missing[:1])
+        if any(one.keys().isdisjoint(items) for one in self.by_seed):
+            what = f"{self.name} has no value of {len(items)} items under one of its seeds"
+            raise DataError(what, field="items", value=items[:1])
         ordered = tuple(sorted(items))
         return replace(self, items=ordered, clusters={item: self.clusters[item] for item in ordered})
+
+    def answered(self, *, by_every_seed: bool = False) -> set[str]:
+        """Return the items with a value under any seed, or under every one."""
+        chosen = (set[str].intersection if by_every_seed else set[str].union)(*(set(one) for one in self.by_seed))
+        return chosen & self.clusters.keys()
 
     def pooled(self) -> dict[str, Fraction]:
         """Return each item's mean over the seeds that have its value."""
@@ -136,16 +144,31 @@ def exact_mean(values: Sequence[Fraction]) -> Fraction:
 System = TypeVar("System", Runs, MeanRuns)
 
 
+def common_items(systems: Sequence[System], *, by_every_seed: bool = False) -> tuple[list[str], float]:
+    """Return the items that all systems have a value of, in the order of the first, and the share left out.
+
+    With `by_every_seed` an item needs a value under each of their seeds. Where a seed would be left without any value
+    nothing can be compared: there are no common items.
+    """
+    every = set[str]().union(*(one.answered() for one in systems))
+    shared = every.intersection(*(one.answered(by_every_seed=by_every_seed) for one in systems))
+    means = [one for one in systems if isinstance(one, MeanRuns)]
+    if any(values.keys().isdisjoint(shared) for one in means for values in one.by_seed):
+        return [], 1.0
+    items = [item for item in systems[0].items if item in shared]
+    return items, 1.0 - len(items) / len(every)
+
+
 def shared_items(systems: Sequence[System]) -> tuple[list[System], float]:
     """Restrict systems to their common items, in the order of the first; return them and the share left out."""
-    every = set[str]().union(*(one.items for one in systems))
-    shared = every.intersection(*(one.items for one in systems))
-    items = [item for item in systems[0].items if item in shared]
-    return [one.on(items) for one in systems], 1.0 - len(items) / len(every)
+    items, left_out = common_items(systems)
+    if not items:
+        raise DataError("no item has a value of all systems", field="systems", value=[one.name for one in systems])
+    return [one.on(items) for one in systems], left_out
 
 
 def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
-    """Return `first` minus `second` on the items that both have: the mean over seeds and items of each.
+    """Return `first` minus `second` on the items that both have a value of: the mean over seeds and items of each.
 
     Its p is the larger of two: that of the resamples, in which seeds vary too, and that of flips of the signs of the
     clusters' differences, which holds for few clusters, whose resamples are too much alike. With `paired` row s of both
@@ -157,7 +180,7 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
     draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
     mine, theirs = first.pooled(), second.pooled()
     nets: dict[str, Fraction] = {}
-    for item in (item for item in first.items if item in mine and item in theirs):
+    for item in first.items:
         cluster = first.clusters[item]
         nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
     flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
@@ -173,6 +196,13 @@ def gap_of(
         return mean_difference(first, second, bootstrap, paired=paired)
     assert isinstance(second, Runs), "both are of one kind"
     return difference(first, second, Metric(metric), bootstrap)
+
+
+def scores_by_seed(system: Runs | MeanRuns, metric: str) -> tuple[float, ...]:
+    """Return the score of each seed: of labels in a metric, of values their mean."""
+    if isinstance(system, MeanRuns):
+        return system.means()
+    return tuple(SCORES[Metric(metric)](system.counts().astype(np.float64)).tolist())
 
 
 def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estimate | None:

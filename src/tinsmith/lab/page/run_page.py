@@ -24,7 +24,7 @@ from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure, counted, from_estimate, p_words, signed, told
 from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, common_items, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.monitors import AlarmKind
 from tinsmith.stats.significance import ALPHA, holm
 
@@ -69,7 +69,7 @@ class Gap:
 
         `same_models` is true if row s of both is one run, such as before and after its training.
         """
-        if not set(systems[0].items) & set(systems[1].items):
+        if not common_items(systems)[0]:
             return []
         (first, second), _ = shared_items(systems)
         gap = mean_difference(second, first, draws, paired=same_models)

@@ -73,7 +73,11 @@ class ArmRuns:
             system=end,
             before=self.per_item(item_score(score), BEFORE) if untrained is None else untrained.system(score),
             baselines=tuple(
-                MeanRuns.of(one.name, [{item: row[item] for item in end.items} for row in one.by_seed], end.clusters)
+                MeanRuns.of(
+                    one.name,
+                    [{item: row[item] for item in end.items if item in row} for row in one.by_seed],
+                    end.clusters,
+                )
                 for one in known
                 if one is not None
             ),
