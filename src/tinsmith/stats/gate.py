@@ -355,43 +355,39 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
     items, left_out = common_items([one.system, *(other for _, _, other in others)], by_every_seed=True)
     system, seeds = one.system.on(items) if items else one.system, (one.system.num_seeds,)
     gap_to = partial(_gap, system, bootstrap=bootstrap, seeds=seeds)
-    rivals = [
-        *(_constants(system, one.metric, gap_to) if isinstance(system, Runs) and items else ()),
-        *(
-            _Rival(
-                check, name, one.metric, gap_to(other.on(items), metric=one.metric, paired=check is CheckName.BEFORE)
-            )
-            for check, name, other in others
-            if items
-        ),
-    ]
-    leak = None
-    if isinstance(system, Runs) and items and one.control is not None:
-        leak = _leak(one.control.on(items), bootstrap)
+    rivals = [_Rival(check, name, one.metric, _UNMEASURED) for check, name, _ in others]
+    if items:
+        rivals = [
+            *_constants(system, one.metric, gap_to),
+            *(
+                rival._replace(gap=gap_to(it.on(items), metric=one.metric, paired=rival.check is CheckName.BEFORE))
+                for rival, (_, _, it) in zip(rivals, others, strict=True)
+            ),
+        ]
+    is_controlled = isinstance(system, Runs) and one.control is not None and len(items) > 0
+    leak = _leak(one.control.on(items), bootstrap) if is_controlled else None
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
-    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value), default=None)
-    gap = _UNMEASURED if near is None else near.gap
+    nothing = _Rival(CheckName.BASELINE, "nothing simpler", one.metric, _UNMEASURED)
+    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value), default=nothing)
 
     def claim(p_holm: float, level: float) -> Claim:
         tested = [rival.tested(p_holm if rival is near else rival.gap.p_value, level, bootstrap) for rival in rivals]
-        if not items:
-            tested += [checked(check, None, f"{name}: no item is common to all systems") for check, name, _ in others]
         checks = _complete(tested, leak, of_labels=isinstance(system, Runs))
         return Claim(
             kind=ClaimKind.LEARNED,
             first=system.name,
-            second="nothing simpler" if near is None else near.name,
+            second=near.name,
             metric=one.metric,
-            value=gap.value,
-            interval=gap.at(level),
-            p_value=gap.p_value,
+            value=near.gap.value,
+            interval=near.gap.at(level),
+            p_value=near.gap.p_value,
             p_holm=p_holm,
             seeds=seeds,
             num_items=len(items),
             checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
         )
 
-    return gap, claim
+    return near.gap, claim
 
 
 class _Rival(NamedTuple):
@@ -404,6 +400,8 @@ class _Rival(NamedTuple):
 
     def tested(self, p_value: float, level: float, bootstrap: Bootstrap) -> Check:
         """Return the check that the system beats it."""
+        if not self.gap.draws.size:
+            return checked(self.check, None, f"{self.name}: no item is common to all systems")
         interval = self.gap.at(level)
         passed = _holds(interval, p_value, bootstrap)
         guard = "" if self.gap.over_seeds is None else f" ({self.gap.over_seeds})"
@@ -411,8 +409,10 @@ class _Rival(NamedTuple):
         return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}")
 
 
-def _constants(system: Runs, metric: str, gap_to: Callable[..., Difference]) -> list[_Rival]:
-    """Return what always gives one label: the best such in the metric, and chance."""
+def _constants(system: Runs | MeanRuns, metric: str, gap_to: Callable[..., Difference]) -> list[_Rival]:
+    """Return what always gives one label: the best such in the metric, and chance; of what is no label none."""
+    if not isinstance(system, Runs):
+        return []
     label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(metric))
     blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
     return [
