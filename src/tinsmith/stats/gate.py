@@ -364,8 +364,9 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
                 for rival, (_, _, it) in zip(rivals, others, strict=True)
             ),
         ]
-    is_controlled = isinstance(system, Runs) and one.control is not None and len(items) > 0
-    leak = _leak(one.control.on(items), bootstrap) if is_controlled else None
+    leak = None
+    if items and isinstance(system, Runs) and one.control is not None:
+        leak = _leak(one.control.on(items), bootstrap)
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
     nothing = _Rival(CheckName.BASELINE, "nothing simpler", one.metric, _UNMEASURED)
     near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value), default=nothing)
