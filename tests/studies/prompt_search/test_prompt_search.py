@@ -73,7 +73,7 @@ def test_every_expectation_is_met_where_the_search_goes_beyond_rl(study: Path) -
 
 
 def test_rl_that_goes_further_is_not_reached(tmp_path: Path) -> None:
-    values = found(tmp_path / "out", HIGH, search_steps="1")
+    values = found(tmp_path / "out", HIGH, search_steps="2")
     assert unmet(values) == [1]
     assert "RL" in values["sentences"][1].partition("not met")[2]
 
