@@ -257,7 +257,7 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
 
 def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
     usual, short = (minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)}))
-    assert short < 0.7 * usual  # a planted paper has some ten words; answers are as long
+    assert short < 0.8 * usual  # a planted paper has some ten words; answers are as long, and as many are asked for
 
 
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
