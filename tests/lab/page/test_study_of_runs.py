@@ -128,7 +128,7 @@ def test_the_gain_of_one_run_is_a_difference_of_a_study_with_one_seed(tmp_path: 
     write(tmp_path / "run", "one", 0, items, before=0.0, units=units)
     gain = compared(read_task_run(read_run(tmp_path / "run")))[0]
     assert (gain.row[1], gain.first.mean(), gain.second.mean(), gain.row[6]) == ("8", 0.0, 0.5, "4 / 0")
-    assert (gain.delta.low, gain.measure.high) == (0.0, 1.0), "items of one unit are drawn together"
+    assert (gain.delta.low, gain.delta.high) == (0.0, 1.0), "items of one unit are drawn together"
     assert gain.p_value == 1.0
     same = study_of_runs([tmp_path / "run"]).record.gains[0]
     assert (same.before.value, same.after.value, same.gain.value) == (0.0, 0.5, 0.5)
