@@ -23,8 +23,7 @@ from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, OnRuns
 from tinsmith.pages.measures import counted, signed
-from tinsmith.stats.gate import CheckName, Verdict
-from tinsmith.stats.gate import Finding as Check
+from tinsmith.stats.gate import Verdict
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.search import TASKS, Found, ProposedBy, Searching, searched_on
 from tinsmith.types.errors import ConfigError
@@ -124,6 +123,9 @@ def _tables(written: Document) -> tuple[ts.Listing, ...]:
     )
 
 
+REACHED: Final = 0.1  # Of the reward.
+
+
 def is_raised(results: ts.Results) -> ts.Finding:
     """Expect that the gate allows the searched prompt above the one written by hand."""
     claim = results.beats[0]
@@ -131,10 +133,13 @@ def is_raised(results: ts.Results) -> ts.Finding:
 
 
 def reaches_rl(results: ts.Results) -> ts.Finding:
-    """Expect that RL is not shown to end above the searched prompt."""
-    _, over_rl, below_rl = results.beats
-    is_below = any(one.name is CheckName.DIFFERENCE and one.finding is Check.PASSED for one in below_rl.checks)
-    return ts.Finding(not is_below, f"{signed(over_rl.value)} over RL")
+    """Expect that the searched prompt is shown to end less than `REACHED` below RL; wide intervals show nothing."""
+    _, over_rl, _ = results.beats
+    ends = over_rl.interval
+    figures = f"{signed(over_rl.value)} over RL"
+    if ends is None:
+        return ts.Finding(False, figures)
+    return ts.Finding(ends.low > -REACHED, f"{figures}, {signed(ends.low)} to {signed(ends.high)}")
 
 
 def no_claim_of_control(results: ts.Results) -> ts.Finding:
