@@ -1,5 +1,8 @@
 """A short training on nano, and everything that it shows."""
 
+import threading
+from collections.abc import Sequence
+
 import numpy as np
 
 from tinsmith.engine.bases import Bases
@@ -29,6 +32,17 @@ def datums_of(seed: int, count: int = 9) -> list[Datum]:
     return datums
 
 
+def finish(engine: Bases, name: str, groups: Sequence[Group]) -> None:
+    """Have requests of a base computed to their ends."""
+    sampler, arrived = engine.sampler(name), threading.Event()
+    engine.attend(arrived.set, lambda: None)
+    while not all(group.ended for group in groups):
+        arrived.clear()
+        if not sampler.busy:  # a worker's thread computes, which a loop would keep waiting for the interpreter
+            arrived.wait()
+        sampler.step()
+
+
 def _sampled(engine: Bases, session: TrainingSession, seed: int, name: str) -> list[tuple[bytes, bytes]]:
     """Return two requests' answers on the session's weights."""
     policy = freeze(session, engine.parts.policy_of)
@@ -40,8 +54,7 @@ def _sampled(engine: Bases, session: TrainingSession, seed: int, name: str) -> l
         groups.append(
             sampler.submit(SampleRequest(prompt=prompt, params=params, num_samples=3, prompt_logprobs=True), policy)
         )
-    while not all(group.ended for group in groups):
-        sampler.step()
+    finish(engine, name, groups)
     answers: list[tuple[bytes, bytes]] = []
     for group in groups:
         assert group.result is not None, group.failure

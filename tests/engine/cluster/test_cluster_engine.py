@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from course import NAME, course, datums_of
+from course import NAME, course, datums_of, finish
 from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
@@ -61,8 +61,7 @@ def test_samples_of_several_keys_are_given_to_workers_in_turn(hosts: list[Host],
     request = SampleRequest(prompt=np.arange(5, 9, dtype=np.int32), params=SamplingParams(seed=1, max_tokens=2))
     groups = [sampler.submit(request, policy, owner=owner) for owner in ("many", "many", "many", "few")]
     transport.add("worker-0", hosts[0])
-    while not all(group.ended for group in groups):
-        sampler.step()
+    finish(engine, NAME, groups)
     numbers = [int(work.removeprefix("sample-")) for _, work in transport.sent]
     assert [number - min(numbers) for number in numbers] == [0, 3, 1, 2]
 

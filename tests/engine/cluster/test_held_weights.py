@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from course import NAME, course, datums_of
+from course import NAME, course, datums_of, finish
 from in_process import Threads, cluster_of
 from numpy.typing import NDArray
 
@@ -108,8 +108,7 @@ def test_a_worker_has_what_the_server_has(hosts: list[Host]) -> None:
     params = SamplingParams(seed=1, max_tokens=2)
     request = SampleRequest(prompt=np.arange(5, 9, dtype=np.int32), params=params)
     group = engine.sampler(NAME).submit(request, policy)
-    while not group.ended:
-        engine.sampler(NAME).step()
+    finish(engine, NAME, [group])
     session.optim_step(AdamParams(learning_rate=1e-2))
     session.forward(datums_of(1), LossName.CROSS_ENTROPY)  # other weights
     assert transport.forgotten.empty(), "the snapshot has the first ones"
