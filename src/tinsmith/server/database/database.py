@@ -25,7 +25,7 @@ _BUSY_S = 10.0
 _LARGEST = 2**63 - 1
 _JOURNAL_BYTES = 64 << 20
 _JOURNAL_PAGES = 1000
-"""Pages after which a commit copies the journal into the file, and waits for the disk."""
+"""Pages after which a commit to the disk copies the journal into the file."""
 
 
 class Durability(Enum):
@@ -50,6 +50,7 @@ class Database:
         self._file = file
         self._writing = threading.RLock()
         self._entrance = asyncio.Lock()
+        self._durability: Durability | None = None  # Of the last transaction.
         self._reading = threading.Lock()
         self._writer = _connect(file)
         try:
@@ -73,7 +74,12 @@ class Database:
                 yield from self._transact(durability)
 
     def _transact(self, durability: Durability) -> Generator[None, None, None]:
-        self._writer.execute(f"PRAGMA synchronous = {durability.value}")
+        if durability is not self._durability:
+            self._writer.execute(f"PRAGMA synchronous = {durability.value}")
+            # Copying the journal waits for the disk: only commits do that wait for it anyway.
+            pages = _JOURNAL_PAGES if durability is Durability.DISK else 0
+            self._writer.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            self._durability = durability
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -93,10 +99,8 @@ class Database:
             while not self._writing.acquire(blocking=False):
                 await asyncio.to_thread(self._until_written)
         try:
-            self._writer.execute("PRAGMA wal_autocheckpoint = 0")
             yield
         finally:
-            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL_PAGES}")
             self._writing.release()
 
     def _until_written(self) -> None:
