@@ -45,3 +45,12 @@ def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_l
     assert sentences(replace(study, gains=()))[: len(study.notes)] == study.notes
     bare = replace(record("bridge"), panels=())
     assert headline(bare) == "5 of 6 expectations were met."
+
+
+def test_rates_are_shown_in_the_order_of_the_arms_however_the_values_are_sorted() -> None:
+    study = record("sft-vs-rl-planted")
+    assert list(study.rates) == sorted(study.rates) != [name for name in study.arms if name in study.rates]
+    turned = replace(study, rates=dict(reversed(study.rates.items())))
+    assert page_of_study(turned, {}) == page_of_study(study, {})
+    line = next(one for one in sentences(study) if "may be chance" in one)
+    assert line.index("for SFT") < line.index("for RL from base") < line.index("for SFT then RL")

@@ -167,12 +167,13 @@ def _limits(study: StudyRecord) -> list[str]:
         found.append(
             f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
         )
-    alike = chance_words(study.rates)
+    by_arm = _rates_by_arm(study)
+    alike = chance_words(by_arm)
     if alike:
         found.append(alike)
     at_an_end = [
         name
-        for name, rates in study.rates.items()
+        for name, rates in by_arm.items()
         if len(rates) > 1 and study.chosen[name] in (rates[0].rate, rates[-1].rate)
     ]
     if at_an_end:
@@ -180,6 +181,11 @@ def _limits(study: StudyRecord) -> list[str]:
             f"The chosen rate of {listed(at_an_end)} is an end of what was tried; a better one may lie beyond."
         )
     return found
+
+
+def _rates_by_arm(study: StudyRecord) -> dict[str, Sequence[Tried]]:
+    """Return the rates that were tried in the order of the arms: study.json sorts its keys."""
+    return {name: study.rates[name] for name in study.arms if name in study.rates}
 
 
 def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
@@ -349,13 +355,14 @@ def _curve(curve: CurveRecord) -> Block:
 
 def _rates(found: StudyRecord) -> list[Block]:
     """Return what each learning rate that was tried scored on validation."""
+    by_arm = _rates_by_arm(found)
     shown = [
-        (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in found.rates.items()
+        (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in by_arm.items()
     ]
     label = f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}."
     lines = [
         Line(name, series_mark(place), list(range(1, len(some) + 1)), [one.validation for one in some])
-        for place, (name, some) in enumerate(found.rates.items())
+        for place, (name, some) in enumerate(by_arm.items())
     ]
     svg = chart_svg("rates", label, lines, axis="learning rate, the lowest first", unit="validation score")
     caption = (
@@ -363,7 +370,7 @@ def _rates(found: StudyRecord) -> list[Block]:
     )
     rows = [
         (name, f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}", one.behind, rate_words(one, chosen))
-        for name, some in found.rates.items()
+        for name, some in by_arm.items()
         for chosen in [found.chosen.get(name)]
         for one in some
     ]
