@@ -47,10 +47,13 @@ def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_l
     assert headline(bare) == "5 of 6 expectations were met."
 
 
-def test_rates_are_shown_in_the_order_of_the_arms_however_the_values_are_sorted() -> None:
-    study = record("sft-vs-rl-planted")
+def test_rates_and_seconds_are_shown_in_the_order_of_the_arms_however_files_sort_them() -> None:
+    page = read_kept((VALUES[0].parent / "sft-vs-rl-planted.json").read_text(encoding="utf-8"))
+    study, seconds = page.results, page.seconds
     assert list(study.rates) == sorted(study.rates) != [name for name in study.arms if name in study.rates]
     turned = replace(study, rates={name: study.rates[name] for name in sorted(study.rates, reverse=True)})
-    assert page_of_study(turned, {}) == page_of_study(study, {})
+    assert list(seconds) == sorted(seconds) != list(study.arms)
+    turned_seconds = {label: seconds[label] for label in sorted(seconds, reverse=True)}
+    assert page_of_study(turned, turned_seconds) == page_of_study(study, seconds)
     line = next(one for one in sentences(study) if "may be chance" in one)
     assert line.index("for SFT") < line.index("for RL from base") < line.index("for SFT then RL")

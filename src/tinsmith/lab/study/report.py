@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from tinsmith.pages.tables import Table, shown, shown_table
 from tinsmith.stats.gate import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 from tinsmith.types.page_names import metric_name, setting_text
 
+T = TypeVar("T")
 LIKE_IT: Final = "no significant difference"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
@@ -167,7 +168,7 @@ def _limits(study: StudyRecord) -> list[str]:
         found.append(
             f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
         )
-    by_arm = _rates_by_arm(study)
+    by_arm = _by_arm(study, study.rates)
     alike = chance_words(by_arm)
     if alike:
         found.append(alike)
@@ -183,9 +184,9 @@ def _limits(study: StudyRecord) -> list[str]:
     return found
 
 
-def _rates_by_arm(study: StudyRecord) -> dict[str, Sequence[Tried]]:
-    """Return the rates that were tried in the order of the arms: study.json sorts its keys."""
-    return {name: study.rates[name] for name in study.arms if name in study.rates}
+def _by_arm(study: StudyRecord, values: Mapping[str, T]) -> dict[str, T]:
+    """Return values in the order of the arms, those of no arm last: files have them by the alphabet."""
+    return {label: values[label] for label in dict.fromkeys([*study.arms, *values]) if label in values}
 
 
 def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
@@ -219,7 +220,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
         sections=(
             Section("summary", "Summary", [Story(sentences(found)), *pictures(found)]),
             *result_sections(found, more=more),
-            _seconds(seconds),
+            _seconds(_by_arm(found, seconds)),
             _hashes(found.hashes),
             Section("settings", "Settings", (Facts(settings),)),
         ),
@@ -245,8 +246,7 @@ def drawn_anew(folder: Path) -> Document:
     seconds: dict[str, Seconds] = {}
     with suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):  # not there, or of another version
         seconds = msgspec.json.decode((folder / SECONDS_JSON).read_bytes(), type=dict[str, Seconds])
-    order = [*found.arms, *seconds]  # the file has them by the alphabet
-    return page_of_study(found, {label: seconds[label] for label in dict.fromkeys(order) if label in seconds})
+    return page_of_study(found, seconds)
 
 
 def write_page(page: Document, out: Path) -> None:
@@ -355,7 +355,7 @@ def _curve(curve: CurveRecord) -> Block:
 
 def _rates(found: StudyRecord) -> list[Block]:
     """Return what each learning rate that was tried scored on validation."""
-    by_arm = _rates_by_arm(found)
+    by_arm = _by_arm(found, found.rates)
     shown = [
         (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in by_arm.items()
     ]
