@@ -86,6 +86,15 @@ class Running:
     begun: float
 
 
+@dataclass(slots=True)
+class Ended:
+    """Tests of the groups that have ended."""
+
+    counted: Counter[str] = field(default_factory=Counter[str])
+    bad: list[str] = field(default_factory=list[str])
+    """Lines that name the failed ones, to be printed last: what comes before them may be cut."""
+
+
 def grouped() -> list[Group]:
     """Every test file, in its group."""
     groups = {name: Group(name) for name in GROUPS}
@@ -133,8 +142,8 @@ def computed() -> float:
     return times.children_user + times.children_system
 
 
-def end(done: Running, cpu: float) -> Counter[str]:
-    """Print what a group said and took; return how its tests ended. One that says nothing of its tests has failed."""
+def end(done: Running, cpu: float, ended: Ended) -> None:
+    """Print what a group said and took, and add how its tests ended. One that says nothing of its tests has failed."""
     done.output.seek(0)
     text = done.output.read().decode(errors="replace")
     done.output.close()
@@ -143,11 +152,14 @@ def end(done: Running, cpu: float) -> Counter[str]:
     summaries = [line for line in text.splitlines() if _COUNTED.search(line)]
     found = _COUNTED.findall(summaries[-1]) if summaries else []
     counted = Counter({what.rstrip("s") if what == "errors" else what: int(n) for n, what in found})
-    none_chosen = done.process.returncode == NO_TESTS and counted["deselected"] > 0
-    well = none_chosen or (done.process.returncode == 0 and counted.total() > 0)
+    code = done.process.returncode
+    none_chosen = code == NO_TESTS and counted["deselected"] > 0
+    well = none_chosen or (code == 0 and counted.total() > 0)
     if not well and not counted["failed"] + counted["error"]:
         counted["error"] += 1  # it ended before it could count
-    return counted
+        ended.bad.append(f"ERROR {done.group.name}: pytest ended with code {code}")
+    ended.counted += counted
+    ended.bad += [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
 
 
 def await_end(running: list[Running]) -> None:
@@ -157,14 +169,14 @@ def await_end(running: list[Running]) -> None:
             each.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             each.process.kill()
-        end(each, 0.0)
+        end(each, 0.0, Ended())
 
 
 def main() -> int:
     at_once, options = 3, sys.argv[1:]
     if options and options[0].isdecimal():
         at_once, options = max(1, int(options[0])), options[1:]
-    waiting, running, total = grouped(), list[Running](), Counter[str]()
+    waiting, running, ended = grouped(), list[Running](), Ended()
     begun = time.monotonic()
 
     def terminated(number: int, _frame: object) -> None:
@@ -186,14 +198,15 @@ def main() -> int:
                     before = computed()
                     if each.process.poll() is not None:
                         running.remove(each)
-                        total += end(each, computed() - before)
+                        end(each, computed() - before, ended)
         finally:
             await_end(running)
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
+    total = ended.counted
     bad = total["failed"] + total["error"]
     others = ", ".join(f"{n} {what}" for what, n in total.items() if what not in ("passed", "failed"))
     print(f"== all, in {minutes}:{seconds:02} min, {computed() / 60:.1f} CPU-min{', ' if others else ''}{others}")
-    print(f"{total['passed']} passed, {bad} failed")
+    print(*ended.bad, f"{total['passed']} passed, {bad} failed", sep="\n")
     return 1 if bad or not total["passed"] else 0
 
 
