@@ -85,7 +85,10 @@ def replay(
 
 _STEPS = 3
 _OF_UNITS: Final = ("of_units", "differences", "whole_steps")  # Fields that an audit of steps does not have.
-_CONSISTENT = "metrics, rollouts, trace and checkpoints: no contradictions (other files, as pages, are not checked)"
+_NO_END = "not computed: the evaluation and the test after the last step, which the run's result is from (--end does)"
+_CONSISTENT = (
+    "config, metrics, rollouts, trace and checkpoints: no contradictions (other files, as pages, are not checked)"
+)
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 
 
@@ -104,13 +107,14 @@ def audit(
     seed: Annotated[
         int | None, Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
     ] = None,
+    end: Annotated[bool, Option("--end", help="Compute the last evaluation and the test, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     share = None if units is None else _share(units)
-    if share is not None and steps is not None:
+    if share is not None and (steps is not None or end):
         fix = "leave one of them out"
-        raise ConfigError("steps or units are drawn, not both", field="--units", value=units, fix=fix)
+        raise ConfigError("units are drawn alone", field="--units", value=units, fix=fix)
     count = _STEPS if steps is None else steps
     here = changed_keys(changes or (), listed_by=_HERE)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
@@ -125,7 +129,7 @@ def audit(
             of_units = audit_units(place, plan_of, share=share, seed=drawn_by, say=tell, here=here)
             passed, lines, values = of_units.passed, _unit_lines(of_units), _values(of_units)
         else:
-            done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
+            done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, end=end, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
     if as_json:
         print_json(values)
@@ -149,7 +153,10 @@ def _lines(done: Audited[int]) -> list[str]:
 
     lines: list[str] = []
     for span in done.segments:
-        where = f"steps {span.since} to {span.until}" if span.since < span.until else f"step {span.since}"
+        last = span.until - span.ends
+        where = f"steps {span.since} to {last}" if span.since < last else f"step {span.since}"
+        if span.ends:
+            where = "the evaluation and the test" if last < span.since else f"{where}, the evaluation and the test"
         if span.first is not None:
             first, *details = difference_lines(span.first)
             lines += [f"{where}: {first}", *details]
@@ -180,7 +187,7 @@ def _unit_lines(done: Audited[UnitPlace]) -> list[str]:
 
 def _report(done: Audited[Any], drawn: str, results: Sequence[str], computed: str, unit: str) -> list[str]:
     lines = [f"drawn by seed {done.seed}: {drawn}", *(f"contradiction: {fault}" for fault in done.faults)]
-    lines += [*([] if done.faults else [_CONSISTENT]), *results]
+    lines += [*([] if done.faults else [_CONSISTENT]), *results, *([_NO_END] if done.end_computed is False else [])]
     if done.drawn and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
     around = f"{done.cpu_s:.1f} CPU-seconds with the start of this command"

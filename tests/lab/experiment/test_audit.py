@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_task import KEYS, NANO, TASK
 
 from command_line import command
 from tinsmith.cli.registered import plan_of
@@ -15,9 +16,11 @@ from tinsmith.engine import checkpoint_files
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.experiment.audit import Audited, audit, chance
 from tinsmith.lab.experiment.audit_units import UnitPlace, audit_units
-from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.tensor_file import read_fp32, write_tensors
+from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import unsaid
@@ -92,6 +95,112 @@ def signed_again(folder: Path) -> None:
     manifest["hashes"] |= RunFolder(folder).hashes()
     manifest["trace_links"] = RunFolder(folder).links(TRACE)
     (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def json_changed(name: str, *path: str, value: object) -> Callable[[Path], None]:
+    def forge(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        place = content
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        (folder / name).write_text(json.dumps(content))
+
+    return forge
+
+
+def lines_added(name: str, *numbers: int, **changes: object) -> Callable[[Path], None]:
+    def forge(folder: Path) -> None:
+        lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        more = [{**lines[number], **changes} for number in numbers]
+        with (folder / name).open("a") as file:
+            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in more)
+
+    return forge
+
+
+def _without_trace(folder: Path) -> None:
+    (folder / TRACE).unlink()
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["hashes"]["trace_sha256"]
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "trace_links": []}))
+
+
+def _other_weights_chosen(folder: Path) -> None:
+    (weights,) = folder.rglob("sampler_weights/final")
+    forged = weights.with_name("best-000002")
+    shutil.copytree(weights, forged, dirs_exist_ok=True)
+    forged_tensor(forged, checkpoint_files.ADAPTER)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    path = manifest["selected"]["final_path"].replace("final", "best-000002")
+    json_changed(MANIFEST, "selected", "step", value=2)(folder)
+    json_changed(MANIFEST, "selected", "sampler_path", value=path)(folder)
+
+
+@pytest.mark.parametrize(
+    ("forge", "found"),
+    [
+        (json_changed(CONFIG, "settings", "seed", value=17), "settings.seed is 17"),
+        (json_changed(CONFIG, "settings", "steps", value=2), "settings.steps is 2"),
+        (json_changed(CONFIG, "identity_sha256", value="0" * 64), "config.json: identity_sha256"),
+        (json_changed(MANIFEST, "identity_sha256", value="0" * 64), "manifest.json: identity_sha256"),
+        (json_changed(MANIFEST, "hashes", "weights_sha256", value="0" * 64), "weights_sha256"),
+        (lines_added(METRICS, 0, 1), "metrics.jsonl has more"),
+        (lines_added(METRICS, 4, step=5), "metrics.jsonl has more"),
+        (lines_added(ROLLOUTS, 0), "rollouts.jsonl: a line of step 0"),
+        (_without_trace, "trace.jsonl is missing"),
+        (_other_weights_chosen, "after step 1"),
+    ],
+)
+def test_what_no_drawn_step_shows_is_a_contradiction_though_it_was_signed_again(
+    forged: Path, forge: Callable[[Path], None], found: str
+) -> None:
+    forge(forged)
+    if (forged / TRACE).exists():
+        signed_again(forged)
+    assert any(found in fault for fault in audited(forged, 0).faults)
+
+
+def test_a_question_and_data_that_are_not_those_of_the_plan_are_contradictions(forged: Path) -> None:
+    json_changed(CONFIG, "question", value="Does it cure?")(forged)
+    json_changed(CONFIG, "data", "train", value=100_000)(forged)
+    faults = audited(forged, 1).faults
+    assert [fault.partition(" is ")[0] for fault in faults] == ["config.json: question", "config.json: data.train"]
+
+
+def test_the_end_is_computed_where_it_is_asked_for_and_said_to_be_left_out_elsewhere(
+    original: Path, forged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = len((forged / ROLLOUTS).read_text().splitlines()) - 1
+    line_changed(ROLLOUTS, number, lambda line: line.update(text="forged"))(forged)
+    signed_again(forged)
+    assert "--end" in command(capsys, "audit", forged, "--steps", 0).out
+    assert audit(original, plan_of, steps=0, seed=1, end=True, say=unsaid).passed
+    (segment,) = audit(forged, plan_of, steps=0, seed=1, end=True, say=unsaid).segments
+    assert (segment.until, segment.ends, segment.first.phase) == (STEPS, True, Phase.SAMPLE)
+
+
+def test_a_chosen_policy_that_is_not_the_one_computed_is_named_with_the_end(forged: Path) -> None:
+    json_changed(MANIFEST, "selected", "score", value={"value": 9.0, "tie_break": 0.0})(forged)
+    (segment,) = audit(forged, plan_of, steps=0, seed=1, end=True, say=unsaid).segments
+    assert "selected.score is" in segment.element
+
+
+def test_a_run_that_ended_early_has_the_steps_that_it_took(tmp_path: Path) -> None:
+    file, folder = tmp_path / "flat.py", tmp_path / "run"
+    file.write_text(TASK.replace("/ 10", "* 0").replace("1 / texts.count(text) for", "1 for"))
+    keys = {**KEYS, "steps": "40", "early_stop": "true", "model_name": NANO, "log_path": str(folder)}
+    conduct(plan_of(str(file), keys), say=unsaid)
+    done = audit(folder, plan_of, steps=1, seed=1, end=True, say=unsaid)
+    assert done.passed
+    assert 0 < done.of_steps < 40
+
+
+def test_a_configuration_that_says_where_to_compute_is_refused(forged: Path) -> None:
+    json_changed(CONFIG, "overrides", "base_url", value="http://127.0.0.1:9")(forged)
+    with pytest.raises(DataError) as caught:
+        audited(forged, 1)
+    assert caught.value.value == "base_url"
 
 
 def test_every_step_is_equal_and_the_folder_stays_as_it_is(original: Path) -> None:

@@ -3,6 +3,7 @@
 Whoever doubts a run need not run all of it. Files are held against the hashes in the manifest, every checkpoint against
 the trace; then steps that the auditor's seed draws are sampled, rewarded and trained once more, and compared bit for
 bit. A step is reached from the newest checkpoint before it, so that the steps between are computed and compared too.
+The evaluation and the test after the last step are computed where that is asked for.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
+from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, is_checkpoint, read
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
+from tinsmith.lab.experiment.audit_record import config_contradictions, contradictions, trained_steps
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
 from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.experiment.manifest import require_same_models, seeds
@@ -38,17 +40,15 @@ from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE, Kind
-from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Manifest
-from tinsmith.lab.runs.records import Run as RunRecord
+from tinsmith.lab.runs.records import Manifest, Selected
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.service.local import LocalService, LocalTrainer
 from tinsmith.lab.user_task.run_data import TaskData
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError
 from tinsmith.types.home import certificates_folder
 from tinsmith.types.seeds import derive
-from tinsmith.types.sketches import digest
 from tinsmith.types.waits import Say, ticking
 
 T = TypeVar("T")
@@ -60,12 +60,13 @@ class Segment:
     """Recomputed steps: from a checkpoint to the last drawn step that is nearest to it."""
 
     since: int
-    until: int  # The last of its steps.
+    until: int  # The last of its steps; the number of all, where the end of the run was computed, too.
     first: Difference | None  # The first difference; None: there is none.
     original_s: float  # Seconds of its steps in the original run.
     audit_s: float
     element: str | None = None
     """First unequal element of a checkpoint and its recomputation, with both values."""
+    ends: bool = False  # True if the evaluation and the test after the last step were computed.
 
     @property
     def equal(self) -> bool:
@@ -75,7 +76,7 @@ class Segment:
     @property
     def steps(self) -> int:
         """Number of steps that were computed."""
-        return self.until - self.since + 1
+        return self.until - self.since + (not self.ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class Audited(Generic[T]):
     differences: tuple[Difference, ...] = ()
     """First difference after each checkpoint; later units of the same stretch were not computed."""
     whole_steps: int = 0  # Steps that were trained again whole, to reach a drawn unit.
+    end_computed: bool | None = None
+    """True if the evaluation and test after the last step were computed, the run's result; None: it has none."""
 
     @property
     def passed(self) -> bool:
@@ -112,8 +115,10 @@ class Suspect:
         """Read the run's folder; `or_served` is passed to `judge_elsewhere`."""
         self.run, self.manifest = read_run(folder), RunFolder(folder).manifest()
         self.done = trained_steps(self.run)
+        self.last = self.run.last_step or 0  # Step of the last line; the one of the run's end, where it has one.
         self.marks = [mark for mark in RunFolder(folder).marks() if mark.here]
         self.judge = judge_elsewhere(self.manifest, or_served=or_served)
+        self.faults = tuple(contradictions(folder, self.manifest, self.marks, self.done))
 
     def remade(self, plan_of: PlanOf, say: Say, here: Mapping[str, str] | None) -> Materials:
         """Return the plan and its materials, on this machine's CPU unless `here` says otherwise."""
@@ -122,6 +127,7 @@ class Suspect:
         judge = {} if self.judge is None else {"judge_base_url": str(address)}
         keys = {"device": "cpu", **judge, **(here or {})}
         materials = remake(self.run, self.manifest, plan_of, self.done, say, keys)
+        self.faults += config_contradictions(self.run.folder, materials)
         if isinstance(materials.run_data, TaskData):
             return replace(materials, run_data=replace(materials.run_data, recorded=self.run.folder))
         return materials
@@ -148,11 +154,12 @@ class Suspect:
         return Audited(
             seed=seed,
             of_steps=self.done,
-            faults=(*contradictions(self.run.folder, self.manifest, self.marks, self.done), *more),
+            faults=(*self.faults, *more),
             recorded_judge=self.judge,
             whole_s=seconds_of(self.run, None),
             cpu_s=0.0,
             drawn=drawn,
+            end_computed=False if self.last >= self.done else None,
         )
 
 
@@ -162,18 +169,29 @@ def first_step(mark: Mark | None) -> int:
 
 
 def audit(
-    folder: Path, plan_of: PlanOf, *, steps: int, seed: int, say: Say, here: Mapping[str, str] | None = None
+    folder: Path,
+    plan_of: PlanOf,
+    *,
+    steps: int,
+    seed: int,
+    say: Say,
+    end: bool = False,
+    here: Mapping[str, str] | None = None,
 ) -> Audited[int]:
     """Check a run's folder, and recompute `steps` drawn steps; the folder is not changed.
 
-    `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
+    `end` computes the evaluation and the test after the last step, too. `here` are keys that say where and how to
+    compute; a run of a GPU is computed on this machine's CPU without them.
     """
     suspect = Suspect(folder)
+    if end and suspect.last < suspect.done:
+        raise ConfigError("this run did not come to its end", field="--end", fix="leave --end out")
     drawn = tuple(sorted(sorted(range(suspect.done), key=lambda step: derive(seed, "audit", step))[:steps]))
-    done, segments = suspect.audited(seed, drawn), tuple[Segment, ...]()
-    if drawn:
-        segments = tuple(_computed(suspect, suspect.remade(plan_of, say, here), drawn, say))
-    return replace(done, segments=segments, cpu_s=cpu_seconds())
+    places, segments = (*drawn, *([suspect.done] if end else [])), tuple[Segment, ...]()
+    if places:
+        segments = tuple(_computed(suspect, suspect.remade(plan_of, say, here), places, say))
+    done = suspect.audited(seed, drawn)
+    return replace(done, segments=segments, end_computed=end or done.end_computed, cpu_s=cpu_seconds())
 
 
 def chance(of: int, drawn: int, share: float) -> float:
@@ -188,10 +206,12 @@ def chance(of: int, drawn: int, share: float) -> float:
     return 1.0 - math.prod(max(0, of - forged - i) / (of - i) for i in range(drawn))
 
 
-def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say: Say) -> Iterator[Segment]:
+def _computed(suspect: Suspect, materials: Materials, places: Sequence[int], say: Say) -> Iterator[Segment]:
+    """Compute the drawn steps; the number of all steps stands for the run's end."""
     run, manifest, plan = suspect.run, suspect.manifest, materials.plan
     before, state_folder = {mark.step: mark for mark in suspect.marks}, run.folder / STATE
-    written = recorded(run.folder, drawn[-1] + 1)
+    line_of = [*range(suspect.done), suspect.last]
+    written = recorded(run.folder, line_of[places[-1]] + 1)
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:
         place, engine, connection = Path(temporary), None, None
         if needs_server(materials, manifest):
@@ -202,7 +222,7 @@ def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say:
         else:
             with ticking("loading the model", say):
                 engine = engine_of(materials, manifest)
-        for mark, steps in suspect.spans(drawn, int):
+        for mark, steps in suspect.spans(places, int):
             since, until = first_step(mark), steps[-1]
             fresh, began = place / f"from-{since}", time.perf_counter()
             fresh.mkdir()
@@ -224,20 +244,26 @@ def _computed(suspect: Suspect, materials: Materials, drawn: Sequence[int], say:
                     unit_hashes=plan.circumstances.unit_hashes,
                 )
             with ticking(f"computing steps {since} to {until}", say), begun(materials, mark, fresh, client) as made:
-                for step in range(since, until + 1):
+                for step in range(since, min(until + 1, suspect.done)):
                     take_step(made, step)
                     made.folder.append(TRACE, _trace_lines(made, step))
                     if step + 1 in before:
                         made.checkpoint(step + 1)
-            computed, traced = recorded(fresh, until + 1), bool(written[TRACE])
-            each = (unequal_step(step, written, computed, traced=traced) for step in range(since, until + 1))
+                selected = made.finish() if until == suspect.done else None
+            computed, traced = recorded(fresh, line_of[until] + 1), bool(written[TRACE])
+            each = (unequal_step(line, written, computed, traced=traced) for line in line_of[since : until + 1])
+            elements = chain(
+                _unequal_elements(run.folder, before, fresh, fresh / STATE, since),
+                () if selected is None else _unequal_ends(state_folder, manifest.selected, fresh / STATE, selected),
+            )
             yield Segment(
                 since=since,
                 until=until,
                 first=next((found for found in each if found is not None), None),
-                original_s=seconds_of(run, until + 1) - seconds_of(run, since),
+                original_s=seconds_of(run, line_of[until] + 1) - seconds_of(run, since),
                 audit_s=time.perf_counter() - began,
-                element=next(_unequal_elements(run.folder, before, fresh, fresh / STATE, since), None),
+                element=next(elements, None),
+                ends=selected is not None,
             )
 
 
@@ -259,13 +285,30 @@ def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, sta
         old = before.get(mark.step)
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
             continue
-        for path, again in zip(old.state_path.split(), mark.state_path.split(), strict=True):
-            original, made = (
-                read(TinkerPath.parse(one).folder(each)) for each, one in ((folder / STATE, path), (state, again))
-            )
-            for file in (ADAPTER, OPTIMIZER):
-                for what in _unequal_tensors(original.tensors(file), made.tensors(file)):
-                    yield f"{path}: {what}"
+        yield from _unequal_weights(folder / STATE, old.state_path, state, mark.state_path, (ADAPTER, OPTIMIZER))
+
+
+def _unequal_ends(kept: Path, before: Selected | None, state: Path, now: Selected) -> Iterator[str]:
+    """Compare the chosen and the last policy with those of the end that was computed."""
+    for name in ("step", "score", "by"):
+        if (one := getattr(before, name, None)) != (other := getattr(now, name)):
+            yield f"{MANIFEST}: selected.{name} is {one}, and {other} computed again"
+            return
+    for name in ("final_path", "sampler_path"):
+        path = getattr(before, name)
+        if is_saved(kept, path):
+            yield from _unequal_weights(kept, path, state, getattr(now, name), (ADAPTER,))
+
+
+def _unequal_weights(kept: Path, paths: str, state: Path, again: str, files: Sequence[str]) -> Iterator[str]:
+    """Compare saved weights, of several agents in turn, with those that were computed; return unequal elements."""
+    for path, other in zip(paths.split(), again.split(), strict=True):
+        original = read(TinkerPath.parse(path).folder(kept))
+        places = (TinkerPath.parse(other).folder(each) for each in (state, kept))
+        made = read(next(place for place in places if is_checkpoint(place)))
+        for file in files:
+            for what in _unequal_tensors(original.tensors(file), made.tensors(file)):
+                yield f"{path}: {what}"
 
 
 def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
@@ -278,64 +321,6 @@ def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator
         if len(places):
             at = tuple(map(int, places[0]))
             yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
-
-
-_GRADIENT = "optim/grad_norm"
-"""Metric of steps that changed the weights; a step whose rewards are all equal changes none."""
-
-
-def trained_steps(run: RunRecord) -> int:
-    """Return the number of training steps of a run."""
-    done = 0 if run.last_step is None else run.last_step + 1
-    if run.config.steps is not None:
-        done = min(done, run.config.steps)  # after them stands the test
-    if done == 0:
-        raise DataError(f"{run.folder} has no finished step: there is nothing to check")
-    return done
-
-
-def contradictions(folder: Path, manifest: Manifest, marks: list[Mark], done: int) -> Iterator[str]:
-    """Return contradictions within the folder: files and manifest, steps, checkpoints and trace."""
-    stated = manifest.hashes
-    for name, found in RunFolder(folder).hashes().items():
-        if stated and stated.get(name) != found:
-            yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
-    if "trace_sha256" in stated and not (folder / TRACE).exists():
-        yield f"{TRACE} is missing"
-    links, now = list(manifest.trace_links), RunFolder(folder).links(TRACE)
-    if links and links != now:
-        line = 1 + next((at for at, pair in enumerate(zip(links, now, strict=False)) if pair[0] != pair[1]), len(now))
-        yield f"{TRACE}: line {line} is the first that is not the one of the chain in the manifest"
-    elif links and not str(stated.get("trace_sha256", "")).startswith(links[-1]):
-        yield f"{MANIFEST}: the chain of {TRACE} does not end in its SHA-256"
-    trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
-    for step in range(done):
-        if step not in metrics:
-            yield f"{METRICS} has no line of step {step}"
-        elif trace and step not in trace and _GRADIENT in decode(metrics[step][-1]):
-            yield f"{TRACE} has no line of step {step}"
-    paths = {mark.state_path: mark.step for mark in marks}
-    if manifest.selected is not None and manifest.selected.final_path:
-        paths[manifest.selected.final_path] = done
-    for path, step in paths.items():
-        yield from _unlike_trace(folder / STATE, path, step, trace)
-
-
-def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterator[str]:
-    """Return the fault of a checkpoint: damage, or a tensor that differs from the previous step's trace."""
-    if (what := damage(state, [path])) is not None:
-        yield what
-        return
-    if " " in path:
-        return  # adapters of several agents, each of which has lines of its own
-    last = max((each for each in trace if each < step), default=None)
-    marks = cast(Mapping[str, Any], {} if last is None else decode(trace[last][-1]).get("weights"))
-    tensors = read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) if marks else {}
-    for name in sorted(tensors):
-        flat = tensors[name].contiguous().numpy().ravel() + np.float32(0)
-        if name in marks and marks[name]["sha256"] != digest(flat):
-            yield f"{path}: {name} is not what the trace has after step {last}"
-            return
 
 
 def judge_elsewhere(manifest: Manifest, *, or_served: bool = False) -> str | None:
@@ -405,8 +390,16 @@ def begun(
 
 def lent(mark: Mark, kept: Path, state: Path) -> Mark:
     """Copy a checkpoint into a server's state under an unused name; return its record there."""
-    old = [TinkerPath.parse(path) for path in mark.state_path.split()]
-    new = [replace(one, session=f"recorded-{one.session}") for one in old]
-    for before, after in zip(old, new, strict=True):
-        shutil.copytree(before.folder(kept), after.folder(state), dirs_exist_ok=True)
-    return replace(mark, state_path=" ".join(map(str, new)))
+
+    def copied(paths: str) -> str:
+        old = [TinkerPath.parse(path) for path in paths.split()]
+        new = [replace(one, session=f"recorded-{one.session}") for one in old]
+        for before, after in zip(old, new, strict=True):
+            shutil.copytree(before.folder(kept), after.folder(state), dirs_exist_ok=True)
+        return " ".join(map(str, new))
+
+    mark = replace(mark, state_path=copied(mark.state_path))
+    for path in best_of(mark):
+        best = cast(Mapping[str, object], mark.kept["best"])
+        mark = replace(mark, kept={**mark.kept, "best": {**best, "sampler_path": copied(path)}})
+    return mark

@@ -39,7 +39,9 @@ from tinsmith.types.version import VERSION
 Json = Mapping[str, object]
 
 _TRAINED = "model"
-_TOLD_LATER = (_TRAINED, "beside")  # What of an identity only a server knows.
+_OF_SERVER: Final = (_TRAINED, "beside")  # What of an identity only a server knows.
+UNHASHED: Final = (*_OF_SERVER, "source_sha256")
+"""Fields that stand in a manifest's identity and not in the one that is hashed."""
 
 
 def identity_of(materials: Materials) -> dict[str, object]:
@@ -111,7 +113,7 @@ def changed_identity(before: Manifest, materials: Materials) -> tuple[FieldDiffe
     """Return the fields of an earlier manifest's identity that differ now, except for the models."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
     now: Json = json.loads(json.dumps({**identity_of(materials), "source_sha256": source_sha256()}))
-    return unequal_fields({name: one for name, one in before.identity.items() if name not in _TOLD_LATER}, now)
+    return unequal_fields({name: one for name, one in before.identity.items() if name not in _OF_SERVER}, now)
 
 
 def require_same_run(before: Manifest, materials: Materials) -> None:

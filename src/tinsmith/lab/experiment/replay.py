@@ -18,10 +18,10 @@ from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_text import shown_value
+from tinsmith.lab.experiment.key_text import Circumstances, shown_value
 from tinsmith.lab.experiment.manifest import Json, changed_identity, located
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, on_base, with_model
-from tinsmith.lab.runs.files import Kind, Status
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Run
@@ -149,8 +149,8 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
         fix = "run it again with this version, then it can be replayed"
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
-    asking = (each.name for each in fields(Asking))
-    keys = (*asking, "data", "base_url", "device", "model_name", "unit_hashes")
+    asking = fields(Asking)
+    keys = (*(each.name for each in asking), "data", "base_url", "device", "model_name", "unit_hashes")
     where: dict[str, object] = {key: around[key] for key in keys if key in around}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
     where |= {"stop_after": steps, **here}
@@ -164,6 +164,9 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
             # A key of whoever checks the run would go wherever somebody else's file says.
             what = "this run used a server whose address comes from the file"
             raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, give it yourself: {key}=URL")
+    if misplaced := sorted(run.config.overrides.keys() & {each.name for each in (*fields(Circumstances), *asking)}):
+        what = f"{CONFIG} is not as a run writes it: where it computed stands in {MANIFEST}"
+        raise DataError(what, field="overrides", value=misplaced[0])
     return {key: str(value) for key, value in {**run.config.overrides, **where}.items() if value is not None}
 
 

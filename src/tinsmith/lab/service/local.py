@@ -17,6 +17,7 @@ import tinker
 from tinker import types
 from tinker.lib.chunked_fwdbwd_helpers import combine_fwd_bwd_output_results
 
+from tinsmith.engine.checkpoint_files import is_checkpoint
 from tinsmith.engine.checkpoints import load_session, read, save
 from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.sequences import Policy
@@ -155,6 +156,9 @@ class LocalTrainer:
         """Save weights and the optimizer; return where."""
         return self._saved(CheckpointKind.WEIGHTS, name, overwrite=overwrite)
 
+    def get_info(self) -> None:
+        """Return nothing: nobody can be lost."""
+
     def get_tokenizer(self) -> PreTrainedTokenizerBase:
         """Return the base's."""
         return tokenizer_of(self.service.source)
@@ -230,15 +234,15 @@ class LocalService:
 
     def create_training_client_from_state_with_optimizer(self, path: str) -> LocalTrainer:
         """Return a client of the weights and the optimizer of a checkpoint."""
-        checkpoint = read(TinkerPath.parse(path).folder(self.kept))
-        decoder = self.engine.decoder(self.name, quantised=checkpoint.spec.kind.quantised)
-        base = self.engine.base(self.name)
-        session = load_session(decoder, checkpoint, base=base, with_optimizer=True)
-        return self._trainer(self.engine.prepare(session))
+        return self._trainer(self._loaded(path, self.kept, with_optimizer=True))
 
-    def create_sampling_client(self, base_model: str) -> LocalSampler:
-        """Return the base."""
-        return self.sampler(self.engine.base_policy(base_model))
+    def create_sampling_client(self, base_model: str = "", model_path: str | None = None) -> LocalSampler:
+        """Return the base, or saved weights."""
+        if model_path is None:
+            return self.sampler(self.engine.base_policy(base_model))
+        saved = is_checkpoint(TinkerPath.parse(model_path).folder(self.saved))
+        session = self._loaded(model_path, self.saved if saved else self.kept, with_optimizer=False)
+        return self.sampler(freeze(session, self.engine.parts.policy_of))
 
     def sampler(self, policy: Policy) -> LocalSampler:
         """Return the client of a policy."""
@@ -265,6 +269,12 @@ class LocalService:
                 ],
                 prompt_logprobs_np=result.prompt_logprobs,
             )
+
+    def _loaded(self, path: str, state: Path, *, with_optimizer: bool) -> TrainingSession:
+        checkpoint = read(TinkerPath.parse(path).folder(state))
+        decoder = self.engine.decoder(self.name, quantised=checkpoint.spec.kind.quantised)
+        base = self.engine.base(self.name)
+        return self.engine.prepare(load_session(decoder, checkpoint, base=base, with_optimizer=with_optimizer))
 
     def _trainer(self, session: TrainingSession) -> LocalTrainer:
         session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
