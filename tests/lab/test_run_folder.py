@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -352,3 +353,20 @@ def test_a_folder_that_is_written_to_is_nobody_elses(tmp_path: Path, if_exists: 
     assert [line["step"] for line in running.read_lines("metrics.jsonl")] == [0, 1]
     running.close()
     RunFolder.begin(folder, CONFIGURED, if_exists=if_exists)[0].close()
+
+
+def test_a_run_that_is_abandoned_keeps_others_out_until_all_of_it_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, delete, refused = tmp_path / "run", shutil.rmtree, list[ConfigError]()
+    running, _ = RunFolder.begin(folder, CONFIGURED, if_exists=IfExists.RAISE)
+
+    def between(path: Path, *, ignore_errors: bool) -> None:
+        with pytest.raises(ConfigError, match="another process") as caught:
+            RunFolder.begin(folder, CONFIGURED, if_exists=IfExists.RESUME)
+        refused.append(caught.value)
+        delete(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", between)
+    running.abandon()
+    assert (len(refused), folder.exists()) == (1, False)

@@ -106,6 +106,6 @@ def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(folder: Path, mad
     lines = [(place / "metrics.jsonl").read_text().splitlines() for place in (cell, tmp_path / "run")]
     assert lines[0] == lines[1]
     # Its rollouts are the base's: an audit starts a server for them, and compares what was computed from a checkpoint.
-    done = audit(tmp_path / "run", plan_of, steps=len(lines[0]), seed=0, say=unsaid)
+    done = audit(tmp_path / "run", plan_of, steps=len(lines[0]), seed=0, end=True, say=unsaid)
     assert done.passed, done
     assert len(done.drawn) > 1

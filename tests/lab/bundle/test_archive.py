@@ -2,6 +2,9 @@
 
 import bz2
 import stat
+import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -118,3 +121,53 @@ def test_an_archive_is_a_folder_as_long_as_it_is_read(tmp_path: Path) -> None:
         assert two.name == "run"
         assert (two / "config.json").read_bytes() == b"{}"
     assert not two.exists()
+
+
+def _entry(name: bytes, data: bytes, size: int, crc: int, flags: int = 0) -> tuple[bytes, bytes]:
+    """An entry of bzip2 as it stands in an archive, and its beginning in the table of contents."""
+    facts = (zipfile.ZIP_BZIP2, 0, 33, crc, len(data), size, len(name), 0)
+    local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 46, flags, *facts) + name + data
+    return local, struct.pack("<IHHHHHHIIIHH", 0x02014B50, 0x32E, 46, flags, *facts)
+
+
+def _archive(*entries: tuple[bytes, bytes, int, int, int], offset: int = 0) -> bytes:
+    content, table = b"", b""
+    for name, data, size, crc, flags in entries:
+        local, listed = _entry(name, data, size, crc, flags)
+        table += listed + struct.pack("<HHHII", 0, 0, 0, 0o100644 << 16, len(content) + offset) + name
+        content += local
+    ends = (0, 0, len(entries), len(entries), len(table), len(content), 0)
+    return content + table + struct.pack("<IHHHHIIH", 0x06054B50, *ends)
+
+
+CRATE_ENTRY = (CRATE.encode(), bz2.compress(b"{}"), 2, zlib.crc32(b"{}"), 0)
+
+
+def test_an_entry_that_expands_to_more_than_it_says_takes_little_memory(tmp_path: Path) -> None:
+    zeros = bz2.BZ2Compressor()
+    data = b"".join(zeros.compress(bytes(1 << 24)) for _ in range(32)) + zeros.flush()
+    (tmp_path / "bomb.zip").write_bytes(_archive((b"a", data, 10, zlib.crc32(bytes(10)), 0), CRATE_ENTRY))
+    program = (
+        "import resource, sys\nfrom pathlib import Path\nfrom tinsmith.lab.bundle.archive import unpack\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "unpack(Path('bomb.zip'), Path('out'))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 150 << 10
+    assert (tmp_path / "out" / "a").read_bytes() == bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (_archive((b"", bz2.compress(b""), 0, 0, 0), CRATE_ENTRY), "does not lie in its folder"),
+        (_archive((b"\xff\xfe", bz2.compress(b""), 0, 0, 0x800), CRATE_ENTRY), "cannot be unpacked"),
+        (_archive(CRATE_ENTRY, offset=-60 % 2**32), "cannot be unpacked"),
+    ],
+    ids=["no name", "a name that is no text", "an offset beyond"],
+)
+def test_a_damaged_table_of_contents_is_refused(tmp_path: Path, content: bytes, found: str) -> None:
+    (tmp_path / "run.zip").write_bytes(content)
+    with pytest.raises(DataError, match=found):
+        unpack(tmp_path / "run.zip", tmp_path / "out")

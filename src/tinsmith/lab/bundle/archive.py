@@ -11,11 +11,11 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, Final, cast
+from typing import IO, Any, Final, cast
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.runs.files import ROLLOUTS
@@ -34,7 +34,12 @@ _LZMA, _STORED = zipfile.ZIP_LZMA, zipfile.ZIP_STORED
 _METHODS: Final = {".parquet": _STORED, ".png": _STORED, _FLOATS: _LZMA, ROLLOUTS: _LZMA}
 """By ending, or by name: answers repeat themselves far apart. Of other text, mostly digits, bzip2 makes the least."""
 _ALLOWED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, MemoryError)
+_UNREADABLE: Final = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, MemoryError),
+    UnicodeDecodeError,
+)
+_NOT_THE_DISK: Final = (None, errno.EEXIST, errno.EINVAL)
+"""Numbers of an OSError that an archive causes: bzip2's own, a name that is there, an offset that no file has."""
 
 MOST_FILES: Final = 100_000
 MOST_BYTES: Final = 64 << 30
@@ -44,6 +49,8 @@ _FREE: Final = 64 << 20
 """Bytes that any archive may unpack to."""
 _PART: Final = re.compile(r"[^\x00-\x1f\x7f\\/:*?\"<>|]{1,200}")
 _CHUNK: Final = 1 << 20
+_AT_ONCE: Final = {zipfile.ZIP_BZIP2: 64, zipfile.ZIP_LZMA: 1 << 12}
+"""Compressed bytes that are decoded at once: one of bzip2 may stand for a megabyte, one of LZMA for seven kilobytes."""
 
 
 def write_archive(files: Mapping[str, Content], out: Path) -> None:
@@ -113,18 +120,30 @@ def unpack(file: Path, folder: Path) -> None:
                     target = folder / entry.filename
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with archive.open(entry) as source, target.open("xb") as copy:
+                        _decode_slowly(source, _AT_ONCE.get(entry.compress_type, _CHUNK))
                         shutil.copyfileobj(source, copy, _CHUNK)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
     except (*_UNREADABLE, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EEXIST):
+        if isinstance(error, OSError) and error.errno not in _NOT_THE_DISK:
             raise  # bzip2's own says nothing of a disk
         what, fix = (
             f"{file} cannot be unpacked: {error}",
             "fetch it again, and compare its SHA-256 with the published one",
         )
         raise DataError(what, field="FILE", value=str(file), allowed=_EXPECTED, fix=fix) from None
+
+
+def _decode_slowly(source: IO[bytes], at_once: int) -> None:
+    """Bound the bytes that are decoded at once: zipfile holds all that they stand for, whatever the entry's size."""
+    stream = cast(Any, source)
+    read: Callable[[int], bytes] = stream._read2
+
+    def few(size: int) -> bytes:
+        return read(min(size, at_once))
+
+    stream.MIN_READ_SIZE, stream._read2 = at_once, few
 
 
 def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
@@ -155,7 +174,7 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
     """Return the fault of an entry; None if it has none."""
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = entry.orig_filename.split("/")
-    if entry.is_dir() or kind not in (0, stat.S_IFREG):
+    if entry.orig_filename.endswith("/") or kind not in (0, stat.S_IFREG):
         return "is no plain file"
     if any(part in (".", "..") or not _PART.fullmatch(part) for part in parts):
         return "does not lie in its folder, or has a name that not every system takes"

@@ -208,20 +208,24 @@ class RunFolder:
         return {key: file_sha256(self.path / name) for key, name in hashed.items()}
 
     def close(self) -> None:
-        """Close the files; harmless when repeated."""
+        """Close the files, and let others write here; harmless when repeated."""
+        self._close_files()
+        self._unlock()
+
+    def abandon(self) -> None:
+        """Delete a prepared run without steps, and its folder if it is otherwise empty."""
+        self._close_files()
+        self._delete()
+        with suppress(OSError):  # something else is in it
+            self.path.rmdir()
+        self._unlock()
+
+    def _close_files(self) -> None:
         opened = dict(self._files)
         self._files.clear()
         for name, file in opened.items():
             with writing(self.path / name):
                 file.close()
-        self._unlock()
-
-    def abandon(self) -> None:
-        """Delete a prepared run without steps, and its folder if it is otherwise empty."""
-        self.close()
-        self._delete()
-        with suppress(OSError):  # something else is in it
-            self.path.rmdir()
 
     def _lock(self) -> None:
         """Be the only one that writes here until `close`; the lock ends with the process, too.
