@@ -312,9 +312,9 @@ def a_run(folder: Path, manifest: str) -> Path:
 
 @pytest.mark.parametrize(
     ("status", "goes_on"),
-    [(Status.INTERRUPTED, True), (Status.LOST, True), (Status.RUNNING, False), (Status.FINISHED, False)],
+    [(Status.INTERRUPTED, True), (Status.LOST, True), (Status.RUNNING, True), (Status.FINISHED, False)],
 )
-def test_a_run_that_stopped_and_said_so_goes_on_with_the_same_command(
+def test_a_run_that_stopped_or_was_killed_goes_on_with_the_same_command(
     tmp_path: Path, status: Status, goes_on: bool
 ) -> None:
     folder = a_run(tmp_path / "run", json.dumps({"status": status.value}))
@@ -324,6 +324,14 @@ def test_a_run_that_stopped_and_said_so_goes_on_with_the_same_command(
         with pytest.raises(ConfigError) as caught:
             require_room(folder, settled)
         assert caught.value.field == "log_path"
+
+
+def test_a_run_that_another_process_runs_does_not_go_on_with_the_same_command(tmp_path: Path) -> None:
+    running, _ = RunFolder.begin(tmp_path / "run", CONFIGURED, if_exists=IfExists.RAISE)
+    running.write_json(MANIFEST, {"status": Status.RUNNING.value})
+    assert settle(running.path, IfExists.RESUME_INTERRUPTED) is IfExists.RAISE
+    running.close()
+    assert settle(running.path, IfExists.RESUME_INTERRUPTED) is IfExists.RESUME
 
 
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "{}"])

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from own_task import KEYS, NANO, TASK, lines, whole
 import tinsmith
 from command_line import Run, command
 from tinsmith.lab.page.comparison import REWARD, study_of_runs
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
-from tinsmith.types.errors import ConfigError, LostError
+from tinsmith.types.errors import ConfigError, DiskFullError, LostError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BYTES = ("metrics.jsonl", "rollouts.jsonl", "sections.json", "task.json")
@@ -136,13 +137,26 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
     assert "a text of threes" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, original: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["lost", "running"])
+def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(
+    run: Run, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
     assert run(log_path="run", stop_after="1").code == 0
     (tmp_path / "broken").touch()
-    lost = run(log_path="run", behavior_if_log_dir_exists="resume", code=3)
+    write = RunFolder.write_json
+
+    def full(folder: RunFolder, name: str, value: Mapping[str, object]) -> None:
+        if value.get("status") == "lost":
+            raise DiskFullError("no room", field=name)
+        write(folder, name, value)
+
+    with monkeypatch.context() as patch:
+        if status == "running":  # as there is no room for the manifest either
+            patch.setattr(RunFolder, "write_json", full)
+        lost = run(log_path="run", behavior_if_log_dir_exists="resume", code=3)
     assert "the checker is not there" in lost.err
     assert "the same command" in lost.err
-    assert whole(tmp_path / "run", "manifest.json")["status"] == "lost"
+    assert whole(tmp_path / "run", "manifest.json")["status"] == status
     (tmp_path / "broken").unlink()
     assert run(log_path="run").code == 0
     for name in BYTES:
@@ -161,6 +175,13 @@ def test_several_turns_are_sampled_told_and_scored(run: Run, tmp_path: Path) -> 
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Only a number." in page
     assert "0 of 4 sums" in page
+
+
+def test_a_section_that_no_file_can_hold_has_failed_and_the_run_has_not(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TASK.replace('f"{len(answers)} answers"', r'"\ud800"'))
+    assert run(log_path="run", steps="1").code == 0
+    (words,) = (one for one in whole(tmp_path / "run", "sections.json")["sections"] if one["title"] == "Words")
+    assert "surrogates" in words["failure"]
 
 
 def test_the_one_turn_example_runs(run: Run) -> None:

@@ -189,15 +189,14 @@ def _conduct(
         with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
-        folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
+        _stopped(folder, manifest, Status.INTERRUPTED)
         raise
     except DiskFullError as error:
-        with suppress(DiskFullError):
-            folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        _stopped(folder, manifest, Status.LOST)
         where = str(plan.circumstances.log_path)
         raise LostError(error.what, field="log_path", value=where, fix=f"make room; {going_on(plan)}") from error
     except (tinker.TinkerError, BackendError, JudgeError, TaskError, TimeoutError) as error:
-        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        _stopped(folder, manifest, Status.LOST)
         failure = _ended_by(error, materials, connection, run)
         raise failure from None if isinstance(failure, ConfigError) else error
     finally:
@@ -210,6 +209,12 @@ def _conduct(
     if finished is None:
         interrupts.end()
     return Conducted(folder=folder.path, finished=finished, alarms=alarms, tokenizer=tokenizer, connection=connection)
+
+
+def _stopped(folder: RunFolder, manifest: Mapping[str, object], status: Status) -> None:
+    """Write why a run stopped, where there is room for it; its lock, which is free then, says that it did."""
+    with suppress(DiskFullError):
+        folder.write_json(MANIFEST, {**manifest, "status": status.value})
 
 
 def open_run(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import fcntl
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -83,7 +85,7 @@ class IfExists(StrEnum):
     """Choice for a folder that holds a run already."""
 
     RESUME_INTERRUPTED = "resume_interrupted"
-    """RESUME a run that was interrupted or lost its server, RAISE at any other."""
+    """RESUME a run that was interrupted, was killed or lost its server, RAISE at any other."""
     RAISE = "raise"
     RESUME = "resume"
     DELETE = "delete"
@@ -132,10 +134,25 @@ def _already_there(path: Path, what: str) -> ConfigError:
 
 
 def _was_interrupted(path: Path) -> bool:
-    """True if the run in a folder reported that it stopped early; otherwise another process may still run it."""
+    """True if the run in a folder stopped early: it reported so, or the process that ran it is gone."""
     try:
         manifest: object = parse_json((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return False
     found = cast(dict[str, object], manifest) if isinstance(manifest, dict) else {}
-    return found.get("status") in (Status.INTERRUPTED.value, Status.LOST.value)
+    status = found.get("status")
+    return status in (Status.INTERRUPTED.value, Status.LOST.value) or (
+        status == Status.RUNNING.value and not is_locked(path)
+    )
+
+
+def is_locked(path: Path) -> bool:
+    """True if a process writes in a folder, or the file system has no locks to tell it by (NFS)."""
+    place = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(place)
+    return False
