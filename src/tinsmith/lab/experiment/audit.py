@@ -243,7 +243,8 @@ def _computed(suspect: Suspect, materials: Materials, places: Sequence[int], say
                     saved=fresh / STATE,
                     unit_hashes=plan.circumstances.unit_hashes,
                 )
-            with ticking(f"computing steps {since} to {until}", say), begun(materials, mark, fresh, client) as made:
+            what = f"steps {since} to {until}" if since < suspect.done else "the evaluation and the test"
+            with ticking(f"computing {what}", say), begun(materials, mark, fresh, client) as made:
                 for step in range(since, min(until + 1, suspect.done)):
                     take_step(made, step)
                     made.folder.append(TRACE, _trace_lines(made, step))
@@ -296,7 +297,7 @@ def _unequal_ends(kept: Path, before: Selected | None, state: Path, now: Selecte
             return
     for name in ("final_path", "sampler_path"):
         path = getattr(before, name)
-        if is_saved(kept, path):
+        if is_saved(kept, path) and damage(kept, [path]) is None:
             yield from _unequal_weights(kept, path, state, getattr(now, name), (ADAPTER,))
 
 
