@@ -36,6 +36,9 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
+NOT_FINITE = "the model's logits are not finite"
+"""Beginning of the message about weights that nothing can be sampled from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerLimits:
@@ -457,7 +460,7 @@ def _keep_routes(feeds: list[_Feed], begin: list[int], digests: NDArray[np.int64
 def _not_finite(where: str) -> BackendError:
     """Error for logits that are not finite."""
     return BackendError(
-        "the model's logits are not finite: nothing can be sampled from these weights",
+        f"{NOT_FINITE}: nothing can be sampled from these weights",
         field=where,
         fix="load an earlier checkpoint and lower the learning rate",
     )

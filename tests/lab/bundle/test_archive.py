@@ -53,6 +53,8 @@ def _other_method(file: zipfile.ZipFile) -> None:
         (_named("a\\b"), "does not lie in its folder"),
         (_named("C:b"), "does not lie in its folder"),
         (_named("a\x07"), "does not lie in its folder"),
+        (_named("\U0001f600" * 100), "does not lie in its folder"),
+        (_named("/".join(["a" * 150] * 7)), "does not lie in its folder"),
         (_named("a", "a"), "is there twice"),
         (_named("a", "A"), "is there twice"),
         (_named("a", "a/b"), "a file and a folder"),

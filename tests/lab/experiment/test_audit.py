@@ -17,7 +17,7 @@ from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.experiment.audit import Audited, audit, chance
 from tinsmith.lab.experiment.audit_units import UnitPlace, audit_units
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, ROLLOUTS, TRACE
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.types.errors import DataError
@@ -126,6 +126,11 @@ def _without_trace(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps({**manifest, "trace_links": []}))
 
 
+def _mark_damaged(folder: Path) -> None:
+    marks = (folder / CHECKPOINTS).read_bytes()
+    (folder / CHECKPOINTS).write_bytes(marks.replace(b'"step": 2', b'"step": 3', 1))
+
+
 def _other_weights_chosen(folder: Path) -> None:
     (weights,) = folder.rglob("sampler_weights/final")
     forged = weights.with_name("best-000002")
@@ -148,6 +153,7 @@ def _other_weights_chosen(folder: Path) -> None:
         (lines_added(METRICS, 0, 1), "metrics.jsonl has more"),
         (lines_added(METRICS, 4, step=5), "metrics.jsonl has more"),
         (lines_added(ROLLOUTS, 0), "rollouts.jsonl: a line of step 0"),
+        (_mark_damaged, "checkpoints.jsonl has 1 damaged line"),
         (_without_trace, "trace.jsonl is missing"),
         (_other_weights_chosen, "after step 1"),
     ],
@@ -259,6 +265,14 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
     assert not done.faults
     first = done.segments[0].first
     assert (first.step, first.phase) == (0, phase)
+
+
+def test_a_line_that_says_a_value_twice_is_another(forged: Path) -> None:
+    lines = (forged / ROLLOUTS).read_text()
+    (forged / ROLLOUTS).write_text(lines.replace('"text": ', '"text": "forged", "text": ', 1))
+    signed_again(forged)
+    first = audited(forged, 1, seed=FIRST_STEP).segments[0].first
+    assert (first.step, first.phase) == (0, Phase.BYTES)
 
 
 def test_a_unit_of_gradient_that_was_forged_and_signed_again_is_named_where_its_step_is_drawn(

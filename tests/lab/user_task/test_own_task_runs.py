@@ -177,11 +177,20 @@ def test_several_turns_are_sampled_told_and_scored(run: Run, tmp_path: Path) -> 
     assert "0 of 4 sums" in page
 
 
-def test_a_section_that_no_file_can_hold_has_failed_and_the_run_has_not(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(TASK.replace('f"{len(answers)} answers"', r'"\ud800"'))
+def test_text_that_no_file_can_hold_does_not_end_a_run(run: Run, tmp_path: Path) -> None:
+    task = TASK.replace('f"{len(answers)} answers"', r'"a\ud800"').replace('"a word"', r'"a\ud800"')
+    (tmp_path / "mine.py").write_text(task.replace("a text of threes", r"\ud800"))
+    (tmp_path / "brittle").touch()
     assert run(log_path="run", steps="1").code == 0
     (words,) = (one for one in whole(tmp_path / "run", "sections.json")["sections"] if one["title"] == "Words")
-    assert "surrogates" in words["failure"]
+    assert words["text"] == "a?"
+    assert any("failure" in one for one in lines(tmp_path / "run", "rollouts.jsonl"))
+
+
+def test_a_run_that_diverged_is_told_to_begin_again_with_a_lower_rate(run: Run) -> None:
+    lost = run(log_path="run", learning_rate="1e30", code=3)
+    assert "diverged" in lost.err
+    assert "lower learning_rate" in lost.err
 
 
 def test_the_one_turn_example_runs(run: Run) -> None:

@@ -176,7 +176,8 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
     parts = entry.orig_filename.split("/")
     if entry.orig_filename.endswith("/") or kind not in (0, stat.S_IFREG):
         return "is no plain file"
-    if any(part in (".", "..") or not _PART.fullmatch(part) for part in parts):
+    sizes = [len(part.encode(errors="replace")) for part in parts]
+    if any(part in (".", "..") or not _PART.fullmatch(part) for part in parts) or max(sizes) > 255 or sum(sizes) > 1024:
         return "does not lie in its folder, or has a name that not every system takes"
     if entry.filename.casefold() in seen:
         return "is there twice"

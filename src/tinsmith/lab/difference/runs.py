@@ -44,6 +44,7 @@ class Phase(StrEnum):
     GRADIENT = "gradient"
     OPTIMIZER = "optimizer"
     METRICS = "metrics"  # Something computed beside: all that the training itself left is equal so far.
+    BYTES = "bytes"  # Lines that are written in another way: every value that is read is equal.
     WEIGHTS = "weights"  # Only the hash of the final weights.
     LENGTH = "length"  # Equal as far as the shorter one goes.
 
@@ -139,11 +140,15 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
 
 def unequal_step(step: int, first: Recorded, second: Recorded, *, traced: bool) -> Difference | None:
     """Return the first difference of a step; without traces its training is not compared."""
+    other_bytes = False
     for name, compare in ((ROLLOUTS, unequal_rollouts), (TRACE, unequal_training), (METRICS, _beside)):
         lines = [each[name].get(step, []) for each in (first, second)]
-        if lines[0] != lines[1] and (traced or name != TRACE) and (found := compare(step, *lines)) is not None:
+        if lines[0] == lines[1] or (name == TRACE and not traced):
+            continue
+        if (found := compare(step, *lines)) is not None:
             return found
-    return None
+        other_bytes |= name != TRACE  # it also has what was not hashed: norms, and units of one run alone
+    return Difference(step=step, phase=Phase.BYTES) if other_bytes else None
 
 
 def _unequal_beginning(step: int, first: Recorded, second: Recorded) -> Difference | None:
@@ -216,6 +221,7 @@ _WHAT: Final = {
     Phase.GRADIENT: "the gradient",
     Phase.OPTIMIZER: "the weights after the optimizer's step",
     Phase.METRICS: "metrics alone, computed beside the training",
+    Phase.BYTES: "how a line of rollouts or metrics is written: its values are equal",
     Phase.WEIGHTS: "the hash of the final weights alone",
     Phase.LENGTH: "only one of them goes on from here",
 }

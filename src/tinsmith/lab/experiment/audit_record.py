@@ -18,9 +18,10 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.experiment.manifest import UNHASHED, config_of
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, TRACE, Status
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, TRACE, Status
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.records import Manifest, Run
+from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of, tensors_sha256
 from tinsmith.types.sketches import digest
@@ -66,6 +67,8 @@ def contradictions(folder: Path, manifest: Manifest, marks: Sequence[Mark], done
     if not trace and changed and manifest.circumstances.get("base_url") is None:
         yield f"{TRACE} is missing: nothing ties the weights to the steps"
     yield from (f"{TRACE} has no line of step {step}" for step in changed if trace and step not in trace)
+    if damaged := RunFolder(folder).damaged_marks():
+        yield f"{CHECKPOINTS} has {counted(damaged, 'damaged line')}"
     paths = {path: step for mark in marks for path, step in _saved_of(mark)}
     if (selected := manifest.selected) is not None and selected.final_path:
         paths[selected.final_path] = done

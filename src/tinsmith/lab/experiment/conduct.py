@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
+from tinsmith.engine.sampler import NOT_FINITE
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
@@ -304,6 +305,9 @@ def _ended_by(
     if isinstance(error, JudgeError):
         what = f"the judge failed on every answer {when}: {error.what}"
         fix = f"repair the judge; {fix}"
+    elif NOT_FINITE in message:
+        what = f"training diverged {when}: {message}"
+        fix = "begin again with a lower learning_rate, in another folder (log_path=NEW)"
     elif isinstance(error, TaskError):
         what = f"a function of the task failed on every rollout {when}: {error.what}"
         fix = f"correct the file, which begins a new run; if the cause is outside the file, {fix}"

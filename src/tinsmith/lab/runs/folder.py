@@ -56,6 +56,7 @@ def damage(state: Path, paths: Sequence[str]) -> str | None:
     return None
 
 
+_HALVES: Final = "replace"  # Halves of surrogate pairs, as names of files have them, are no text: written as "?".
 _LINK: Final = 16  # Hexadecimal digits of a link.
 
 
@@ -144,6 +145,10 @@ class RunFolder:
         """Return the checkpoints with complete lines, in order; truncated or damaged lines are left out."""
         return [mark for mark in map(_parsed, self._mark_lines()) if mark is not None]
 
+    def damaged_marks(self) -> int:
+        """Return the number of checkpoints' lines that cannot be read."""
+        return sum(_parsed(line) is None for line in self._mark_lines())
+
     def lines_of(self, marks: Sequence[Mark]) -> list[bytes]:
         """Return the raw lines of these checkpoints."""
         return [line + b"\n" for line in self._mark_lines() if _parsed(line) in marks]
@@ -172,7 +177,7 @@ class RunFolder:
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Replace a file atomically."""
         text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        self._write(name, text.encode())
+        self._write(name, text.encode(errors=_HALVES))
 
     def read_json(self, name: str) -> dict[str, object]:
         """Return a whole file's object; empty where there is none."""
@@ -335,4 +340,4 @@ def _to_stderr(message: str) -> None:
 
 
 def _line(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors=_HALVES) + b"\n"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Final, cast
 
-import msgspec
 import tinker
 from tinker import types
 
@@ -372,12 +371,6 @@ def _tree(rollout: UserRollout) -> Iterator[Line]:
 
 
 def _section(title: str, make: Section, answered: Sequence[Answered]) -> SectionRecord:
-    made = _made(title, make, answered)
-    failed = attempt(msgspec.json.encode, made)  # of a text with half a surrogate pair, which no file holds
-    return SectionRecord(title=title, failure=str(failed)) if isinstance(failed, Raised) else made
-
-
-def _made(title: str, make: Section, answered: Sequence[Answered]) -> SectionRecord:
     made = attempt(make, answered)
     if isinstance(made, str):
         return SectionRecord(title=title, text=made)
