@@ -167,13 +167,14 @@ RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
 
 
-class CriteriaRecord(msgspec.Struct, frozen=True, kw_only=True):
+class CriteriaRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of `tasks.jsonl`."""
 
     task_id: str
     split: str = ""
     prompt: str = ""
     criteria: tuple[str, ...] = ()
+    judge_prompt: str = ""  # As the judge is shown it, where that is another text than the prompt.
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,41 +35,44 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
 
+_Question = tuple[str, tuple[str, ...]]
 _UNKNOWN: Final = "the record has no verdict on this response"
 
 
 class RecordedJudge:
-    """Verdicts by criteria and response; a response that the record lacks fulfils none, and so shows as a difference.
+    """Verdicts by question and response; a response that the record lacks fulfils none, and so shows as a difference.
 
-    A response on which the judge failed then stands in no record: one to the same criteria fails for the same cause.
+    A question is the prompt that the judge was shown, with its criteria. A response on which the judge failed then
+    stands in no record: one to the same question fails for the same cause.
     """
 
     def __init__(self, folder: Path) -> None:
         """Read the record of a run's folder."""
         tasks = map(msgspec.json.Decoder(records.CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
-        criteria = {one.task_id: one.criteria for one in tasks}
-        self._said: dict[tuple[tuple[str, ...], str], tuple[records.Verdict, ...]] = {}
-        self._failed: dict[tuple[str, ...], records.JudgeFailure] = {}
+        questions = {one.task_id: (one.judge_prompt or one.prompt, one.criteria) for one in tasks}
+        self._verdicts: dict[tuple[_Question, str], tuple[records.Verdict, ...]] = {}
+        self._failed: dict[_Question, records.JudgeFailure] = {}
         with (folder / ROLLOUTS).open("rb") as lines:
             for line in map(msgspec.json.Decoder(TaskRollout).decode, lines):
-                item_criteria = criteria.get(line.prompt_id, ())
+                question = questions.get(line.prompt_id, ("", ()))
                 if line.failure is None:
-                    self._said.setdefault((item_criteria, line.text), line.verdicts)
+                    self._verdicts.setdefault((question, line.text), line.verdicts)
                 elif line.failure.where == JUDGE:
                     cause, _, detail = line.failure.what.partition(": ")
                     failed = records.JudgeFailure(
                         cause=records.FailureCause(cause), detail=detail, spent=records.Spent()
                     )
-                    self._failed.setdefault(item_criteria, failed)
+                    self._failed.setdefault(question, failed)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
         """Return the recorded verdicts."""
         found: list[records.Judged | records.JudgeFailure] = []
         for one in requests:
             unknown = (records.Verdict(False, _UNKNOWN),) * len(one.criteria)
-            verdicts = self._said.get((one.criteria, one.response))
+            question = (one.task, one.criteria)
+            verdicts = self._verdicts.get((question, one.response))
             answered = records.Answered(value=verdicts or unknown, spent=records.Spent(), from_cache=True)
-            found.append(answered if verdicts is not None else self._failed.get(one.criteria, answered))
+            found.append(answered if verdicts is not None else self._failed.get(question, answered))
         return found
 
     def close(self) -> None:

@@ -253,7 +253,8 @@ class TaskData:
             return general_metrics(changes)
 
         model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
-        task = replace(self.task, reward=self._opened_reward(folder, connection))
+        reward = self._opened_reward(folder, connection)
+        task = replace(self.task, reward=reward)
         subject = UserSubject(task=task, split=self.split, renderer=renderer, model=model)
         return Course(
             subject=subject,
@@ -262,7 +263,10 @@ class TaskData:
             samples=self.frame.eval_samples,
             forks=1 if self.task.talk is None else self.task.talk.forks,
             agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,
-            controls={name: replace(subject, task=control) for name, control in self.task.controls.items()},
+            controls={
+                name: replace(subject, task=self._rewarded_alike(control, reward))
+                for name, control in self.task.controls.items()
+            },
             later_steps=self.task.later_steps,
             at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(SECTIONS, {"sections": msgspec.to_builtins(found)}),
@@ -280,6 +284,14 @@ class TaskData:
         client = ready(connection.client.create_sampling_client(base_model=name), WAIT_SECONDS)
         tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
         return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
+
+    def _rewarded_alike(self, control: Task, opened: Reward | Mapping[str, Reward] | StepReward) -> Task:
+        """Return a control of the test with the task's reward as the run opened it, or its own with the same judge."""
+        if control.reward is self.task.reward:
+            return replace(control, reward=opened)
+        if isinstance(control.reward, JudgedReward) and isinstance(opened, JudgedReward):
+            return replace(control, reward=replace(control.reward, judge=opened.judge, paid=opened.paid))
+        return control
 
     def _opened_reward(self, folder: RunFolder, connection: Connection) -> Reward | Mapping[str, Reward] | StepReward:
         """Return the task's reward; costs of each judge request are written into the ledger."""
@@ -303,12 +315,18 @@ class TaskData:
 
 
 def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
-    """Write one line per item with its criteria, for training and held-out items; replaces the file atomically."""
+    """Write one line per item with its criteria; replaces the file atomically."""
     with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
-        for side, items in (("train", split.train), ("test", split.held_out)):
+        for side, items in (("train", split.train), ("test", split.held_out), ("tested", split.tested)):
             for one in items:
-                found = tuple(judged.criteria(one.item))
-                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
+                found, prompt = tuple(judged.criteria(one.item)), judged.prompt(one.item)
+                line = CriteriaRecord(
+                    task_id=one.prompt_id,
+                    split=side,
+                    prompt=one.prompt,
+                    criteria=found,
+                    judge_prompt="" if prompt == one.prompt else prompt,
+                )
                 lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
 
 
