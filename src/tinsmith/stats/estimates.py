@@ -227,7 +227,13 @@ class Difference:
         """Return the difference with p no smaller, and intervals no narrower, than those of a test over seeds."""
         if test is None:
             return self
-        return replace(self, p_value=max(self.p_value, test.p_value), over_seeds=test)
+        found = self.interval
+        return replace(
+            self,
+            p_value=max(self.p_value, test.p_value),
+            interval=None if found is None else found.hull(test.at(found.level)),
+            over_seeds=test,
+        )
 
     def at(self, level: float) -> Interval | None:
         """Return the percentile interval at a level, widened to that of the test over seeds if there is one."""

@@ -24,12 +24,10 @@ from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.mean_runs import MeanRuns, System, common_items, gap_of, scores_by_seed
 from tinsmith.stats.rates import Metric, best_constant
-from tinsmith.stats.seed_tests import seed_test
+from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.page_names import metric_name
-
-ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those models and not about the method.
 
 
 class Verdict(StrEnum):

@@ -28,6 +28,7 @@ from tinsmith.stats.estimates import (
 )
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.rates import SCORES, FloatArray, Metric
+from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
 from tinsmith.stats.significance import flip_p
 from tinsmith.types.errors import DataError
 
@@ -173,7 +174,7 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
     Its p is the larger of two: that of the resamples, in which seeds vary too, and that of flips of the signs of the
     clusters' differences, which holds for few clusters, whose resamples are too much alike. With `paired` row s of both
     is one run, such as before and after its training, or two runs of one seed: they are drawn together; else apart, and
-    the two need not have as many seeds.
+    the two need not have as many seeds. With five seeds and more Student's t over them guards p and interval.
     """
     (first, second), _ = shared_items([first, second])
     system = "first" if paired else "second"
@@ -184,7 +185,14 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
         cluster = first.clusters[item]
         nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
     flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
-    return Difference.of(first.mean() - second.mean(), draws, bootstrap.level, least_p=flipped_p)
+    gap = Difference.of(first.mean() - second.mean(), draws, bootstrap.level, least_p=flipped_p)
+    return _guarded(gap, first.means(), second.means(), paired=paired)
+
+
+def _guarded(gap: Difference, first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> Difference:
+    """Return a difference with the test over seeds, where these are enough; a side with one score is fixed."""
+    sizes = [len(each) for each in (first, second) if len(each) > 1]
+    return gap.guarded(seed_test(first, second, paired=paired)) if sizes and min(sizes) >= ENOUGH_SEEDS else gap
 
 
 def gap_of(
@@ -195,7 +203,8 @@ def gap_of(
         assert isinstance(second, MeanRuns), "both are of one kind"
         return mean_difference(first, second, bootstrap, paired=paired)
     assert isinstance(second, Runs), "both are of one kind"
-    return difference(first, second, Metric(metric), bootstrap)
+    gap = difference(first, second, Metric(metric), bootstrap)
+    return _guarded(gap, *(scores_by_seed(one, metric) for one in (first, second)), paired=paired)
 
 
 def scores_by_seed(system: Runs | MeanRuns, metric: str) -> tuple[float, ...]:

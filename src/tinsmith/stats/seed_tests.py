@@ -1,4 +1,4 @@
-"""Student's t over seeds: the guard of claims about a method.
+"""Student's t over seeds: the guard of differences between methods.
 
 Percentiles of seeds drawn with replacement are too narrow for few seeds: with five a side, where seeds differ more than
 items do, those of 95 % hold the true difference in about 87 % of all cases.
@@ -14,6 +14,8 @@ from typing import Final
 
 from tinsmith.stats.intervals import Interval, checked_level
 
+ENOUGH_SEEDS: Final = 5
+"""With fewer trained models a side, a figure is about those models and not about the method."""
 _DIGITS: Final = 10
 """Significant digits of what special functions return: their last bits depend on the machine."""
 

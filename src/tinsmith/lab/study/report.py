@@ -22,7 +22,8 @@ from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import counted, listed, p_words, signed, told
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Table, shown, shown_table
-from tinsmith.stats.gate import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
+from tinsmith.stats.gate import Claim, ClaimKind, Verdict
+from tinsmith.stats.seed_tests import ENOUGH_SEEDS
 from tinsmith.types.page_names import metric_name, setting_text
 
 T = TypeVar("T")
