@@ -182,9 +182,10 @@ def export_results(
     notes: list[str] = []
     if (folder / PAPERS).exists():
         from tinsmith.data.corpus import Corpus
-        from tinsmith.data.label_table import label_table
+        from tinsmith.data.label_table import label_table, own_works_note
 
-        tables = {"labels": label_table(Corpus.open(folder))}
+        tables = {"labels": label_table(corpus := Corpus.open(folder))}
+        notes += filter(None, [own_works_note(corpus)])
     else:
         with loading():
             from tinsmith.lab.runs.frames import tables_of
