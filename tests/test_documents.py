@@ -31,6 +31,10 @@ FOREIGN = frozenset({"FILE.py", "my_study.py", "my_task.py", "tinker_disruption_
 """Files that pages name and that lie elsewhere."""
 
 
+_FOLDERS = ("tests", "bench", "scripts", "lab", "studies", "stats", "engine", "ops", "models", "server")
+"""Folders of source files; a page for users names none of their files."""
+
+
 def _files() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -85,6 +89,17 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     assert sorted(named - TAILS - FOREIGN) == []
 
 
+def test_pages_for_users_name_no_source_file() -> None:
+    listed, _, _ = (ROOT / "mkdocs.yml").read_text("utf-8").partition('"For users: results"')
+    pages = re.findall(r"([\w-]+\.md)$", listed, re.MULTILINE)
+    assert len(pages) > 40
+    spans = {page: re.findall(r"`([^`\n]+)`", _prose(DOCS / page)) for page in pages}
+    source = re.compile(rf"(?:{'|'.join(_FOLDERS)})/[\w./]+|[\w./]+\.(?:py|[ch]pp|sh)")
+    named = {(page, name) for page, each in spans.items() for span in each for name in source.findall(span)}
+    ours = [(page, name) for page, name in named if name.rstrip("/") in TAILS and not name.startswith("examples/")]
+    assert sorted(ours) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_examples_import_is_there(page: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -123,9 +138,13 @@ def _names_of(module: str) -> set[str]:
     return names
 
 
+def _prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
 def _links(page: Path) -> list[str]:
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"(?<!\\)\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return re.findall(r"(?<!\\)\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", _prose(page)))
 
 
 def _anchors(page: Path) -> set[str]:
