@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import tinsmith
+from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.study.study import Study
 from tinsmith.server import runs, samplers
 from tinsmith.server.access.limits import MOST_BYTES
 from tinsmith.server.access.turns import ROOM
@@ -107,6 +110,15 @@ def test_what_examples_import_is_there(page: Path) -> None:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tinsmith"):
             missing = {alias.name for alias in node.names} - _names_of(str(node.module))
             assert not missing, (node.module, missing)
+
+
+def test_studies_without_a_smallest_size_are_named() -> None:
+    page = (DOCS / "which-size.md").read_text("utf-8")
+    (sentence,) = re.findall(r"[^.]* have no `smallest`", page)
+    values = {name: study.value() for name, study in STUDIES.items()}
+    has_size = {name: "size" in inspect.signature(one).parameters for name, one in values.items() if callable(one)}
+    has_smallest = {name: "smallest" in one.sizes for name, one in values.items() if isinstance(one, Study)} | has_size
+    assert set(re.findall(r"`([\w/]+)`", sentence)) - {"smallest"} == {n for n, has in has_smallest.items() if not has}
 
 
 def test_every_page_is_in_the_site() -> None:
