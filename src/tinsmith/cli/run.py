@@ -114,8 +114,8 @@ def _named_in_errors(name: str, file: Path | None, settings: Mapping[str, str]) 
     try:
         yield
     except ConfigError as error:
-        of_file = file is not None and settings.get(error.field or "") == error.value
-        named = error.located_at(file.name) if file is not None and of_file else error
+        of_file = settings.get(error.field or "") == error.value
+        named = error.located_at(file.name) if file and of_file else error
         raise named.with_fix(error.fix and error.fix.replace("run NAME ", f"run {name} ")) from None
 
 
