@@ -16,8 +16,7 @@ PAGE: Final = DOCS / "findings.md"
 INTRODUCTION: Final = """# The source notes' findings, and what came of each here
 Two literature reviews among the notes that this project grew out of name twenty-one findings. Each has a study here, on
 models small enough for a laptop: where one did not come out, that says so of these models. The last column quotes the
-pages of results: of what was expected beforehand, first what did not come out, then what did. `scripts/findings.py`
-writes this page from those pages and their kept values.
+pages of results: of what was expected beforehand, first what did not come out, then what did.
 
 | finding | source | study | what came of it here |
 |---|---|---|---|

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import tinsmith
+from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.study.study import Study
 from tinsmith.server import runs, samplers
 from tinsmith.server.access.limits import MOST_BYTES
 from tinsmith.server.access.turns import ROOM
@@ -29,6 +32,10 @@ MOST_LINES = 12
 
 FOREIGN = frozenset({"FILE.py", "my_study.py", "my_task.py", "tinker_disruption_env.py"})
 """Files that pages name and that lie elsewhere."""
+
+
+_FOLDERS = ("tests", "bench", "scripts", "lab", "studies", "stats", "engine", "ops", "models", "server")
+"""Folders of source files; a page for users names none of their files."""
 
 
 def _files() -> list[Path]:
@@ -85,6 +92,17 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     assert sorted(named - TAILS - FOREIGN) == []
 
 
+def test_pages_for_users_name_no_source_file() -> None:
+    listed, _, _ = (ROOT / "mkdocs.yml").read_text("utf-8").partition('"For users: results"')
+    pages = re.findall(r"([\w-]+\.md)$", listed, re.MULTILINE)
+    assert len(pages) > 40
+    spans = {page: re.findall(r"`([^`\n]+)`", _prose(DOCS / page)) for page in pages}
+    source = re.compile(rf"(?:{'|'.join(_FOLDERS)})/[\w./]+|[\w./]+\.(?:py|[ch]pp|sh)")
+    named = {(page, name) for page, each in spans.items() for span in each for name in source.findall(span)}
+    ours = [(page, name) for page, name in named if name.rstrip("/") in TAILS and not name.startswith("examples/")]
+    assert sorted(ours) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_examples_import_is_there(page: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -92,6 +110,15 @@ def test_what_examples_import_is_there(page: Path) -> None:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tinsmith"):
             missing = {alias.name for alias in node.names} - _names_of(str(node.module))
             assert not missing, (node.module, missing)
+
+
+def test_studies_without_a_smallest_size_are_named() -> None:
+    page = (DOCS / "which-size.md").read_text("utf-8")
+    (sentence,) = re.findall(r"[^.]* have no `smallest`", page)
+    values = {name: study.value() for name, study in STUDIES.items()}
+    has_size = {name: "size" in inspect.signature(one).parameters for name, one in values.items() if callable(one)}
+    has_smallest = {name: "smallest" in one.sizes for name, one in values.items() if isinstance(one, Study)} | has_size
+    assert set(re.findall(r"`([\w/]+)`", sentence)) - {"smallest"} == {n for n, has in has_smallest.items() if not has}
 
 
 def test_every_page_is_in_the_site() -> None:
@@ -123,9 +150,13 @@ def _names_of(module: str) -> set[str]:
     return names
 
 
+def _prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
 def _links(page: Path) -> list[str]:
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"(?<!\\)\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return re.findall(r"(?<!\\)\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", _prose(page)))
 
 
 def _anchors(page: Path) -> set[str]:

@@ -45,7 +45,8 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "ladder/exp4", "lr=1e-3"): "perhaps learning_rate",
     ("run", "crossroads", "size=smallest"): "this is a key of studies",
     ("run", "ladder/exp4", "seeds=0,1"): "seed=N",
-    ("run", "crossroads", "reward=x"): "do: tinsmith run NAME --help lists",
+    ("run", "crossroads", "reward=x"): "do: tinsmith run crossroads --help lists all ",
+    ("run", "crossroads", "batch_sise=3"): "perhaps batch_size",
     ("run", "crossroads", "at=smal"): "perhaps small",
     ("run", "dead_groups", "size=smalest"): "do: perhaps smallest\n",
     ("run", "crossroads/sfd"): "perhaps crossroads/sft",
@@ -75,6 +76,7 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "other"): "this is a folder",
     ("run", "other/thesis.tex"): "a Python file",
     ("run", "--config", "other/keys.toml"): "tinsmith run NAME steps=5",
+    ("run", "crossroads", "--config", "other/mistyped.toml"): "mistyped.toml: there is no such key",
     ("new", "mine"): "tinsmith new mine.py",
     ("new", "mine/task.py"): "mkdir -p mine",
     ("train", "ladder/exp4"): "'tinsmith run'",
@@ -126,6 +128,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name / file).write_text("{}")
     (folder / "other" / "keys.toml").write_text("steps = 5\n")
     (folder / "other" / "typo.toml").write_text('rn = "crossroads"\n')
+    (folder / "other" / "mistyped.toml").write_text("stpes = 5\n")
     (folder / "other" / "access.toml").write_text('[[key]]\nnam = "me"\n')
     return folder
 

@@ -1,6 +1,8 @@
 """The commands on results and on fetched data."""
 
+import sys
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -172,6 +174,21 @@ def test_a_report_warns_of_a_damaged_manifest(tmp_path: Path, capsys: pytest.Cap
     assert "warning" not in command(capsys, "report", tmp_path).out
     (tmp_path / "manifest.json").write_text('{"status": "fini')
     assert "warning: manifest.json cannot be read" in command(capsys, "report", tmp_path).out
+
+
+def test_a_report_counts_no_seconds_among_its_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def wait(what: str) -> Generator[None, None, None]:
+        yield
+        print(f"{what}: over")
+
+    monkeypatch.setattr(sys.modules["tinsmith.cli.report"], "ticking", wait)
+    write_run(tmp_path, "one")
+    (tmp_path / "manifest.json").write_text('{"status": "fini')
+    first, second, *_ = command(capsys, "report", tmp_path, code=0).out.splitlines()
+    assert (first, second.partition(":")[0]) == ("reading the runs: over", "warning")
 
 
 def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

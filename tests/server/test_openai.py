@@ -228,6 +228,14 @@ def test_an_unknown_model_names_those_that_are_served(client: OpenAI, model: str
         assert caught.value.type == "invalid_request_error"
 
 
+def test_what_was_meant_by_a_mistyped_model_or_parameter_is_said(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match=f"perhaps {MODEL}"):
+        _complete(client, model=MODEL[:-1])
+    for ask in (_complete, _chat):
+        with pytest.raises(openai.BadRequestError, match="perhaps max_tokens"):
+            ask(client, extra_body={"max_token": 3})
+
+
 @pytest.mark.parametrize(
     ("param", "given"),
     [

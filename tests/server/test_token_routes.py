@@ -292,7 +292,13 @@ def test_models_are_listed_with_their_context(client: OpenAI, running: Running) 
 
 
 @pytest.mark.parametrize(
-    ("path", "word"), [("/embeddings", "embeddings"), ("/audio/speech", "speech"), ("/nothing/at/all", "/v1/nothing")]
+    ("path", "word"),
+    [
+        ("/embeddings", "embeddings"),
+        ("/audio/speech", "speech"),
+        ("/nothing/at/all", "/v1/nothing"),
+        ("/chat/completion", "perhaps /v1/chat/completions"),
+    ],
 )
 def test_what_is_not_there_is_told_in_openais_shape(client: OpenAI, path: str, word: str) -> None:
     with pytest.raises(openai.NotFoundError, match=word) as caught:

@@ -279,18 +279,18 @@ def _metrics_summary(corpus: Corpus, card: MetricsCard, seconds: float) -> Mappi
     from tinsmith.data.labels import SEED_CUT, UNDEFINED, Disruption, Thresholds
 
     cut = corpus.card.thresholds or SEED_CUT
-    columns = corpus.metrics("cd", "cd_status")
+    columns = corpus.metrics("cd", "cd_status", "full_window", "z_p10")
     cd = columns["cd"].fill_null(np.nan).to_numpy()
     codes = Thresholds(cut=cut).disruption_codes(cd, columns["cd_status"])
     labelled = max(1, int((codes != UNDEFINED).sum()))
     rows = {"papers": f"{card.papers:,}", "edges": f"{card.edges:,}"}
-    rows |= {f"cd: {name.replace('_', ' ')}": f"{count:,}" for name, count in card.status.items()}
-    rows["with a full window"] = f"{card.full_window:,}"
+    rows |= {f"cd: {name.replace('_', ' ')}": f"{(columns['cd_status'] == name).sum():,}" for name in card.status}
+    rows["with a full window"] = f"{columns['full_window'].sum():,}"
     for code, label in enumerate(Disruption):
         if label is not Disruption.NEUTRAL:
             share = int((codes == code).sum()) / labelled
             rows[f"{label} at |cd| >= {cut:g}"] = f"{share:.1%}"
-    rows["with journal pairs"] = f"{card.scored:,}"
+    rows["with journal pairs"] = f"{columns['z_p10'].count():,}"
     if card.undefined_pair_cells:
         rows["pairs without spread"] = f"{card.undefined_pair_cells:,} of {card.pair_cells:,}"
     return rows | {"seconds": f"{seconds:.1f}", "fingerprint": card.fingerprint}

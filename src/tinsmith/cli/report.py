@@ -14,7 +14,7 @@ from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
 if TYPE_CHECKING:
-    from tinsmith.pages.document import Document
+    from rich.table import Table
 
 PageFormat = Literal["html", "md"]  # Format of a report, and the ending of its file's name.
 
@@ -55,41 +55,44 @@ def report(
 
     packed = len(folders) == 1 and folders[0].is_file()
     with folders_of(folders) as places, ticking("reading the runs"):
-        made = _report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to)
+        made, shown = _report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to)
+    for each in shown:
+        print(visible(each)) if isinstance(each, str) else open_console().print(each)
     tell_page(made, opened)
 
 
-def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> Path:
+def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> tuple[Path, list[str | Table]]:
+    """Write the page, and return it with what the console shows of it."""
     from tinsmith.lab.study.files import holds_study
 
     if len(folders) == 1 and holds_study(folders[0]):
         return _write_study(folders[0], to, out)
     require_runs(folders)  # before what is heavy is imported
-    from tinsmith.lab.page.report import COMPARISON, compare, run_page
+    from tinsmith.lab.page.report import COMPARISON, compare, markdown_report, run_page
     from tinsmith.lab.runs.files import MANIFEST, REPORT
     from tinsmith.lab.runs.reader import read_run
+    from tinsmith.pages.page import document_html, ending
 
-    if task is not None and len(folders) == 1:
-        allowed = "only with several runs on papers; the page of one run shows both labels"
-        raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
+    shown: list[str | Table] = []
     if len(folders) == 1:
-        for fault in read_run(folders[0]).notes:
-            if fault.startswith(MANIFEST):  # It says what ran, and on what.
-                print(visible(f"warning: {fault}"))
-        usual = (folders[0] / REPORT).with_suffix(f".{to}")
-        return _write(run_page(folders[0]), folders, to, out or usual)
-    found = compare(folders, task)
-    open_console().print(found.table)
-    for sentence in found.sentences[1:]:
-        print(visible(sentence))
-    usual = Path(COMPARISON).with_suffix(f".{to}")
-    return _write(found.page, folders, to, out or usual)
+        if task is not None:
+            allowed = "only with several runs on papers; the page of one run shows both labels"
+            raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
+        # The manifest says what ran, and on what.
+        shown += [f"warning: {fault}" for fault in read_run(folders[0]).notes if fault.startswith(MANIFEST)]
+        page, usual = run_page(folders[0]), folders[0] / REPORT
+    else:
+        found = compare(folders, task)
+        shown += [found.table, *found.sentences[1:]]
+        page, usual = found.page, Path(COMPARISON)
+    text = document_html(page) if to == "html" else markdown_report(page, folders)
+    return _write_text(text, to, out or usual.with_suffix(f".{to}")), [*shown, *ending(page)]
 
 
 _MARKS = {"html": b"<p>Made by tinsmith ", "md": b"SHA-256"}  # Bytes that a report has, and other files seldom.
 
 
-def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
+def _write_study(folder: Path, to: PageFormat, out: Path | None) -> tuple[Path, list[str | Table]]:
     """Draw the page of a study anew from its values; one with sections that are not among them stays as it is."""
     from tinsmith.lab.study.files import PAGE, SECTIONS, TABLES
     from tinsmith.lab.study.report import drawn_anew, write_page
@@ -97,24 +100,13 @@ def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
     from tinsmith.pages.page import document_html, ending
 
     page, made = drawn_anew(folder), folder / (PAGE if to == "html" else TABLES)
-    for line in ending(page):
-        print(visible(line))
     stays = (folder / SECTIONS).exists()
     if out is not None:
         new = document_html(page) if to == "html" else document_markdown(page)
-        return _write_text(made.read_text(encoding="utf-8") if stays else new, to, out)
-    if not stays:
+        made = _write_text(made.read_text(encoding="utf-8") if stays else new, to, out)
+    elif not stays:
         write_page(page, folder)
-    return made
-
-
-def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:
-    from tinsmith.lab.page.report import markdown_report
-    from tinsmith.pages.page import document_html, ending
-
-    for line in ending(page):
-        print(visible(line))
-    return _write_text(document_html(page) if to == "html" else markdown_report(page, folders), to, file)
+    return made, [*ending(page)]
 
 
 def _write_text(text: str, to: PageFormat, file: Path) -> Path:
@@ -182,9 +174,10 @@ def export_results(
     notes: list[str] = []
     if (folder / PAPERS).exists():
         from tinsmith.data.corpus import Corpus
-        from tinsmith.data.label_table import label_table
+        from tinsmith.data.label_table import label_table, own_works_note
 
-        tables = {"labels": label_table(Corpus.open(folder))}
+        tables = {"labels": label_table(corpus := Corpus.open(folder))}
+        notes += filter(None, [own_works_note(corpus)])
     else:
         with loading():
             from tinsmith.lab.runs.frames import tables_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -82,7 +83,7 @@ def run(
         _keys(name, overrides)
         return
     _require_no_command(name, context)
-    with loading():
+    with loading(), _named_in_errors(name, config, settings):
         from tinsmith.cli.registered import plan_of, study_named
         from tinsmith.lab.experiment.experiment import with_default_log_path
         from tinsmith.lab.experiment.materials import require_possible
@@ -105,6 +106,17 @@ def run(
         print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
         terminated = interrupt.args == (signal.SIGTERM,)
         raise typer.Exit(code=TERMINATED if terminated else INTERRUPTED) from None
+
+
+@contextmanager
+def _named_in_errors(name: str, file: Path | None, settings: Mapping[str, str]) -> Generator[None, None, None]:
+    """Name in an error what was to be run, and the file of settings where the mistake is a key of it."""
+    try:
+        yield
+    except ConfigError as error:
+        of_file = settings.get(error.field or "") == error.value
+        named = error.located_at(file.name) if file and of_file else error
+        raise named.with_fix(error.fix and error.fix.replace("run NAME ", f"run {name} ")) from None
 
 
 def _conduct(plan: Plan, opened: bool) -> None:
@@ -264,7 +276,7 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
     nested = next((key for key, value in keys.items() if isinstance(value, dict | list)), None)
     if nested is not None:
         what = "a settings file may only have lines key = value"
-        raise ConfigError(what, field=nested, value=str(file), fix="steps = 20")
+        raise ConfigError(what, field=nested, value=keys[nested], fix="steps = 20").located_at(file.name)
     texts = {key: shown_value(value) for key, value in keys.items()}
     return texts.pop(_NAMED_BY, None), texts
 

@@ -9,8 +9,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.corpus_card import CorpusCard, read_card
-from tinsmith.data.schema import EDGE_COLUMNS, EDGES, METRIC_COLUMNS, METRICS, PAPER_COLUMNS, PAPERS
+from tinsmith.data.corpus_card import CorpusCard, SourceKind, read_card
+from tinsmith.data.schema import (
+    EDGE_COLUMNS,
+    EDGES,
+    METRIC_COLUMNS,
+    METRICS,
+    NOVELTY_COLUMNS,
+    OWN_WORKS,
+    PAPER_COLUMNS,
+    PAPERS,
+    WORKS_INPUT,
+)
 from tinsmith.types.errors import DataError
 
 
@@ -50,8 +60,27 @@ class Corpus:
         table = pl.read_parquet(self.folder / EDGES, glob=False)
         return table["citing"].to_numpy(), table["cited"].to_numpy()
 
+    def own_works(self) -> list[str] | None:
+        """Return the ids of the works for which the corpus was built; None if it was not built for some works.
+
+        Raises:
+            DataError: their list is missing or damaged.
+        """
+        source = self.card.source
+        if source.kind is not SourceKind.OPENALEX or source.settings.get("input") != WORKS_INPUT:
+            return None
+        try:
+            return (self.folder / OWN_WORKS).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{self.folder / OWN_WORKS} cannot be read: {error}", fix="build the corpus again"
+            ) from None
+
     def metrics(self, *columns: str) -> pl.DataFrame:
         """Return the metrics in row order, with all or only some `columns`.
+
+        Of a corpus built for some works, the metrics of all other papers and the novelty of all are null: the graph
+        that they need is not in it.
 
         Raises:
             DataError: they are not computed yet, or do not belong to these papers; an unknown column.
@@ -61,7 +90,7 @@ class Corpus:
         if not path.exists():
             raise DataError("the corpus has no metrics yet", fix=again)
         try:
-            frame = _read(_scan(path), METRIC_COLUMNS, columns)
+            frame = _read(_valid(_scan(path), self.own_works()), METRIC_COLUMNS, columns)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{path}: {str(error).splitlines()[0]}", fix=again) from None
         if frame.height != self.card.papers:
@@ -71,6 +100,15 @@ class Corpus:
 
 def _scan(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False)
+
+
+def _valid(metrics: pl.LazyFrame, own: list[str] | None) -> pl.LazyFrame:
+    """Remove metrics that the graph around some `own` works does not determine."""
+    if own is None:
+        return metrics
+    cd = [name for name in METRIC_COLUMNS if name not in ("id", *NOVELTY_COLUMNS)]
+    nothing = [pl.lit(None, METRIC_COLUMNS[name]).alias(name) for name in NOVELTY_COLUMNS]
+    return metrics.with_columns(pl.when(pl.col("id").is_in(own)).then(pl.col(cd)), *nothing)
 
 
 def _read(frame: pl.LazyFrame, known: dict[str, pl.DataType], columns: tuple[str, ...]) -> pl.DataFrame:

@@ -91,7 +91,7 @@ class Thresholds:
         hidden = [CdStatus.EMPTY.value]
         if not self.keep_no_refs:
             hidden.append(CdStatus.NO_REFS.value)
-        unlabelled = status.is_in(hidden).to_numpy()
+        unlabelled = status.is_in(hidden).fill_null(True).to_numpy()
         codes = disruption_codes(cd, self.cut, self.mode)
         codes[unlabelled] = UNDEFINED
         return codes

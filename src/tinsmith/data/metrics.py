@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,7 @@ from tinsmith.data.metrics_card import FORMAT, Granularity, MetricsCard, MetricS
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 
 _ROW_GROUP = 1 << 18
@@ -35,8 +36,10 @@ def compute_metrics(corpus: Corpus, settings: MetricSettings, progress: Progress
     """Compute the metrics of `corpus` and write them into its folder; equal arguments give equal bytes.
 
     Raises:
+        ConfigError: a window longer than the one for which a user's own works were fetched.
         DataError: the corpus is damaged, or has no dates although days are requested.
     """
+    _check_window(corpus, settings)
     progress = progress or Silent()
     scores = _atypicality(corpus, settings, progress)
     counts, full_window = _cd(corpus, settings, progress)
@@ -80,6 +83,21 @@ def compute_metrics(corpus: Corpus, settings: MetricSettings, progress: Progress
         write_metrics_card(card, described)
         (corpus.folder / METRICS_CARD).unlink(missing_ok=True)
     return card
+
+
+def _check_window(corpus: Corpus, settings: MetricSettings) -> None:
+    """Refuse a window in which citers of the references of some works were not fetched."""
+    if corpus.own_works() is None:
+        return
+    years = int(corpus.card.source.settings["window"])
+    longest = replace(settings, window=years, window_days=None).length
+    if settings.length > longest:
+        raise ConfigError(
+            f"citers were fetched for the {years} years after each of one's own works",
+            field="window",
+            value=settings.length,
+            allowed=f"1 to {longest}",
+        )
 
 
 def _atypicality(corpus: Corpus, settings: MetricSettings, progress: Progress) -> Atypicality:

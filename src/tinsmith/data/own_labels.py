@@ -16,7 +16,6 @@ from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
 from tinsmith.data.progress import Progress
 from tinsmith.data.replacing import replacing
-from tinsmith.data.sources.openalex.own_works import OWN
 
 LABELS: Final = "works.csv"
 _OPEN: Final = ", window open"
@@ -36,13 +35,10 @@ class OwnLabels:
 def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
     """Compute the metrics of a corpus, and write `works.csv` with a row for each own work.
 
-    Novelty is left out: it compares journal pairs with those of all papers of a year, which this corpus lacks.
+    Its columns are those of `label_table`.
     """
     compute_metrics(corpus, MetricSettings(), progress)
-    own = (corpus.folder / OWN).read_text(encoding="utf-8").split()
-    table = label_table(corpus)
-    columns = [name for name in table.columns[: table.columns.index("z_median")]]
-    rows = table.filter(pl.col("id").is_in(own)).select(*columns, "disruption").sort("id")
+    rows = label_table(corpus).sort("id")
     file = corpus.folder / LABELS
     with replacing(file) as part:
         rows.write_csv(part)

@@ -16,6 +16,10 @@ CARD = "card.json"
 QUARANTINE = "quarantine.jsonl"
 METRICS = "metrics.parquet"
 METRICS_CARD = "metrics.json"
+OWN_WORKS = "works.txt"
+"""Ids of the works for which a corpus was built, one per line; only in the folder of such a corpus."""
+WORKS_INPUT = "works"
+"""Input, in a card's settings of its source, of a corpus that was built for some works."""
 
 PAPER_COLUMNS: dict[str, pl.DataType] = {
     "id": pl.String(),
@@ -63,3 +67,6 @@ METRIC_COLUMNS: dict[str, pl.DataType] = {
     "novelty_percentile": pl.Float64(),  # rank of -z_p10 among the papers of the same year, in [0, 1]
     "conventionality_percentile": pl.Float64(),  # rank of z_median among the papers of the same year
 }
+
+NOVELTY_COLUMNS = tuple(METRIC_COLUMNS)[list(METRIC_COLUMNS).index("z_median") :]
+"""Metrics that compare a paper's journal pairs with those of all papers of a year."""

@@ -18,6 +18,7 @@ from tinsmith.data.baselines.report import Baseline, BaselineReport, Figure, Tar
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import SourceKind
 from tinsmith.data.indices.cd_status import CdStatus
+from tinsmith.data.label_table import own_works_note, papers_per_year
 from tinsmith.data.labels import SEED_CUT, UNDEFINED, Disruption, Novelty, Thresholds
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import CARD, METRICS
@@ -132,13 +133,13 @@ _STATUSES = {
 
 def corpus_page(corpus: Corpus) -> Document:
     """Return the card of `corpus`; the parts that need metrics are left out where there are none."""
-    card = corpus.card
-    years = sorted(card.years)
+    card, own, years = corpus.card, corpus.own_works(), sorted(corpus.card.years)
     with_text = card.papers - max(card.missing.get("title", 0), card.missing.get("abstract", 0))
     sections: list[Section] = []
     if years:
         span = np.arange(years[0], card.last_year + 1)
-        counts = np.array([card.years.get(int(year), 0) for year in span])
+        counted = papers_per_year(corpus)
+        counts = np.array([counted.get(int(year), 0) for year in span])
         sections.append(years_section(span, {"papers": counts}))
     measured = (corpus.folder / METRICS).exists()
     todo = Callout("The metrics are not computed yet. Run: tinsmith data metrics CORPUS", [])
@@ -146,7 +147,9 @@ def corpus_page(corpus: Corpus) -> Document:
     return Document(
         kind="Corpus card",
         title=_TITLES[card.source.kind].format(f"{card.papers:,}"),
-        question="Papers and the citations between them, from one source, complete as far as the source is.",
+        question="Papers and the citations between them, from one source, complete as far as the source is."
+        if own is None
+        else f"Labels are of {own_works_note(corpus)}.",
         facts=[
             ("papers", quantity(card.papers)),
             ("citations", quantity(card.edges)),
@@ -162,7 +165,7 @@ def corpus_page(corpus: Corpus) -> Document:
 
 def _measured(corpus: Corpus) -> list[Section]:
     columns = ("cd", "cd_status", "z_median", "z_p10", "novelty_score", "conventionality_score")
-    metrics = corpus.metrics(*columns)
+    metrics = corpus.metrics(*columns).drop_nulls("cd_status")  # of one's own works, where it was built for some
     recommended = corpus.card.thresholds
     thresholds = Thresholds(cut=SEED_CUT if recommended is None else recommended)
     cut = f"±{thresholds.cut:g}"
@@ -180,7 +183,8 @@ def _measured(corpus: Corpus) -> list[Section]:
     ]
     statuses = plain("What the CD index rests on", ("status", "papers", "share"), rows)
     shares = _shares(metrics, sorted({*_CUTS, thresholds.cut}))
-    return [cd_section(metrics, thresholds, [text], [shares, statuses]), novelty_section(metrics, thresholds)]
+    sections = [cd_section(metrics, thresholds, [text], [shares, statuses]), novelty_section(metrics, thresholds)]
+    return sections if corpus.own_works() is None else sections[:1]
 
 
 def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
@@ -198,8 +202,7 @@ def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
 def _corpus_missing(corpus: Corpus) -> Section:
     missing = dict(sorted(corpus.card.missing.items()))
     if not any(missing.values()):
-        none = Words("Nothing: every paper has every one of these.")
-        return Section("missing", "What is missing", [none])
+        return Section("missing", "What is missing", [Words("Nothing: every paper has every one of these.")])
     text = "As the source has it; a paper without a title or an abstract never enters a slice."
     table = plain("Papers that lack it", ("column", "papers", "share"), counted_rows(missing, corpus.card.papers))
     return Section("missing", "What is missing", [Words(text), table])
@@ -235,6 +238,8 @@ def _corpus_provenance(corpus: Corpus) -> Section:
     tables = [plain("Corpus", ("what", "value"), rows, words=True)]
     if (corpus.folder / METRICS).exists():
         metrics = flattened(msgspec.to_builtins(read_metrics_card(corpus)))
+        of_own = ("settings", "corpus", "fingerprint", "format")  # the other values count all papers
+        metrics = [row for row in metrics if corpus.own_works() is None or row[0].startswith(of_own)]
         tables.append(plain("Metrics", ("what", "value"), metrics, words=True))
     return Section("provenance", "Provenance", tables)
 

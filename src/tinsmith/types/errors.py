@@ -80,6 +80,13 @@ class TinsmithError(Exception):
         other.args = (other._message(),)
         return other
 
+    def with_fix(self, fix: str | None) -> Self:
+        """Return a copy of this error that says otherwise what to do."""
+        other = type(self)(self.what, field=self.field, allowed=self.allowed, fix=fix)
+        other.value = self.value
+        other.args = (other._message(),)
+        return other
+
     def _message(self) -> str:
         lines = [self.what]
         if self.field is not None:

@@ -1,6 +1,7 @@
 import gzip
 import logging
 import random
+import re
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,16 @@ from building import files_of
 from fake_openalex import KEY, FakeOpenAlex, Mishap, serving
 from openalex_works import URL, Work, line, work
 
+from command_line import command
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.label_table import label_table
+from tinsmith.data.label_table import label_table, papers_per_year
+from tinsmith.data.labels import Thresholds
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
 from tinsmith.data.own_labels import graph_warning, write_own_labels
 from tinsmith.data.progress import Silent
+from tinsmith.data.slices.pool import gather_pool
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.sources.openalex import api
 from tinsmith.data.sources.openalex.answers import seconds_to_wait
 from tinsmith.data.sources.openalex.api import ATTEMPTS, ApiQuery, Download, key_from_environment
@@ -26,6 +31,8 @@ from tinsmith.data.sources.openalex.own_works import TOGETHER, WorksSource, read
 from tinsmith.data.sources.openalex.record import Keep
 from tinsmith.data.sources.openalex.source import PAGES, ApiSource, OpenAlexChoices, PagesSource
 from tinsmith.data.sources.source import build_corpus
+from tinsmith.pages.cards import corpus_page
+from tinsmith.pages.page import document_html
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.http_answers import TooLarge, body_of
 
@@ -357,6 +364,33 @@ def test_own_works_have_the_labels_that_the_whole_graph_gives_them(many: Filteri
     assert len(asked) - len(set(asked)) == 1
     assert before == 21
     assert any("requests so far" in one for one in said)
+
+
+def test_rows_that_the_graph_of_own_works_does_not_support_are_given_nowhere(
+    many: Filtering, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "own"
+    build_corpus(source(many, out, ORCID, []), out)
+    corpus = Corpus.open(out)
+    own = pl.read_csv(write_own_labels(corpus, Silent()).file)
+    written = command(capsys, "export-results", out, code=0)
+    assert pl.read_csv(out / "tables/labels.csv").sort("id").equals(own)
+    assert f"{MANY // 40} of {corpus.card.papers:,} papers, and no novelty" in written.err
+    metrics = corpus.metrics()
+    rest = metrics.filter(~pl.col("id").is_in(own["id"].implode()))
+    assert rest.drop("id").null_count().sum_horizontal().item() == rest.height * (metrics.width - 1)
+    assert metrics["novelty_score"].count() == 0
+    page = document_html(corpus_page(corpus))
+    ok = (own["cd_status"] == "ok").sum()
+    assert f"of {MANY // 40} of {corpus.card.papers:,} papers" in page
+    assert re.search(rf"ok: references and citers in the window</\w+>\s*<td[^>]*>{ok}<", page)
+    assert "z-score" not in page
+    assert sum(papers_per_year(corpus).values()) == MANY // 40
+    settings = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=None)
+    assert set(gather_pool(corpus, settings).ids) <= set(own["id"])
+    with pytest.raises(ConfigError, match="5 years") as caught:
+        compute_metrics(corpus, MetricSettings(window=6))
+    assert caught.value.allowed == "1 to 5"
 
 
 def test_a_file_may_name_works_in_several_ways_and_what_is_not_found_is_said(many: Filtering, tmp_path: Path) -> None:

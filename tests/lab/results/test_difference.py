@@ -300,6 +300,7 @@ def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(tmp_path: Path, caps
     told = command(capsys, "diff", one, two, code=1).out
     assert told.splitlines() == comparison_lines(found)
     assert "different: first at step 0, phase sample" in told
+    assert told.splitlines()[3:5] == ["asked differently: 8 more, see --json", "other code: tinsmith: 0.1.0 | absent"]
     assert "logprobs -0.5 | -0.75" in told
     told = command(capsys, "diff", one, two, "--json", code=1).out
     told_whole = json.loads(told)

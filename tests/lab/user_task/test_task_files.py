@@ -126,6 +126,10 @@ def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         load_file(tmp_path / "gone.py")
     assert "tinsmith new gone.py" in told.value.fix
+    (tmp_path / "gones.py").touch()
+    with pytest.raises(ConfigError) as mistyped:
+        load_file(tmp_path / "gone.py")
+    assert mistyped.value.fix.startswith("perhaps gones.py; ")
 
 
 def test_a_task_is_hashed_while_a_collection_of_garbage_makes_syntax_trees() -> None:

@@ -213,6 +213,7 @@ def _ends(lasts: Sequence[int], manifests: Sequence[Manifest | None], *, whole: 
 
 _FIELDS: Final = 4  # Lines for the fields of the identity, or of the circumstances.
 _NOTES: Final = 3
+_CODE: Final = ("tinsmith", "source_sha256")  # Fields of the identity that say which package ran.
 _WIDTH: Final = 40  # Characters of a value that are shown.
 
 _WHAT: Final = {
@@ -232,10 +233,12 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     first = comparison.first
     steps = counted(comparison.steps, "step")
     lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
-    identity_lines = _fields("asked differently:", comparison.identity)
+    code = tuple(each for each in comparison.identity if each.name in _CODE)
+    asked = tuple(each for each in comparison.identity if each not in code)
+    identity_lines = [*_fields("asked differently: ", asked), *_fields("other code: ", code)]
     lines = [*lines, *identity_lines] if first is None else [*identity_lines, *lines]
     lines += comparison.notes[:_NOTES]
-    return lines + _fields("circumstances", comparison.circumstances)
+    return lines + _fields("circumstances ", comparison.circumstances)
 
 
 def difference_lines(first: Difference) -> list[str]:
@@ -245,9 +248,7 @@ def difference_lines(first: Difference) -> list[str]:
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
     """Return the comparison as JSON values."""
-    found = dataclasses.asdict(comparison)
-    folders = [str(folder) for folder in comparison.folders]
-    return {"equal": comparison.equal, **found, "folders": folders}
+    return {"equal": comparison.equal, **dataclasses.asdict(comparison), "folders": [*map(str, comparison.folders)]}
 
 
 def _details(first: Difference) -> Iterator[str]:
@@ -259,7 +260,7 @@ def _details(first: Difference) -> Iterator[str]:
         substep = f", substep {unit.substep}" if unit.substep else ""
         yield f"  unit of gradient {unit.unit} of {unit.of_units}{substep}: {unit.first[:16]} | {unit.second[:16]}"
     if first.metrics:
-        yield from _fields("metrics", first.metrics[:2])
+        yield from _fields("metrics ", first.metrics[:2])
 
 
 def _rollout(found: RolloutDifference) -> Iterator[str]:
@@ -291,9 +292,9 @@ def _size(value: float | None) -> str:
 
 def _fields(name: str, fields: Sequence[FieldDifference]) -> list[str]:
     shown = fields if len(fields) <= _FIELDS else fields[: _FIELDS - 1]
-    lines = [f"{name} {each.name}: {_short(each.first)} | {_short(each.second)}" for each in shown]
+    lines = [f"{name}{each.name}: {_short(each.first)} | {_short(each.second)}" for each in shown]
     left = len(fields) - len(shown)
-    return [*lines, f"{name}: {left} more, see --json"] if left else lines
+    return [*lines, f"{name}{left} more, see --json"] if left else lines
 
 
 def _short(value: object) -> str:

@@ -18,6 +18,7 @@ from tinsmith.lab.experiment.key_text import (
     KindEntry,
     RunFrame,
     Values,
+    meant_key,
     shown_value,
     unknown_key,
 )
@@ -30,7 +31,7 @@ from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import Examined
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, near
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
@@ -210,7 +211,9 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
     own = {key.name for key in source.keys}
     for key in overrides:
         if key not in EVERY_KEY | own:
-            raise unknown_key(key, overrides[key], EVERY_KEY | own)
+            listed = {each.name for each in task_help(source, {k: overrides[k] for k in own & overrides.keys()})[1]}
+            of_another_kind = near(key, EVERY_KEY) and not near(meant_key(key, listed), listed)
+            raise unknown_key(key, overrides[key], EVERY_KEY | own if of_another_kind else listed)
     experiment = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
     _require_said(plan, overrides)

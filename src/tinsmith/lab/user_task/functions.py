@@ -27,7 +27,7 @@ from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.lab.user_task.task import Task, Value, function_of
-from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.errors import ConfigError, TinsmithError, perhaps
 from tinsmith.types.fingerprints import sha256_of
 
 _ENTRY: Final = "task"  # The name that a file has to define.
@@ -100,7 +100,9 @@ def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
     if not path.is_file():
         name, is_file = path.name, path.suffix == ".py"
         named = f"a file of yours, such as {name}.py; a packaged task runs by its name alone: tinsmith run {name}"
-        fix = f"tinsmith new {name} writes one to begin with" if is_file else named
+        begin = f"tinsmith new {name} writes one to begin with"
+        meant = perhaps(name, [each.name for each in path.parent.glob("*.py")])
+        fix = (f"{meant}; {begin}" if meant else begin) if is_file else named
         raise ConfigError("there is no such file", field="FILE.py", value=str(path), fix=fix)
     source = path.read_bytes()
     files = modules_beside(path, source)

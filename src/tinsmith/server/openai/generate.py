@@ -59,7 +59,7 @@ class GenerateRequest(Request):
 
     @model_validator(mode="after")
     def _is_served(self) -> Self:
-        check_extras(self.model_extra or {}, _NEUTRAL)
+        check_extras(self.model_extra or {}, _NEUTRAL, type(self).model_fields)
         check_stream(self.stream, self.stream_options)
         if self.stream and self.sampling_params.prompt_logprobs is not None:
             raise InputError(

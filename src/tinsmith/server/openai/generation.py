@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -15,7 +15,7 @@ from tinsmith.server.wire.body import Finite, Int32, Request, TokenId
 from tinsmith.server.wire.bounds import FailFast
 from tinsmith.server.wire.requests import MAX_SAMPLES
 from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import InputError, perhaps
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -97,7 +97,7 @@ class Sampling(Request):
     @model_validator(mode="after")
     def _is_served(self) -> Self:
         best_of: tuple[JsonValue, ...] = (self.num_samples,)
-        check_extras(self.model_extra or {}, {**NEUTRAL, "best_of": best_of})
+        check_extras(self.model_extra or {}, {**NEUTRAL, "best_of": best_of}, type(self).model_fields)
         if self.ignore_eos and (self.stops or self.stop_token_ids):
             raise InputError(
                 "an answer that goes on after its end token cannot be stopped otherwise here",
@@ -238,8 +238,12 @@ class Generation(Sampling):
         )
 
 
-def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]]) -> None:
+def check_extras(
+    given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]], known: Iterable[str] = ()
+) -> None:
     """Reject unknown parameters, unless they are remarks, null, or have a value in `neutral`.
+
+    The error suggests the most similar of the `known` ones.
 
     Raises:
         InputError: naming the first.
@@ -257,6 +261,7 @@ def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[
             field=name,
             value=value,
             allowed=f"{' or '.join(repr(each) for each in allowed) or 'null'}, or to leave it out",
+            fix=None if name in neutral else perhaps(name, known),
         )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
+from tinsmith.types.errors import perhaps
 
 _UNSERVED = {
     "audio": "audio is not supported",
@@ -27,9 +30,10 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 def add_missing_routes(app: FastAPI) -> None:
     """Answer the paths of OpenAI's and vLLM's that no earlier route of `app` serves."""
     known = tuple(app.routes)
+    paths = [route.path for route in known if isinstance(route, Route) and "{" not in route.path]
 
     async def missing(request: Request) -> JSONResponse:
-        return _answer(request.url.path, _methods(known, request))
+        return _answer(request.url.path, _methods(known, request), paths)
 
     for path in OPENAI_PATHS:
         app.api_route(f"{path}{{rest:path}}" if path.endswith("/") else path, methods=_METHODS)(missing)
@@ -44,12 +48,12 @@ def _methods(known: tuple[BaseRoute, ...], request: Request) -> str:
     return ", ".join(sorted(found))
 
 
-def _answer(path: str, methods: str) -> JSONResponse:
-    """Return the error for a path, or for a method if the path supports others."""
+def _answer(path: str, methods: str, paths: Sequence[str]) -> JSONResponse:
+    """Return the error for a path with the most similar of `paths`, or for a method if the path supports others."""
     if methods:
         message, status, code = f"{path} has only {methods}", 405, "method_not_allowed"
     else:
-        why = _UNSERVED.get(path.removeprefix("/v1/").split("/")[0])
+        why = _UNSERVED.get(path.removeprefix("/v1/").split("/")[0]) or perhaps(path, paths)
         message = f"there is no {path} here{f': {why}' if why else ''}"
         status, code = 404, "unknown_url"
     body = error_body(message, kind="invalid_request_error", param=None, code=code)

@@ -17,7 +17,7 @@ from tinsmith.server.openai.grammars import as_parameter_error
 from tinsmith.server.service import Service
 from tinsmith.server.wire.client_names import CHAT, as_sent
 from tinsmith.types.adapters import AdapterKind
-from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.errors import InputError, TinsmithError, perhaps
 from tinsmith.types.model_names import ModelName
 
 T = TypeVar("T")
@@ -55,8 +55,10 @@ class Served:
 
     def unknown(self, error: TinsmithError) -> ModelNotFoundError:
         """Return the error for a model that is not served."""
-        served = ", ".join(self.service.engine.names)
-        return ModelNotFoundError(f"{as_sent(error, CHAT)}\n  served: {served}; and tinker:// paths of its checkpoints")
+        names = self.service.engine.names
+        meant = perhaps(str(error.value), names)
+        lines = [str(as_sent(error, CHAT)), f"  served: {', '.join(names)}; and tinker:// paths of its checkpoints"]
+        return ModelNotFoundError("\n".join([*lines, f"  do: {meant}"] if meant else lines))
 
     def entries(self) -> Mapping[str, Json]:
         """Return the entries of all available models: base models with every suffix, and checkpoints."""

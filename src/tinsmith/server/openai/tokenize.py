@@ -32,7 +32,7 @@ class TokenizeRequest(Conversed):
     @model_validator(mode="after")
     def _is_served(self) -> Self:
         check_one_given(prompt=self.prompt, messages=self.messages)
-        check_extras(self.model_extra or {}, {})
+        check_extras(self.model_extra or {}, {}, type(self).model_fields)
         if self.messages is not None and self.add_special_tokens:
             raise InputError(
                 "a chat's template puts its special tokens itself",

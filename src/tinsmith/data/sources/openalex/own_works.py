@@ -22,6 +22,7 @@ from tinsmith.data.corpus_card import SourceDescription
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
+from tinsmith.data.schema import OWN_WORKS, WORKS_INPUT
 from tinsmith.data.sources.lines import read_blocks
 from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
 from tinsmith.data.sources.openalex.record import Keep, date_of, exclusion, year_of
@@ -35,8 +36,6 @@ PRICE: Final = 0.0001
 MOST_USD: Final = 1.0
 WINDOW: Final = 5
 """Years in which citers of references are fetched."""
-OWN: Final = "works.txt"
-"""File in a corpus's folder with the ids of the works for which it was built."""
 TOGETHER: Final = 100
 """Most values in one filter of the API."""
 
@@ -172,7 +171,7 @@ class WorksSource:
     def description(self) -> SourceDescription:
         """Return the source's description for the card."""
         named = {name: sorted(values) for name, values in self.named.by_filter.items()}
-        return self.choices.description("works", works=sha256_of(named), window=str(WINDOW))
+        return self.choices.description(WORKS_INPUT, works=sha256_of(named), window=str(WINDOW))
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
         """Fetch the works, then their references, then all citers; read the pages."""
@@ -311,6 +310,6 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _finish(out: Path, own: Sequence[str]) -> None:
-    with replacing(out / OWN) as part:
+    with replacing(out / OWN_WORKS) as part:
         part.write_text("".join(f"{one}\n" for one in sorted(own)), encoding="utf-8")
     shutil.rmtree(out / PAGES, ignore_errors=True)
