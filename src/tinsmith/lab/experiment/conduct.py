@@ -184,8 +184,7 @@ def _conduct(
     materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
     try:
-        with ticking("creating the adapter", say):
-            run = open_run(materials, folder, mark, connection, reached, interrupts, slower)
+        run = open_run(materials, folder, mark, connection, reached, interrupts, slower, say)
         with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
@@ -220,6 +219,7 @@ def open_run(
     reached: Reached | None = None,
     interrupts: Interrupts | None = None,
     slower: float = 1.0,
+    say: Say = unsaid,
 ) -> Run[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint.
 
@@ -239,13 +239,16 @@ def open_run(
         )
         return ready(made, WAIT_SECONDS)
 
-    if mark is None:
-        trainers = [begin(0)]
-    else:
-        loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
-        trainers = [ready(one, WAIT_SECONDS) for one in loaded]
-    trainer, name, minutes = trainers[0], plan.experiment.name, materials.run_data.minutes()
-    course = cast("Course[Any, Any]", materials.run_data.course(_tokenizer(materials, trainer), folder, connection))
+    # The wait ends before the run's table opens, which would print what clears the wait's line.
+    with ticking("creating the adapter", say):
+        if mark is None:
+            trainers = [begin(0)]
+        else:
+            loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
+            trainers = [ready(one, WAIT_SECONDS) for one in loaded]
+        tokenizer = _tokenizer(materials, trainers[0])
+        course = cast("Course[Any, Any]", materials.run_data.course(tokenizer, folder, connection))
+    name, minutes = plan.experiment.name, materials.run_data.minutes()
     sinks = sinks_for(
         name=where.wandb_name or name,
         wandb_project=where.wandb_project,
@@ -254,7 +257,7 @@ def open_run(
     )
     run = Run(
         service=service,
-        trainer=trainer,
+        trainer=trainers[0],
         model_name=materials.model_name,
         course=course,
         agents=Agents(trainers, course.agents, begin),
