@@ -119,9 +119,9 @@ def run_study(
 def conclude(
     record: StudyRecord, seconds: Mapping[str, Seconds], out: Path, say: Say, more: Sequence[Section] = ()
 ) -> None:
-    """Write a study into its folder, and say what came out."""
+    """Write a study into its folder, and say what came out: the result and the claims last."""
     sentences, page = write_study(record, seconds, out, more)
-    for line in (*ending(page), *sentences[1:]):
+    for line in (*sentences[1:], *ending(page)):
         say(line)
 
 
