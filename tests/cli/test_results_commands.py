@@ -1,5 +1,6 @@
 """The commands on results and on fetched data."""
 
+import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -108,13 +109,18 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     (tmp_path / "killed/metrics.jsonl").write_text('{"step": 0, "eval/reward/total": 0.5}\n{"step": 1}\n{"st')
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text('{"model_type": "llama"}')
-    listed = command(capsys, "ls", tmp_path, code=0).out
-    lines = [line.split() for line in listed.splitlines()]
-    assert lines[1:] == [
-        ["killed", "two", "begun", "2", "reward", "0.500"],
-        ["study", "a", "study", "not", "finished"],
-        ["study/cells/a", "one", "finished", "2", "of", "2", "reward", "0.750"],
-    ]
+    values = {"sentences": ["SFT: right 0.500 (0.400 to 0.600); 2 of 5 expectations were met.", "More."]}
+    (tmp_path / "study/study.json").write_text(json.dumps(values))
+
+    def listed(folder: Path, *options: str) -> list[str]:
+        lines = command(capsys, "ls", folder, *options, code=0).out.splitlines()[1:]
+        return [" ".join(line.split()) for line in lines]
+
+    runs = ["killed two begun 2 reward 0.500", "study a study not finished 2 of 5 expectations were met"]
+    cell = "one finished 2 of 2 reward 0.750"
+    assert listed(tmp_path) == runs
+    assert listed(tmp_path, "--all") == [*runs, f"study/cells/a {cell}"]
+    assert listed(tmp_path / "study/cells") == [f"a {cell}"]
 
 
 def test_without_a_folder_what_commands_here_made_is_listed(

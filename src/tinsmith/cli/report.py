@@ -122,10 +122,11 @@ _USUAL: Final = (Path("runs"), Path("out"))  # Folders that `tinsmith run` and `
 
 def ls(
     folder: Annotated[Path | None, Argument(metavar="[DIR]", help="A folder with runs. Default: runs and out.")] = None,
+    every: Annotated[bool, Option("--all", help="List each run of a study too.")] = False,
 ) -> None:
-    """List runs and studies: name, state, steps, last score or reward."""
+    """List runs and studies: name, state, steps, last score or reward, a study's verdict."""
     from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status
-    from tinsmith.lab.study.files import holds_study
+    from tinsmith.lab.study.files import STUDY_JSON, holds_study
     from tinsmith.lab.study.sizes import CELLS
     from tinsmith.types.json_text import parse_json
 
@@ -138,10 +139,16 @@ def ls(
 
     listed = [("run or study", "is", "state", "steps", "last result")]
     places = _USUAL if folder is None else (folder,)
-    for file in sorted(each for place in places for name in (CONFIG, CELLS) for each in place.rglob(name)):
+    for place, file in sorted(
+        (where, each) for where in places for name in (CONFIG, CELLS) for each in where.rglob(name)
+    ):
+        if not every and CELLS in file.relative_to(place).parent.parts:
+            continue
         run, name = file.parent, file.parent.relative_to(folder or Path()).as_posix()
         if file.name == CELLS:
-            listed.append((name, "a study", "finished" if holds_study(run) else "not finished", "", ""))
+            sentences = read(run / STUDY_JSON).get("sentences") or [""]
+            verdict = str(sentences[0] if isinstance(sentences, list) else "").rpartition("; ")[2].rstrip(".")
+            listed.append((name, "a study", "finished" if holds_study(run) else "not finished", "", verdict))
             continue
         config = read(file)
         if config and "name" not in config:  # another program's

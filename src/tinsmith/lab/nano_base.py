@@ -106,9 +106,10 @@ def _place(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> Path:
     return home() / "bases" / key[:16]
 
 
-def missing_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
-    """Return the time to build a base on two cores; 0 if it is cached."""
-    return 0.0 if present(_place(recipe, conversations)).is_dir() else building_minutes(recipe, conversations)
+def missing_base(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> dict[Path, float]:
+    """Return the minutes to build a base on two cores, by its place; empty if it is cached."""
+    place = _place(recipe, conversations)
+    return {} if present(place).is_dir() else {place: building_minutes(recipe, conversations)}
 
 
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:

@@ -195,7 +195,7 @@ class Run(Generic[I, A]):
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
         standing = self._pace.record(step, timings, *self.course.test_worth)
         if not standing.later:
-            timings["left_s"] = standing.expected
+            timings["left_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(standing, line, self._alarms)
         self._lines, self._alarms, self._timings = [], [], {}

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
-from tinsmith.stats.intervals import Interval
+from tinsmith.stats.intervals import Interval, percentile
 from tinsmith.stats.mean_runs import MeanRuns, System, common_items, gap_of, scores_by_seed
 from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
@@ -403,9 +403,14 @@ class _Rival(NamedTuple):
             return checked(self.check, None, f"{self.name}: no item is common to all systems")
         interval = self.gap.at(level)
         passed = _holds(interval, p_value, bootstrap)
-        guard = "" if self.gap.over_seeds is None else f" ({self.gap.over_seeds})"
-        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}{guard}"
-        return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}")
+        guards = [] if self.gap.over_seeds is None else [str(self.gap.over_seeds)]
+        if interval is not None and interval.above(0.0) and not passed:
+            guards.insert(0, f"{'p' if p_value == self.gap.p_value else 'Holm p'} = {p_value:.4f}")
+        elif guards and not passed and (drawn := percentile(self.gap.draws, level)) and drawn.above(0.0):
+            guards[0] += ", whose interval reaches 0"
+        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}"
+        why = f" ({'; '.join(guards)})" if guards else ""
+        return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}{why}")
 
 
 def _constants(system: Runs | MeanRuns, metric: str, gap_to: Callable[..., Difference]) -> list[_Rival]:

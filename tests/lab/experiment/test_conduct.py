@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any, cast
 import httpx
 import pytest
 import tinker
-from label_runs import keys, manifest, planned, run
+from label_runs import EXPERIMENT, keys, manifest, planned, run
 from own_task import lines
 from small_slice import BASE, Made, build
 
-from command_line import command
+from command_line import Terminal, command
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab import run as run_module
 from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.papers.run_data import PaperData
@@ -28,7 +31,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, TIMINGS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import BackendError, ConfigError, LostError
-from tinsmith.types.waits import Say, unsaid
+from tinsmith.types.waits import Say, tell, unsaid
 
 # Materials
 
@@ -83,6 +86,39 @@ def test_a_forecast_counts_other_work_where_a_run_is_long_and_says_how_long(
     with pytest.raises(ConfigError, match="as far as it goes"):
         run(made, tmp_path / "run", quiet=quiet)
     assert found == [expected]
+
+
+def test_a_start_says_what_the_run_takes_with_a_base_that_is_built_first(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: Path
+) -> None:
+    def no_base(*_: object) -> Path:
+        raise ConfigError("this is as far as it goes")
+
+    monkeypatch.setattr(PaperData, "nano_base", no_base)
+    monkeypatch.setattr(PaperData, "minutes", lambda _: 600.0)
+    lines: list[str] = []
+    given = {key: value for key, value in keys(made, tmp_path / "run").items() if key != "model_name"}
+    with pytest.raises(ConfigError, match="as far as it goes"):
+        conduct(make_plan(find(EXPERIMENT), given), say=lines.append)
+    assert lines[-1].startswith("a small base, then the run: about 10 hours")
+    assert not own_home.exists()
+
+
+def test_in_a_terminal_no_wait_s_control_characters_stand_before_the_table(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(run: Run[Any, Any]) -> None:
+        del run
+        raise ConfigError("this is as far as it goes")
+
+    monkeypatch.setattr(conduct_module, "train", train)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with pytest.raises(ConfigError, match="as far as it goes"):
+        conduct(planned(made, tmp_path / "run", quiet="false"), say=tell)
+    text = terminal.getvalue()
+    assert f"{EXPERIMENT}: first step" in text, "the table was drawn"
+    assert "\\u001b" not in text
 
 
 def test_a_run_leaves_its_folder(made: Made, whole: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small_slice import Made
 
 from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
 from tinsmith.lab.experiment import estimate
@@ -20,7 +21,7 @@ from tinsmith.lab.experiment.estimate import (
 from tinsmith.lab.experiment.experiment import Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
 from tinsmith.lab.papers.labels import task_asked
-from tinsmith.lab.papers.run_data import minutes
+from tinsmith.lab.papers.run_data import minutes, missing_before
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import Watched
 from tinsmith.lab.study.sizes import cells_of
@@ -58,15 +59,27 @@ def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
     assert all(At.SMALL not in key.values for key in key_help(find("joint/disruption_novelty")))
 
 
+@pytest.mark.usefixtures("own_home")
 def test_a_dry_run_on_labels_tries_an_answer_and_counts_what_is_built_before() -> None:
     plan = make_plan(find("remedy/exp6"), {})
     lines = dry_run(plan)
     (reward,) = [line.split() for line in lines if line.startswith("  reward ")]
     assert float(reward[1]) > float(reward[6])  # a right answer before a wrong one
     assert any(line.startswith("  parse gave ") for line in lines)
-    assert len([line for line in lines if line.startswith("first, unless it is cached")]) == 1
-    assert not any(line.startswith("first, ") for line in dry_run(small("remedy/exp6")))
+    assert len([line for line in lines if line.startswith("first a synthetic world and a small base: ")]) == 1
+    assert not any(line.startswith("first ") for line in dry_run(small("remedy/exp6")))
     assert not any(line.startswith("  reward ") for line in dry_run(make_plan(find("sft/lora_offset"), {})))
+
+
+def test_a_dry_run_looks_whether_the_world_and_the_base_are_there(made: Made, own_home: Path) -> None:
+    plan = make_plan(find("remedy/exp6"), {"data": str(made.data)})
+    first = [line for line in dry_run(plan) if line.startswith("first ")]
+    assert len(first) == 1
+    assert "world" not in first[0]
+    ((place, taken),) = missing_before(plan).items()
+    assert (place.parent, taken > 0.0) == (own_home / "bases", True)
+    place.mkdir(parents=True)
+    assert not any(line.startswith("first ") for line in dry_run(plan))
 
 
 @pytest.mark.parametrize(("at", "model"), [("small", "tinsmith/nano"), ("nano", "tinsmith/nano"), ("small", "")])

@@ -7,7 +7,7 @@ import pytest
 from made_studies import MADE, MadeArm, Maker
 
 from tinsmith.cli.registered import STUDIES
-from tinsmith.lab.study.checks import equivalent, not_higher, not_lower
+from tinsmith.lab.study.checks import equivalent, not_higher, not_lower, within
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Draws
@@ -40,8 +40,13 @@ def results_of(out: Path, coin: float, lost: float) -> Results:
 def test_a_control_that_ends_where_its_arm_does_with_every_seed_is_equivalent_to_it(tmp_path: Path) -> None:
     same = results_of(tmp_path, coin=0.5, lost=0.5)
     assert len(set(same.arms[LOST].per_item(RIGHT).means())) > 1, "its seeds differ"
-    assert equivalent(LOST, COIN, RIGHT, margin=0.001)(same) == Finding(True, "0.000, 0.000 to 0.000")
-    assert not not_lower(LOST, COIN, RIGHT, margin=0.05)(same).met, "seeds that are drawn apart"
+    assert equivalent(LOST, COIN, RIGHT, margin=0.001)(same) == Finding(True, "0.000, 0.000 to 0.000, within 0.001")
+    lower = not_lower(LOST, COIN, RIGHT, margin=0.05)(same)
+    assert not lower.met, "seeds that are drawn apart"
+    assert lower.figures.endswith(", not above -0.05")
+    gain = same.gains[COIN]
+    for margin, found in ((0.75, "within 0.75"), (0.01, "not within 0.01")):
+        assert within(COIN, margin)(same) == Finding(margin == 0.75, f"{gain.course}, {found}")
 
 
 @pytest.mark.parametrize("lost", [0.3, 0.7])

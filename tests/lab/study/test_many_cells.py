@@ -16,7 +16,7 @@ from tinsmith.lab.study import cells as module
 from tinsmith.lab.study import node_cell
 from tinsmith.lab.study.cells import TRIES, run_cells, shared_cores
 from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell, run_cell
-from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
 from tinsmith.studies.disruption.experiments import SFT_LORA
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, unsaid
@@ -173,6 +173,22 @@ def test_a_cell_that_is_lost_here_can_be_resumed_by_the_same_command(
         run_cells(cells, unsaid)
     assert caught.value.value == "b"
     assert sorted(ran) == ["a", "b", "c", "d"]
+
+
+def test_lines_on_cells_name_arm_rate_and_seed(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(cell: NodeCell) -> Ended:
+        return Ended(node="here", code=int(cell.name == "b"))
+
+    arm = StudyArm("rl", "RL, bonus", cells[0].experiment, (1e-3, 2e-3))
+    study = StudyCells(name="study", question="?", arms=(arm,), shared={}, seeds=(1,))
+    labels = [*(cell.label for cell in study.tuning(arm).values()), study.cell(replace(arm, rates=()), None, 1).label]
+    assert labels == ["RL, bonus, rate 0.001, seed 0", "RL, bonus, rate 0.002, seed 0", "RL, bonus, seed 1"]
+    monkeypatch.setattr(module, "run_cell", ended)
+    lines: list[str] = []
+    with pytest.raises(ConfigError):
+        run_cells([replace(cells[0], label=labels[0]), replace(cells[1], label=labels[2])], lines.append)
+    assert f"{labels[0]}: 0 s on here" in lines
+    assert f"{labels[2]}: stopped with exit code 1 on here" in lines
 
 
 def sent_from(folder: Path) -> NodeCell:

@@ -11,7 +11,9 @@ from tinsmith import Arm, Study, run
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import load_study
+from tinsmith.lab.study.report import drawn_anew
 from tinsmith.lab.study.sizes import cells_of, planned
+from tinsmith.pages.page import ending
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import unsaid
 
@@ -129,6 +131,14 @@ def test_what_is_no_study_is_told(tmp_path: Path) -> None:
     assert refused.value.field == "study"
     file.write_text("task = 3\n")
     assert load_study(file) is None
+
+
+def test_the_console_of_a_study_ends_with_its_result_and_what_may_be_claimed(tmp_path: Path) -> None:
+    lines: list[str] = []
+    given = {"out": str(tmp_path / "out"), "seeds": "1,2"}
+    page = drawn_anew(run_study(example(), given, lines.append, run=Maker(MADE)))
+    assert lines[-2:] == ending(page)
+    assert "The gate allows" in "".join(lines[:-2])
 
 
 def test_runs_that_are_there_are_read_again_to_the_same_bytes(tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: StudyCells) -> None
     assert not study.out.exists()
 
 
+def test_a_forecast_is_one_total_with_each_base_that_is_built_first_once(study: StudyCells) -> None:
+    later = (StudyArm("later", "later", SFT_LORA, (1e-3,)),)
+    total = forecast(study, later, lambda _: 0.1, lambda _: {Path("one"): 1000.0})[-1]
+    assert total.startswith("a small base and ")
+    assert "about 17 hours" in total
+    assert "small base" not in forecast(study, later, lambda _: 0.1, lambda _: {})[-1]
+
+
 @pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl", "study/reasoning"])
 def test_every_study_of_runs_can_be_given_a_cluster_that_its_runs_do_not_know(name: str) -> None:
     given = {"generator": "chain_sum"} if name == "study/reasoning" else {}

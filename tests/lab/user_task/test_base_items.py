@@ -1,15 +1,19 @@
 """Items that a task's small base reads, where not those trained on, and its steps: the task says both."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from tinsmith.lab.experiment.estimate import dry_run
+from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import task_value
-from tinsmith.lab.user_task.items import items_of_base, split_items
-from tinsmith.lab.user_task.run_data import TaskBaseRecipe, base_minutes, recipe_of, task_conversations
-from tinsmith.lab.user_task.task import Task
+from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.run_data import TaskBaseRecipe, data_of_task, recipe_of, task_conversations
+from tinsmith.lab.user_task.task import Base, Task
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError
 
 READ = [{"a": 10 + a, "shown": "b"} for a in range(4)]
@@ -32,6 +36,10 @@ def task(**changes: Any) -> Task:
         "demonstrate": shown,
     }
     return Task(**{**parts, **changes})
+
+
+def missing(one: Task) -> Mapping[Path, float]:
+    return data_of_task(open_task(task_value(one), {})).missing_base()
 
 
 def test_unsaid_the_base_reads_the_items_to_train_on(tmp_path: Path) -> None:
@@ -63,11 +71,29 @@ def test_unsaid_it_is_the_laboratorys_own_recipe() -> None:
     assert recipe_of(task()) == TaskBaseRecipe()
 
 
-def test_a_task_says_how_many_steps_and_changes_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_home")
+def test_a_task_says_how_many_steps_and_changes_nothing_else() -> None:
     one = task(base_steps=100)
     assert recipe_of(one) == TaskBaseRecipe(steps=100)
-    items = split_items(one, tmp_path, 0).train
-    assert base_minutes(one, items) == pytest.approx(base_minutes(task(), items) / 10)
+    (shorter,), (usual,) = (missing(each).values() for each in (one, task()))
+    assert shorter == pytest.approx(usual / 10)
+
+
+@pytest.mark.usefixtures("own_home")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_dry_run_counts_a_base_that_is_not_cached_a_task_s_own_too(own: bool) -> None:
+    base = Base(
+        TaskBaseRecipe(steps=10),
+        lambda: [(Message(role=Role.USER, content="1?"), Message(role=Role.ASSISTANT, content="2"))],
+    )
+    one = task(demonstrate=None, base=base) if own else task()
+
+    def first() -> list[str]:
+        return [line for line in dry_run(open_task(task_value(one), {})) if line.startswith("first ")]
+
+    assert len(first()) == 1
+    next(iter(missing(one))).mkdir(parents=True)
+    assert first() == []
 
 
 @pytest.mark.parametrize("steps", [-1, True, 2.5])

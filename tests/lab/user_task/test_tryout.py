@@ -36,6 +36,15 @@ def test_a_right_answer_is_tried_and_its_reward_told() -> None:
     assert last == "  reward 1 (right 1)"
 
 
+def test_what_the_base_is_shown_is_named_as_such_and_the_right_answer_is_tried_too() -> None:
+    lines = tried(replace(TASK, demonstrate=lambda *_: "5", baselines={"four": lambda _: "4"}), ONE)
+    assert [line.partition(", ")[2] for line in lines[::2]] == [
+        'what the base is shown, right or not: "5"',
+        'its right answer: "4"',
+    ]
+    assert lines[1::2] == ["  reward 0 (right 0)", "  reward 1 (right 1)"]
+
+
 def test_a_reward_that_fails_is_a_warning_with_its_cause() -> None:
     task = replace(TASK, reward=lambda item, text: item["b"] == text)
     assert "KeyError: 'b'" in tried(task, ONE)[-1]

@@ -1,5 +1,6 @@
 """Claims about a method: Student's t over seeds guards p and interval, as percentiles of few seeds are too differences."""
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -9,7 +10,17 @@ from scipy import stats
 
 from sentences import missing
 from tinsmith.stats.estimates import Bootstrap, Runs
-from tinsmith.stats.gate import Beats, Claim, Learned, ParityRecord, Training, Verdict, judge_beats, judge_learned
+from tinsmith.stats.gate import (
+    Beats,
+    CheckName,
+    Claim,
+    Learned,
+    ParityRecord,
+    Training,
+    Verdict,
+    judge_beats,
+    judge_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import FloatArray
 from tinsmith.stats.seed_tests import seed_test
@@ -139,6 +150,22 @@ def test_holms_level_widens_the_interval_over_seeds() -> None:
     ends = stats.ttest_ind(FIVE, OTHER, equal_var=False).confidence_interval(0.99)
     assert family[0].interval.low <= ends.low + 1e-9 < alone.interval.low
     assert family[0].p_holm == pytest.approx(5 * alone.p_value)
+
+
+def test_a_refused_claim_says_which_p_or_interval_refuses_it() -> None:
+    low, high = skilled("low", [0.2]), skilled("high", [0.5])
+    seeds = skilled("A", (0.9, 0.51, 0.51, 0.51, 0.51))
+    one = Learned(system=seeds, metric="reward", baselines=(low, high), parity=PARITY)
+    (claim,) = judge_learned([one], QUICK)
+    above, reaching, *_ = (check.sentence for check in claim.checks if check.name is CheckName.BASELINE)
+    assert above.startswith("beats the baseline low")
+    assert re.search(r"\(Student's t over 5 seeds, p = 0\.\d{4}, whose interval reaches 0\)$", reaching)
+    few = MeanRuns.of("B", [dict.fromkeys(ITEMS[:3], Fraction(1))])
+    zero = MeanRuns.of("zero", [dict.fromkeys(ITEMS[:3], Fraction(0))])
+    one = Learned(system=few, metric="reward", baselines=(zero,), parity=PARITY)
+    for family, found in (([one], "p = 0.2500"), ([one, one], "Holm p = 0.5000")):
+        sentences = [check.sentence for check in judge_learned(family, QUICK)[0].checks]
+        assert f"does not beat the baseline zero: +1.000 [1.000, 1.000] on reward ({found})" in sentences
 
 
 def test_fewer_seeds_speak_for_their_models_and_are_not_guarded() -> None:

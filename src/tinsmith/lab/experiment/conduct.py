@@ -19,7 +19,7 @@ import tinker
 
 from tinsmith.engine.sampler import NOT_FINITE
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import START_SECONDS, remember, unusual
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, START_SECONDS, remember, time_and_disk, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
     config_of,
@@ -30,7 +30,7 @@ from tinsmith.lab.experiment.manifest import (
     require_same_run,
     seeds,
 )
-from tinsmith.lab.experiment.materials import Materials, gather, require_possible, wrong_key
+from tinsmith.lab.experiment.materials import Materials, require_possible, with_model, wrong_key
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import slowdown
 from tinsmith.lab.live.teller import Teller, sinks_for
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 _KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
 _REFUSALS: Final = (*_KEY_REFUSED, tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError)
 """Errors of a server that is there, and will not do what it is asked."""
+
+
+_LONG_MINUTES: Final = 1.0  # A run that takes longer is forecast beside other work.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,7 @@ def conduct(
     with interrupts.noticed():
         require_possible(plan)
         if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
-        materials = gather(plan, say) if materials is None else replace(materials, plan=plan)
+        materials = _gathered(plan, if_exists, say) if materials is None else replace(materials, plan=plan)
         # What a reward makes optimal is computed for these lines.
         for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
             say(line)
@@ -149,6 +152,16 @@ def conduct(
     if not stays and through is None:
         connection.close()
     return done
+
+
+def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
+    """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
+    data = plan.experiment.subject.run_data(plan, say)
+    if say is not unsaid and if_exists is not IfExists.RESUME and (taken := data.minutes()) is not None:
+        base = sum(data.missing_base().values())
+        if base or taken > _LONG_MINUTES:
+            say(f"{'a small base, then the run' if base else 'the run'}: {time_and_disk(taken + base, RUN_MEGABYTES)}")
+    return with_model(plan, data, say)
 
 
 def _connected(materials: Materials, folder: RunFolder, resumes: bool, say: Say) -> Connection:
@@ -185,8 +198,7 @@ def _conduct(
     materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
     try:
-        with ticking("creating the adapter", say):
-            run = open_run(materials, folder, mark, connection, reached, interrupts, slower)
+        run = open_run(materials, folder, mark, connection, reached, interrupts, slower, say)
         with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
@@ -226,6 +238,7 @@ def open_run(
     reached: Reached | None = None,
     interrupts: Interrupts | None = None,
     slower: float = 1.0,
+    say: Say = unsaid,
 ) -> Run[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint.
 
@@ -245,13 +258,16 @@ def open_run(
         )
         return ready(made, WAIT_SECONDS)
 
-    if mark is None:
-        trainers = [begin(0)]
-    else:
-        loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
-        trainers = [ready(one, WAIT_SECONDS) for one in loaded]
-    trainer, name, minutes = trainers[0], plan.experiment.name, materials.run_data.minutes()
-    course = cast("Course[Any, Any]", materials.run_data.course(_tokenizer(materials, trainer), folder, connection))
+    # The wait ends before the run's table opens, which would print what clears the wait's line.
+    with ticking("creating the adapter", say):
+        if mark is None:
+            trainers = [begin(0)]
+        else:
+            loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
+            trainers = [ready(one, WAIT_SECONDS) for one in loaded]
+        tokenizer = _tokenizer(materials, trainers[0])
+        course = cast("Course[Any, Any]", materials.run_data.course(tokenizer, folder, connection))
+    name, minutes = plan.experiment.name, materials.run_data.minutes()
     sinks = sinks_for(
         name=where.wandb_name or name,
         wandb_project=where.wandb_project,
@@ -260,7 +276,7 @@ def open_run(
     )
     run = Run(
         service=service,
-        trainer=trainer,
+        trainer=trainers[0],
         model_name=materials.model_name,
         course=course,
         agents=Agents(trainers, course.agents, begin),
@@ -281,7 +297,7 @@ def open_run(
 def _slower(materials: Materials) -> float:
     """Return how many times as long other work lets a run take that says how long it takes, and takes long."""
     minutes, where = materials.run_data.minutes(), materials.plan.circumstances
-    long = minutes is not None and minutes > 1.0 and not where.quiet
+    long = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
     return slowdown(where.threads or physical_cores()) if long else 1.0
 
 

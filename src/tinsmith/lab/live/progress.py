@@ -67,23 +67,15 @@ class Standing:
     step: int  # The step that was just recorded.
     steps: int
     seconds_left: float
-    perhaps: float = 0.0  # Seconds more if the last policy is not the best, and so is tested too; 0: counted already.
     later: str = ""  # Work that is not in these seconds, in words.
-
-    @property
-    def expected(self) -> float:
-        """Seconds left, and half of those that are perhaps needed."""
-        return self.seconds_left + self.perhaps / 2.0
 
     @property
     def left(self) -> str:
         """Remaining time, in words."""
-        more = f", {duration(self.perhaps)} more if the last policy is not the best" if self.perhaps else ""
-        return f"{duration(self.seconds_left)} left{more}{self.later}"
+        return f"{duration(self.seconds_left)} left{self.later}"
 
 
 _RECENT: Final = 5  # Steps whose median a step is taken to last.
-_WORTH_WORDS: Final = 0.3  # Of what is left: more that is perhaps needed is said apart, and less is counted by half.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,11 +105,11 @@ class Pace:
         """Record a step's timings, and return the progress after it.
 
         The test is to take `test` times the answers of an evaluation, and `last` times more if the last policy is not
-        the best, which nobody knows before the last evaluation. An evaluation is no measure of the steps that
-        follow it; where none was measured yet, that is said. The forecast counts as one more step beside those
-        measured, as the first answers are often longer than those that follow, and the two are averaged as ratios are,
-        by their logarithms. Where it is known what becomes of steps, that counts as as many steps as the run has, and
-        evaluations, which train on nothing, follow by its root. Pages are counted once one was drawn: after each
+        the best, which nobody knows before the last evaluation and counts by half. An evaluation is no measure of the
+        steps that follow it; where none was measured yet, that is said. The forecast counts as one more step beside
+        those measured, as the first answers are often longer than those that follow, and the two are averaged as ratios
+        are, by their logarithms. Where it is known what becomes of steps, that counts as as many steps as the run has,
+        and evaluations, which train on nothing, follow by its root. Pages are counted once one was drawn: after each
         evaluation, and at the end.
         """
         if step == self.supervised:
@@ -134,14 +126,13 @@ class Pace:
         end = self.supervised if by_example else steps
         seconds = per_step * max(0, end - step - 1)
         between = sum(due(one, self.settings.eval_every) for one in range(step + 1, end))
-        looks, tests, perhaps = between, 0.0, 0.0
+        looks, tests = between, 0.0
         if not by_example and step < steps:
-            looks, tests = looks + 1, test  # One at the end, and the test.
+            looks, tests = looks + 1, test + last / 2  # One at the end, and the test.
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if self._evaluation is not None:
             by_then = 1.0 if self._step_then is None else math.sqrt(per_step / self._step_then)
             seconds += (looks * self._evaluation + tests * self._answers) * by_then
-            perhaps = last * self._answers * by_then if tests else 0.0
         elif looks:
             later = f", plus the evaluations{later}"
         if self.forecast is not None and not later and step < end - 1:
@@ -149,9 +140,7 @@ class Pace:
             seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
         own = "eval_s" in timings and step < steps  # its page comes now
         seconds += (between + own + (not by_example)) * self._page
-        if perhaps <= _WORTH_WORDS * seconds:
-            seconds, perhaps = seconds + perhaps / 2.0, 0.0
-        return Standing(step=step, steps=steps, seconds_left=seconds, perhaps=perhaps, later=later)
+        return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
 
     @property
     def _knows_later(self) -> bool:

@@ -43,7 +43,15 @@ from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, base_minutes, nano_base, papers_of, slice_identity
+from tinsmith.lab.papers.worlds import (
+    PaperBaseRecipe,
+    is_missing,
+    missing_nano_base,
+    nano_base,
+    papers_of,
+    slice_identity,
+    slice_in,
+)
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
@@ -58,7 +66,8 @@ from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.incentives import Posteriors
 from tinsmith.stats.monitors import Alarm, CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.rates import ClassMetric, Metric
-from tinsmith.types.waits import Say
+from tinsmith.types.home import home
+from tinsmith.types.waits import Say, unsaid
 
 if TYPE_CHECKING:
     import tinker
@@ -216,10 +225,10 @@ class PaperData:
         """
         return self.base or nano_base(PaperBaseRecipe(), self._read_by_base, self.papers, say)
 
-    def base_minutes(self) -> float:
-        """Return the time to build the model on two cores; 0 if it is cached or named."""
+    def missing_base(self) -> Mapping[Path, float]:
+        """Return the minutes to build the base on two cores, by its place; empty if it is cached, or one is named."""
         named = self.base or named_model(self.plan)
-        return 0.0 if named else base_minutes(PaperBaseRecipe(), self._read_by_base, self.papers)
+        return {} if named else missing_nano_base(PaperBaseRecipe(), self._read_by_base, self.papers)
 
     @property
     def _read_by_base(self) -> Task:
@@ -361,12 +370,21 @@ def _tried(plan: Plan) -> list[str]:
 
 
 def _built_before(plan: Plan) -> list[str]:
-    """Return lines on everything built before a run: base and papers, unless they are given."""
-    where = plan.circumstances
+    """Return lines on everything built before a run: base and papers, unless they are given or cached."""
+    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
+    missing = missing_before(plan).values()
+    return [f"first {world}a small base: {time_and_disk(taken, _BASE_MEGABYTES)}" for taken in missing]
+
+
+def missing_before(plan: Plan) -> Mapping[Path, float]:
+    """Return the minutes to build a run's world and base on two cores, by the base's place; empty if they are there."""
+    where, task = plan.circumstances, task_asked(plan)
     if where.model_name is not None or where.base_url is not None:
-        return []
-    world = "a synthetic world and " if where.data is None else ""
-    return [f"first, unless it is cached, {world}a small base: {time_and_disk(BASE_MINUTES, _BASE_MEGABYTES)}"]
+        return {}
+    if is_missing(where.data, task):
+        return {home(): BASE_MINUTES}
+    papers = papers_of(slice_in(where.data, task, unsaid), task, shuffle_seed=None)
+    return PaperData(plan=plan, papers=papers, data={}, source=None).missing_base()
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None, papers: Papers | None = None) -> float | None:

@@ -33,7 +33,7 @@ from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Item, Paper, items_of, paper_of, prompt_messages, scores_of
 from tinsmith.lab.labels.task import Task as LabTask
-from tinsmith.lab.nano_base import cached_base, missing_minutes
+from tinsmith.lab.nano_base import cached_base, missing_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.card_figures import baselines_figure
 from tinsmith.pages.cards import slice_page
@@ -112,12 +112,16 @@ JOINT_WORLD = WorldRecipe(task=Task.JOINT, per_class=300)
 
 def world_slice(recipe: WorldRecipe, say: Say) -> Slice:
     """Return the slice of a synthetic world with its baselines, built unless cached."""
-    place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
+    place = _place(recipe)
     with one_writer(place):
         if not present(place).is_dir():
             with staged(place) as folder:
                 _build_world(recipe, folder, say)
     return Slice.open(present(place) / "slice")
+
+
+def _place(recipe: WorldRecipe) -> Path:
+    return home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
 
 
 def _build_world(recipe: WorldRecipe, folder: Path, say: Say) -> None:
@@ -143,8 +147,16 @@ def slice_in(where: Path | None, task: LabTask, say: Say) -> Slice:
     """Return the slice of a folder; where none is named, that of a synthetic world, cut for the task's labels."""
     if where is not None:
         return open_slice(where, say)
-    alone = len(task.subjects) == 1
-    return world_slice(WorldRecipe(task=Task(task.subjects[0].value)) if alone else JOINT_WORLD, say)
+    return world_slice(_recipe(task), say)
+
+
+def _recipe(task: LabTask) -> WorldRecipe:
+    return WorldRecipe(task=Task(task.subjects[0].value)) if len(task.subjects) == 1 else JOINT_WORLD
+
+
+def is_missing(where: Path | None, task: LabTask) -> bool:
+    """Return true if a slice is that of a synthetic world which is not built yet."""
+    return where is None and not present(_place(_recipe(task))).is_dir()
 
 
 def open_slice(folder: Path, say: Say) -> Slice:
@@ -167,9 +179,9 @@ def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) 
     return cached_base(recipe, paper_conversations(recipe, task, papers.train), say)
 
 
-def base_minutes(recipe: PaperBaseRecipe, task: LabTask, papers: Papers) -> float:
-    """Return the time to build that base on two cores; 0 if it is cached."""
-    return missing_minutes(recipe, paper_conversations(recipe, task, papers.train))
+def missing_nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers) -> dict[Path, float]:
+    """Return the minutes to build that base on two cores, by its place; empty if it is cached."""
+    return missing_base(recipe, paper_conversations(recipe, task, papers.train))
 
 
 def slice_identity(source: Slice) -> dict[str, object]:

@@ -145,6 +145,7 @@ def _signed(cells: Sequence[Cell], threads: int) -> Generator[list[NodeCell], No
         yield [
             NodeCell(
                 name=cell.folder.name,
+                label=cell.label or cell.folder.name,
                 arguments=tuple(_arguments(cell, threads)),
                 threads=threads,
                 here=str(Path.cwd()),
@@ -175,18 +176,18 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
             sent[cell.name] += 1
             running[send(cell)] = cell
             left.begin(cell.name)
-        names = ", ".join(one.name for one in running.values())
+        names = "; ".join(one.label for one in running.values())
         to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
         with ticking(lambda to_go=to_go: f"{to_go}{left}", say):
             done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
-            why, is_lost = _failure(future, cell.name, say)
+            why, is_lost = _failure(future, cell.label, say)
             if is_lost and sent[cell.name] < tries:
-                say(f"{cell.name}: {why}; it is run again")
+                say(f"{cell.label}: {why}; it is run again")
                 queue.appendleft(cell)
             elif why:
-                say(f"{cell.name}: {why}")
+                say(f"{cell.label}: {why}")
                 failed[cell.name] = why
                 all_lost &= is_lost
             if cell not in queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from tinsmith.lab.results.arms import label_arms
@@ -32,7 +33,19 @@ def no_gain(arm: str) -> Check:
 
 def within(arm: str, margin: float) -> Check:
     """Expect the whole interval of an arm's gain within a margin around 0."""
-    return lambda results: Finding((one := results.gains[arm]).gain.within(margin), one.course)
+    return _limited(
+        lambda results: Finding((one := results.gains[arm]).gain.within(margin), one.course), f"within {margin:g}"
+    )
+
+
+def _limited(check: Check, limit: str) -> Check:
+    """Return a check whose figures end with the limit of their interval."""
+
+    def limited(results: Results) -> Finding:
+        found = check(results)
+        return replace(found, figures=f"{found.figures}, {'' if found.met else 'not '}{limit}")
+
+    return limited
 
 
 def allowed(*arms: str, over: str) -> Check:
@@ -82,7 +95,8 @@ def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> 
 
 def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
     """Expect the whole interval of a difference above a margin below 0."""
-    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.above(-margin))
+    above = _of(lambda found: found.gap(first, second, measure), lambda gap: gap.above(-margin))
+    return _limited(above, f"above {-margin:g}")
 
 
 def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
@@ -90,7 +104,8 @@ def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> C
 
     Runs of one seed have the same first weights and the same draws, so they are drawn together, as pairs.
     """
-    return _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.within(margin))
+    inside = _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.within(margin))
+    return _limited(inside, f"within {margin:g}")
 
 
 def not_higher(first: str, second: str, measure: PerItem) -> Check:

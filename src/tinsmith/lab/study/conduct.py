@@ -6,14 +6,15 @@ none of which chose it, and tested. Runs that came to their end stay: the same c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from tinsmith.lab.experiment.estimate import time_and_disk
-from tinsmith.lab.papers.run_data import minutes
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.papers.run_data import minutes, missing_before
 from tinsmith.lab.results.arms import LabelArm, gather, label_arms
 from tinsmith.lab.results.label_tables import settings_of
 from tinsmith.lab.runs import records
@@ -46,9 +47,10 @@ from tinsmith.stats.estimates import Runs
 from tinsmith.stats.mean_runs import MeanRuns, gap_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
-from tinsmith.types.waits import Say, ticking
+from tinsmith.types.waits import Say, ticking, unsaid
 
 _MEGABYTES: Final = 8  # Of one run, most of it rollouts and checkpoints.
+Missing = Callable[[Plan], Mapping[Path, float]]  # Minutes to build what a run needs first, by place.
 Tuned = Mapping[str, sizes.StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
 Heads = Sequence[str | Column]
 Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
@@ -93,7 +95,8 @@ def run_study(
     cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
-    lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace)
+    missing = missing_before if study.task is None else _missing_of_tasks()
+    lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace, None if say is unsaid else missing)
     for line in (*study.warnings, *_unsized(study, request.given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
@@ -116,12 +119,26 @@ def run_study(
     return cells.out
 
 
+def _missing_of_tasks() -> Missing:
+    """Return a function of the bases that tasks lack, each looked for once: its texts take seconds to write."""
+    known = set[str]()
+
+    def missing(plan: Plan) -> Mapping[Path, float]:
+        own, split = plan.experiment.subject.own_keys, getattr(plan.frame, "split_seed", None)
+        task = f"{plan.experiment.name} {dict(own)} {split}"
+        found = {} if task in known else data_of_task(plan).missing_base()
+        known.add(task)
+        return found
+
+    return missing
+
+
 def conclude(
     record: StudyRecord, seconds: Mapping[str, Seconds], out: Path, say: Say, more: Sequence[Section] = ()
 ) -> None:
-    """Write a study into its folder, and say what came out."""
+    """Write a study into its folder, and say what came out: the result and the claims last."""
     sentences, page = write_study(record, seconds, out, more)
-    for line in (*ending(page), *sentences[1:]):
+    for line in (*sentences[1:], *ending(page)):
         say(line)
 
 
@@ -134,8 +151,10 @@ def _unsized(study: Study, given: Mapping[str, str]) -> list[str]:
     return [f"warning: this study has no size {sizes.SMALL}: its numbers are those of {taken}, which suit a small base"]
 
 
-def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Minutes) -> list[str]:
-    """Return what a study would take, arm by arm, by the minutes of a run; nothing is built."""
+def forecast(
+    cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Minutes, missing: Missing | None = None
+) -> list[str]:
+    """Return what a study would take, arm by arm, by the minutes of a run and of bases; nothing is built."""
     arms = [*cells.arms, *later]
     tuning, reported = sum(len(cells.tuning(arm)) for arm in arms), len(arms) * len(cells.seeds)
     runs = tuning + reported
@@ -145,8 +164,10 @@ def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Min
         for arm in arms
         for cell in (*cells.tuning(arm).values(), *cells.reported(arm, next(iter(arm.rates), None)))
     ]
-    seconds = seconds_of(every, threads, pace)
-    taken = None if seconds is None else side_by_side(seconds, at_once) / 60
+    bases: dict[Path, float] = {}
+    seconds = seconds_of(every, threads, lambda plan: bases.update(missing(plan) if missing else {}) or pace(plan))
+    taken = None if seconds is None else side_by_side(seconds, at_once) / 60 + sum(bases.values())
+    first = f"{'a small base' if len(bases) == 1 else f'{len(bases)} small bases'} and " if bases else ""
     own = [" ".join((arm.experiment.name, *(f"{key}={value}" for key, value in arm.keys.items()))) for arm in arms]
     rates = [", ".join(f"{rate:g}" for rate in arm.rates) if len(arm.rates) > 1 else "" for arm in arms]
     return [
@@ -156,7 +177,7 @@ def forecast(cells: sizes.StudyCells, later: Sequence[sizes.StudyArm], pace: Min
             for arm, keys, tried in zip(arms, own, rates, strict=True)
         ),
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
-        f"{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
+        f"{first}{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]
 
 

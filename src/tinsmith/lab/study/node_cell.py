@@ -31,6 +31,7 @@ class NodeCell:
     """A cell, as it is sent."""
 
     name: str
+    label: str = ""  # Its name for a reader.
     arguments: tuple[str, ...]  # What stands after `tinsmith run`.
     threads: int  # Of the kernels: the cores that it takes of its node.
     here: str  # The folder that relative paths begin at.

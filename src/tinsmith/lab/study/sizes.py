@@ -49,6 +49,7 @@ class Cell:
     """Opens the run's task, as experiments that are made of tasks are not registered; empty: the experiment is."""
     task_keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of the task's source; the experiment has their values already."""
+    label: str = ""  # Name for a reader; empty: that of its folder.
 
     @property
     def command(self) -> list[str]:
@@ -100,6 +101,7 @@ class StudyCells:
             folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
             found_at=arm.found_at,
             task_keys=arm.task_keys,
+            label=f"{arm.label},{f' rate {rate:g},' if len(arm.rates) > 1 else ''} seed {seed}",
         )
 
     def tuning(self, arm: StudyArm) -> dict[float, Cell]:

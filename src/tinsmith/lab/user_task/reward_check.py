@@ -312,11 +312,15 @@ def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
 
 
 def tried(task: Task, item: UserItem, *, asks_judge: bool = True) -> list[str]:
-    """Return lines on the results of `parse`, `reply` and the rewards for one made-up answer to an item.
+    """Return lines on the results of `parse`, `reply` and the rewards for made-up answers to an item.
 
     A judge that is a model is not to be asked.
     """
-    origin, replies = _made_up(task, item)
+    made = _made_up(task, item)
+    return [line for each in made.items() for line in _results(task, item, *each, asks_judge=asks_judge)]
+
+
+def _results(task: Task, item: UserItem, origin: str, replies: Sequence[str], *, asks_judge: bool) -> list[str]:
     learned, task = isinstance(task.reward, LearnedReward), _apart(task)
     talk, lines = Dialogue(task=task, item=item), [f"tried on item {item.prompt_id}, {origin}: {_quoted(replies[0])}"]
     while not talk.is_over:
@@ -344,17 +348,19 @@ def tried(task: Task, item: UserItem, *, asks_judge: bool = True) -> list[str]:
     return [*lines, *(["  the label is tried alone: the reward is learned of it within a run"] if learned else [])]
 
 
-def _made_up(task: Task, one: UserItem) -> tuple[str, list[str]]:
-    """Return a made-up answer's origin, and its replies as the task demonstrates them."""
+def _made_up(task: Task, one: UserItem) -> dict[str, list[str]]:
+    """Return replies by their origin: what the base is shown and the right answer, else a baseline's, else any."""
     makers = [("its right answer", task.answer), *((f"the baseline {name}", b) for name, b in task.baselines.items())]
     found = [(origin, attempt(make, one.item)) for origin, make in makers if make is not None]
     if task.demonstrate is not None:
-        found.insert(0, ("a demonstration", attempt(task.demonstrate, one.item, Random(0))))
+        found.insert(0, ("what the base is shown, right or not", attempt(task.demonstrate, one.item, Random(0))))
+    made: dict[str, list[str]] = {}
     for origin, texts in found:
         replies: list[object] = [] if isinstance(texts, Raised) else [texts] if isinstance(texts, str) else list(texts)
-        if replies and all(isinstance(each, str) for each in replies):  # as a user's function may give anything
-            return origin, [str(each) for each in replies]
-    return "a made-up answer", ["I think it is 4."]
+        usable = replies and all(isinstance(each, str) for each in replies)  # as a user's function may give anything
+        if usable and (not made or origin == makers[0][0]):
+            made[origin] = [str(each) for each in replies]
+    return made or {"a made-up answer": ["I think it is 4."]}
 
 
 def _short(text: str) -> str:

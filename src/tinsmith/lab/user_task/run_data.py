@@ -26,7 +26,7 @@ from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prompting import cost_of, load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord, Spent
 from tinsmith.lab.live.watch import Examinee, Watch
-from tinsmith.lab.nano_base import building_minutes, cached_base
+from tinsmith.lab.nano_base import cached_base, missing_base
 from tinsmith.lab.policy import ALONE
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
@@ -137,12 +137,22 @@ class TaskData:
 
     def nano_base(self, say: Say) -> Path:
         """Return the small base, built unless cached."""
+        return cached_base(*self._base(), say)
+
+    def missing_base(self) -> Mapping[Path, float]:
+        """Return the minutes to build the base, by its place; empty if it is cached, or a model is named."""
+        return missing_base(*self._base()) if self._builds else {}
+
+    def _base(self) -> tuple[BaseRecipe, Sequence[Conversation]]:
         task = self.task
         if task.base is not None:
-            return cached_base(task.base.recipe, task.base.conversations(), say)
-        _require_demonstrations(task)
+            return task.base.recipe, task.base.conversations()
         recipe = recipe_of(task)
-        return cached_base(recipe, task_conversations(task, self._read_by_base(), recipe), say)
+        return recipe, task_conversations(task, self._read_by_base(), recipe)
+
+    @property
+    def _builds(self) -> bool:
+        return self.plan.circumstances.model_name is None and self.plan.circumstances.base_url is None
 
     def _read_by_base(self) -> Sequence[UserItem]:
         """Return the items demonstrated to the small base."""
@@ -180,9 +190,8 @@ class TaskData:
         if self.plan.experiment.subject.own_keys:
             values = (f"{key}={shown_value(one)}" for key, one in self.plan.experiment.subject.own_keys.items())
             lines.append(f"the task's own keys: {' '.join(values)}")
-        if where.model_name is None and where.base_url is None and self.task.base is None:
-            base = time_and_disk(base_minutes(self.task, self._read_by_base()), _BASE_MEGABYTES)
-            lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
+        for minutes in self.missing_base().values():
+            lines.append(f"first a small base: {time_and_disk(minutes, _BASE_MEGABYTES)}")
         by_rules = self.judged is None or judge_choice.parts_of(self.plan)[0].judge_model == RULES
         lines += tried(self.task, (*self.split.train, *self.split.held_out)[0], asks_judge=by_rules)
         if where.check_reward:
@@ -197,8 +206,7 @@ class TaskData:
 
     def lengths(self) -> Lengths:
         """Return the expected lengths of prompts and answers."""
-        settings, where, split, probed = self.plan.settings, self.plan.circumstances, self.split, self.task.probed
-        builds = where.model_name is None and where.base_url is None
+        settings, split, probed, builds = self.plan.settings, self.split, self.task.probed, self._builds
         items = (*split.train, *split.held_out)
         a_token = TaskBaseRecipe.characters_per_token if builds else _CHARACTERS
         options: list[list[int]] = []  # letters of each of an item's answers
@@ -422,24 +430,13 @@ def recipe_of(task: Task) -> TaskBaseRecipe:
     return replace(recipe, steps=task.base_steps) if task.base_steps else recipe
 
 
-def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
-    """Return the approximate time to build it on two cores, from its first conversations."""
-    _require_demonstrations(task)
-    recipe = recipe_of(task)
-    first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
-    return building_minutes(recipe, first)
-
-
-def _require_demonstrations(task: Task) -> None:
+def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
+    """Return the base's training conversations, about training items only."""
     if task.demonstrate is None:
         what = "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named"
         small, named = "at=small (SmolLM2; `tinsmith base fetch smollm2` once)", "base_url=... or learning_rate=..."
         fix = f"{small}, model_name=... with {named}, or demonstrate=... in the task"
         raise ConfigError(what, field="model_name", fix=fix)
-
-
-def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
-    """Return the base's training conversations, about training items only."""
     return [
         _conversation(task, items[place % len(items)], derive(recipe.seed, "demonstration", place))
         for place in range(recipe.count)

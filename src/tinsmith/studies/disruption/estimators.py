@@ -258,7 +258,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         try:
             data = self._data(plan, papers, y)
             if server is None:
-                base = data.base_minutes()
+                base = sum(data.missing_base().values())
                 taken = data.minutes()
                 first = ", after the small base that it trains" if base else ""
                 self.tell(f"one fit{first}: {time_and_disk(taken and taken + base, RUN_MEGABYTES)}")
@@ -370,7 +370,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         None: nothing is known of the model; 0 where the base is there.
         """
         data = self._data(self.plan(), papers, y)
-        return data.minutes(), data.base_minutes()
+        return data.minutes(), sum(data.missing_base().values())
 
     def _data(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> PaperData:
         if isinstance(papers, LoadedSlice):
