@@ -183,6 +183,68 @@ def test_what_does_not_compile_is_refused_by_name_before_anything_is_queued(
     assert not engine.sampler(NANO).busy
 
 
+ROUNDED = [
+    {"enum": ["a", 2**53 + 1]},
+    {"const": {"ids": [-(2**53) - 1]}},
+    {"const": 2**63},
+    {"type": "integer", "enum": [1e30, 3]},
+    {"type": "integer", "minimum": 2**53 + 1, "maximum": 2**53 + 9},
+    {"type": "integer", "minimum": 10**17, "maximum": 10**17 + 10},
+    {"type": "integer", "exclusiveMinimum": 2**53},
+    {"type": "integer", "exclusiveMaximum": 2**60},
+    {"type": "integer", "minimum": 1e20, "maximum": 1e21},
+    {"const": 10**400},
+]
+
+
+@pytest.mark.parametrize("schema", ROUNDED, ids=json.dumps)
+def test_a_number_that_llguidance_would_round_is_refused(engine: Engine, schema: dict[str, object]) -> None:
+    text = json.dumps({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/id"}], "$defs": {"id": schema}})
+    for grammar in (
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=text),
+        Grammar(kind=GrammarKind.LARK, text=f"start: %json {text}"),
+    ):
+        with pytest.raises(InputError, match=r"compiled: the number of .* would be rounded"):
+            sample(engine, grammar)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": -(2**63)},
+        {"type": "integer", "enum": [-1e30]},
+        {"type": "integer", "minimum": -1e300, "maximum": -1e299},
+        {"type": "integer", "exclusiveMinimum": -(2**63) - 5000, "exclusiveMaximum": -(2**63)},
+    ],
+    ids=json.dumps,
+)
+def test_a_schema_that_overflows_the_stack_of_llguidance_is_refused(engine: Engine, schema: dict[str, object]) -> None:
+    for grammar in (
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)),
+        Grammar(kind=GrammarKind.LARK, text=f"start: %json {json.dumps({'$ref': '#/default', 'default': schema})}"),
+    ):
+        with pytest.raises(InputError, match=r"compiled: the number of .* would be rounded"):
+            sample(engine, grammar)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [2**53, -(2**60)]},
+        {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+        {"type": "integer", "minimum": 0, "maximum": 2**64 - 1, "default": 2**60 + 1},
+        {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**63},
+    ],
+    ids=json.dumps,
+)
+def test_large_numbers_that_are_exact_and_bounds_rounded_inward_are_followed(
+    engine: Engine, schema: dict[str, object]
+) -> None:
+    _, texts = sample(engine, Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)))
+    for text in texts:
+        jsonschema.validate(json.loads(text), schema)
+
+
 def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:
     with pytest.raises(InputError, match="grammar"):
         sample(engine, Grammar(kind=GrammarKind.REGEX, text=".*" * 200 + "x"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
@@ -36,6 +36,13 @@ MAX_CACHED = 32
 """Size of the cache per base model, least recently used evicted first: compiled grammars and failures."""
 WHITESPACE = r"[ \n]?"
 """Whitespace between the parts of a JSON text: at most one character, so that a bounded schema has a longest text."""
+_GREATEST, _LEAST = 2**63 - 1, -(2**63)
+"""Integers of llguidance, which computes other numbers as float64; the least one overflows its stack."""
+_VALUES = ("const", "enum")
+_STEPS = {"maximum": 0, "exclusiveMaximum": -1, "minimum": 0, "exclusiveMinimum": 1}
+"""Bounds, and the integer next to each that is the last one within it."""
+_EMBEDDED = re.compile(r"%json\s*")
+"""Beginning of a JSON schema within a Lark grammar."""
 
 
 @dataclass(slots=True)
@@ -261,20 +268,64 @@ def _source(grammar: Grammar) -> str:
             value=f"{len(grammar.text)} characters",
             allowed=f"at most {MAX_GRAMMAR_CHARS}",
         )
-    if grammar.kind is GrammarKind.REGEX:
-        return LLMatcher.grammar_from_regex(regex_to_lark(grammar.text, ASCII_CLASSES))
-    if grammar.kind is GrammarKind.LARK:
-        if _TEMPERATURE.search(grammar.text):
-            raise _refusal(grammar, "a rule cannot have a temperature of its own")
-        return LLMatcher.grammar_from_lark(grammar.text)
+    if grammar.kind is GrammarKind.LARK and _TEMPERATURE.search(grammar.text):
+        raise _refusal(grammar, "a rule cannot have a temperature of its own")
     text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
     try:
-        json.loads(text)
+        if grammar.kind is GrammarKind.REGEX:
+            return LLMatcher.grammar_from_regex(regex_to_lark(text, ASCII_CLASSES))
+        if grammar.kind is GrammarKind.LARK:
+            for schema in _embedded_schemas(text):
+                _check_schema(schema)
+            return LLMatcher.grammar_from_lark(text)
+        _check_schema(json.loads(text))
         return LLMatcher.grammar_from_json_schema(
             text, defaults={"whitespace_pattern": WHITESPACE}, overrides={"lenient": False}
         )
     except (ValueError, RecursionError) as error:
         raise _refusal(grammar, str(error)) from error
+
+
+def _embedded_schemas(lark: str) -> Iterator[object]:
+    """Yield the JSON schemas within a Lark grammar."""
+    for begun in _EMBEDDED.finditer(lark):
+        try:
+            yield json.JSONDecoder().raw_decode(lark, begun.end())[0]
+        except (ValueError, RecursionError):
+            continue  # text that looks like one, or for llguidance to refuse
+
+
+def _check_schema(schema: object) -> None:
+    """Check that every answer under a schema will be valid. A reference may make a schema of any part of it.
+
+    Raises:
+        ValueError: naming the part.
+    """
+    parts: list[tuple[str, object]] = [("", schema)]
+    while parts:
+        key, part = parts.pop()
+        if isinstance(part, dict):
+            parts += [(key if key in _VALUES else name, value) for name, value in part.items()]
+        elif isinstance(part, list):
+            parts += [(key, value) for value in part]
+        elif isinstance(part, (int, float)) and _is_rounded(key, part):
+            raise ValueError(f'the number of "{key}" would be rounded: {part}')
+
+
+def _is_rounded(key: str, number: float) -> bool:
+    """True if llguidance's number admits an invalid answer; a bound may be rounded inward."""
+    if abs(number) < 2**53 or (key not in _VALUES and key not in _STEPS):
+        return False
+    step = _STEPS.get(key, 0)
+    try:
+        exact, read = int(number) + step, min(int(float(number) + step), _GREATEST)
+    except (OverflowError, ValueError):  # beyond float64, or not finite
+        return True
+    if read <= _LEAST:
+        return True
+    if key in _VALUES:
+        return read != exact
+    return read > exact if step < 0 or key == "maximum" else read < exact
 
 
 def _refusal(grammar: Grammar, message: str) -> InputError:
