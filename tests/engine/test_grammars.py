@@ -245,6 +245,27 @@ def test_large_numbers_that_are_exact_and_bounds_rounded_inward_are_followed(
         jsonschema.validate(json.loads(text), schema)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"type": "integer"}}},
+        {"properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+    ],
+    ids=json.dumps,
+)
+def test_a_key_cannot_come_by_another_spelling(schema: dict[str, object]) -> None:
+    text = json.dumps({"type": "object", **schema})
+    tokenizer = preset_tokenizer("nano")
+    compiled = Grammars(PRESETS["nano"], lambda: ModelText(tokenizer, num_rows=512)).compile(
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=text)
+    )
+    for key, comes in (("b", True), (r"\n", True), (r"\u0061", False)):
+        matcher = compiled.matcher(())
+        tokens = tokenizer.encode(f'{{"a":1,"{key}":"x"}}', add_special_tokens=False)
+        assert (matcher.matcher.validate_tokens(tokens) == len(tokens)) is comes
+
+
 def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:
     with pytest.raises(InputError, match="grammar"):
         sample(engine, Grammar(kind=GrammarKind.REGEX, text=".*" * 200 + "x"))

@@ -105,6 +105,19 @@ def test_a_strict_call_satisfies_its_schema_wherever_it_stands() -> None:
     assert not takes(single, f"{tagged(G)}\n{tagged(G)}")
 
 
+def test_a_checked_key_cannot_come_by_another_spelling() -> None:
+    schema = {"properties": {"a": {"type": "integer"}}}
+    strict = Tools(offered=(Tool(name="f", parameters=schema, strict=True),))
+    formed = GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"type": "object", **schema}))
+    for grammar, text in (
+        (lark(strict, TAGGED), tagged(*strict.offered, a=1, b="x")),
+        (lark(strict, BARE), bare(*strict.offered, a=1, b="x")),
+        (lark(strict, TAGGED, answer=formed), '{"a": 1, "b": "x"}'),
+    ):
+        assert takes(grammar, text)
+        assert not takes(grammar, text.replace('"b"', r'"\u0061"'))
+
+
 def test_bare_calls_are_the_whole_reply() -> None:
     strict = Tool(name="f", parameters=SCHEMA, strict=True)
     grammar = lark(Tools(offered=(strict,)), BARE)

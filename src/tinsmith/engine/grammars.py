@@ -44,6 +44,9 @@ _STEPS = {"maximum": 0, "exclusiveMaximum": -1, "minimum": 0, "exclusiveMinimum"
 _EMBEDDED = re.compile(r"%json\s*")
 """Beginning of a JSON schema within a Lark grammar."""
 
+ESCAPES = r"nrbtf\""
+r"""Letters after a backslash in a JSON text: without `u`, with which a declared key could come once more, respelled."""
+
 
 @dataclass(slots=True)
 class Matcher:
@@ -280,7 +283,9 @@ def _source(grammar: Grammar) -> str:
             return LLMatcher.grammar_from_lark(text)
         _check_schema(json.loads(text))
         return LLMatcher.grammar_from_json_schema(
-            text, defaults={"whitespace_pattern": WHITESPACE}, overrides={"lenient": False}
+            text,
+            defaults={"whitespace_pattern": WHITESPACE},
+            overrides={"lenient": False, "json_allowed_escapes": ESCAPES},
         )
     except (ValueError, RecursionError) as error:
         raise _refusal(grammar, str(error)) from error

@@ -11,7 +11,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from tinsmith.engine.grammars import WHITESPACE
+from tinsmith.engine.grammars import ESCAPES, WHITESPACE
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
@@ -20,7 +20,13 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
 _ANY: dict[str, object] = {"type": "object"}
-_SPACES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_CALL_RULES = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": ESCAPES,
+}
+_FORMAT_RULES: dict[str, JsonValue] = {"whitespace_pattern": WHITESPACE, "json_allowed_escapes": ESCAPES}
 _TEXT = r"TEXT: /(.|\n)*/"
 _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 """Lark expression for a text in which no bare call can begin."""
@@ -101,7 +107,7 @@ def _head(tool: Tool, style: CallStyle) -> str:
 
 def _arguments(tool: Tool) -> object:
     """Return the schema of a tool's arguments; internal references keep their own root."""
-    return {**_ANY, **(tool.parameters or {}), "x-guidance": _SPACES}
+    return {**_ANY, **(tool.parameters or {}), "x-guidance": _CALL_RULES}
 
 
 def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
@@ -139,11 +145,11 @@ def _moved(schema: JsonValue, place: str) -> JsonValue:
 
 
 def _spaced(answer: GrammarSettings) -> JsonValue:
-    """Return the schema of the requested format, with spaces as the engine allows them in formats."""
+    """Return the schema of the requested format, with the rules that the engine has for formats."""
     schema = _schema(answer)
     if not isinstance(schema, dict):
         return schema
-    return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}
+    return {**schema, "x-guidance": _FORMAT_RULES}
 
 
 def _schema(answer: GrammarSettings) -> JsonValue:
