@@ -11,7 +11,8 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
-from tokenizers import AddedToken
+from made_tokenizers import byte_level
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 import loopback
 from running import HANG_S
@@ -264,6 +265,31 @@ def test_a_key_cannot_come_by_another_spelling(schema: dict[str, object]) -> Non
         matcher = compiled.matcher(())
         tokens = tokenizer.encode(f'{{"a":1,"{key}":"x"}}', add_special_tokens=False)
         assert (matcher.matcher.validate_tokens(tokens) == len(tokens)) is comes
+
+
+@pytest.mark.parametrize("text", ["<|user|>", "a<|end|>b"])
+def test_a_demanded_text_may_spell_a_control_token(engine: Engine, text: str) -> None:
+    sequences, texts = sample(engine, Grammar(kind=GrammarKind.REGEX, text=re.escape(text)))
+    assert set(texts) == {text}
+    assert {one.stop_reason for one in sequences} == {StopReason.STOP}
+
+
+@pytest.mark.parametrize("prepends", [False, True])
+def test_a_demanded_text_may_be_one_that_the_tokenizer_changes(prepends: bool) -> None:
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prepends)
+    text = ModelText(tokenizer, num_rows=len(tokenizer))
+    config = replace(PRESETS["nano"], vocab_size=len(tokenizer), end_tokens=(0,))
+    demanded = json.dumps({"e\u0301": "\u212b"}, ensure_ascii=False)
+    grammar = Grammar(kind=GrammarKind.REGEX, text=re.escape(demanded))
+    matcher = Grammars(config, lambda: text).compile(grammar).matcher(())
+    drawn: list[int] = []
+    while not matcher.allowed()[0]:
+        drawn.append(int(np.flatnonzero(matcher.allowed())[0]))
+        if matcher.take(drawn[-1]):
+            break
+    assert text.codec.decode(drawn) == demanded
 
 
 def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:

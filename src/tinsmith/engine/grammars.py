@@ -224,12 +224,41 @@ class Grammars:
                 )
             ends = list(self.config.end_tokens) or None
             try:
-                self._made = from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends)
+                self._made = _spelling_all(
+                    from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends, slices=[])
+                )
             except ValueError as error:
                 raise BackendError(
                     f"llguidance cannot read this model's tokenizer: {_line(str(error))}", field="grammar"
                 ) from error
         return self._made
+
+
+class _Speller:
+    """Tokenizer that encodes every text as itself: by its longest tokens where the model's tokenizer changes it.
+
+    A model's tokenizer may normalize a text, prepend a space, or read the spelling of a control token as that token.
+    """
+
+    def __init__(self, read: LLTokenizer) -> None:
+        self.eos_token_id, self.bos_token_id = read.eos_token, None
+        self.tokens = [read.decode_bytes([token]) for token in range(read.vocab_size)]
+        self.special_token_ids = [token for token in range(read.vocab_size) if read.is_special_token(token)]
+        self._read = read
+
+    def __call__(self, text: bytes) -> list[int]:
+        spelled = text.decode()
+        tokens = self._read.tokenize_str(spelled)
+        if self._read.decode_bytes(tokens) == text and not any(map(self._read.is_special_token, tokens)):
+            return tokens
+        return self._read.greedy_tokenize(spelled)
+
+
+def _spelling_all(read: LLTokenizer) -> LLTokenizer:
+    """Return a tokenizer with which a grammar can demand any text; llguidance refuses its own tokens otherwise."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_Speller(read)), n_vocab=read.vocab_size, eos_token=read.eos_tokens)
 
 
 def compile_grammar(request: SampleRequest, grammars: Grammars | None) -> CompiledGrammar | None:
