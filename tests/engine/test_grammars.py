@@ -158,11 +158,14 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
         (Grammar(kind=GrammarKind.REGEX, text="(a"), "grammar"),
         (Grammar(kind=GrammarKind.LARK, text="start: missing"), "grammar"),
         (Grammar(kind=GrammarKind.LARK, text="start: a\na[temperature=0.5]: /x/"), "grammar"),
+        (Grammar(kind=GrammarKind.LARK, text="[" * MAX_GRAMMAR_CHARS), "grammar"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="{"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[1]"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "nope"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"not": {}}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"minProperties": 2}'), "response_format"),
+        (Grammar(kind=GrammarKind.LARK, text='start: %json {"minProperties": 3, "required": ["a"]}'), "grammar"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
         (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
@@ -290,6 +293,21 @@ def test_a_demanded_text_may_be_one_that_the_tokenizer_changes(prepends: bool) -
         if matcher.take(drawn[-1]):
             break
     assert text.codec.decode(drawn) == demanded
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_the_fewest_properties_are_counted_where_no_key_can_come_twice(engine: Engine, least: int) -> None:
+    schema = {
+        "type": "object",
+        "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 9},
+        "required": ["a"][: least - 1],
+        "minProperties": least,
+        "maxProperties": 2,
+    }
+    sequences, texts = sample(engine, Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)), num_samples=24)
+    for sequence, text in zip(sequences, texts, strict=True):
+        if sequence.stop_reason is StopReason.STOP:
+            jsonschema.validate(json.loads(text), schema)
 
 
 def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:

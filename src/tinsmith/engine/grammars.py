@@ -31,7 +31,7 @@ MAX_GRAMMAR_CHARS = 1 << 15
 """Most characters of a schema, pattern or grammar."""
 ASCII_CLASSES = "dws"
 r"""Flag that makes \d, \w and \s of a pattern ASCII, so that matches do not depend on the edition of Unicode."""
-_TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\b[^\]\n]*\]")
+_TEMPERATURE = re.compile(r"\[[^\[\]\n]*\btemperature\b[^\]\n]*\]")
 MAX_CACHED = 32
 """Size of the cache per base model, least recently used evicted first: compiled grammars and failures."""
 WHITESPACE = r"[ \n]?"
@@ -339,6 +339,9 @@ def _check_schema(schema: object) -> None:
     while parts:
         key, part = parts.pop()
         if isinstance(part, dict):
+            least, required = part.get("minProperties"), part.get("required")
+            if isinstance(least, (int, float)) and least > 1 + len(required if isinstance(required, list) else ()):
+                raise ValueError(f'"minProperties" would count a key twice: {least}')
             parts += [(key if key in _VALUES else name, value) for name, value in part.items()]
         elif isinstance(part, list):
             parts += [(key, value) for value in part]
