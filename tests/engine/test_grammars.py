@@ -47,6 +47,8 @@ SCHEMA = {
 }
 JSON_SCHEMA = Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(SCHEMA))
 
+PATTERNS = {f"^a{i}$": {"type": "integer"} for i in range(400)}
+
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
@@ -166,6 +168,9 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"minProperties": 2}'), "response_format"),
         (Grammar(kind=GrammarKind.LARK, text='start: %json {"minProperties": 3, "required": ["a"]}'), "grammar"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"multipleOf": 1000003}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"multipleOf": 1e999}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"patternProperties": PATTERNS})), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
         (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
@@ -314,6 +319,32 @@ def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: E
     with pytest.raises(InputError, match="grammar"):
         sample(engine, Grammar(kind=GrammarKind.REGEX, text=".*" * 200 + "x"))
     assert not engine.sampler(NANO).busy
+
+
+DOUBLED = "".join(f"A{k}: A{k + 1} A{k + 1}\n" for k in range(30)) + 'A30: "x"\n'
+ENDLESS = ["(a{1000}){1000}", "(a{1,300}){1000}", "[ab](?x:(a{ 300 }){1000})", "a?" * 2000 + "a" * 2000]
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        *(Grammar(kind=GrammarKind.REGEX, text=pattern) for pattern in ENDLESS),
+        *(Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"pattern": f"^{pattern}$"})) for pattern in ENDLESS),
+        *(Grammar(kind=GrammarKind.LARK, text=f"start: /{pattern}/") for pattern in ENDLESS),
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "string", "pattern": "^a*$", "minLength": 100000}'),
+        Grammar(kind=GrammarKind.LARK, text=f"start: A0\n{DOUBLED}"),
+        Grammar(kind=GrammarKind.LARK, text='start: %json {"\\u0070attern": "(a\\u007b1000}){1000}"}'),
+    ],
+    ids=lambda grammar: f"{grammar.kind}-{grammar.text[:20]}",
+)
+def test_a_step_does_not_look_for_everything_that_a_long_pattern_demands(engine: Engine, grammar: Grammar) -> None:
+    """Each would take from seconds to hours if it did."""
+    try:
+        sequences, _ = sample(engine, grammar, max_tokens=3)
+    except InputError:
+        assert not engine.sampler(NANO).busy
+    else:
+        assert {one.stop_reason for one in sequences} <= {StopReason.LENGTH, StopReason.STOP}
 
 
 def test_a_grammar_that_turns_out_too_complex_fails_its_request_alone(engine: Engine) -> None:

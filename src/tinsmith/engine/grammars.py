@@ -6,6 +6,7 @@ llguidance determines the allowed tokens, and the sampler draws from them. It is
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
@@ -41,6 +42,17 @@ _GREATEST, _LEAST = 2**63 - 1, -(2**63)
 _VALUES = ("const", "enum")
 _STEPS = {"maximum": 0, "exclusiveMaximum": -1, "minimum": 0, "exclusiveMinimum": 1}
 """Bounds, and the integer next to each that is the last one within it."""
+MAX_MULTIPLE = 100_000
+"""Most of what the numbers of `multipleOf` are together, without their factors 2 and 5: states of an automaton."""
+MAX_PATTERN_PROPERTIES = 200
+"""Most patterns for the keys of one object, each of which is compared with each."""
+MAX_FORCED = 256
+"""Most repetitions of a pattern with which llguidance looks for all that must follow, which no limit bounds."""
+_COUNT = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+_LENGTH = re.compile(r'"(?:min|max)Length": (\d+)')
+_BRANCH = re.compile(r"[?*+|&~]")
+_TERMINAL = re.compile(r"^\s*_*[A-Z]\w*\s*[:.\[]", re.MULTILINE)
+_UNFORCED = '\n%llguidance {"no_forcing": true}\n'
 _EMBEDDED = re.compile(r"%json\s*")
 """Beginning of a JSON schema within a Lark grammar."""
 
@@ -304,20 +316,43 @@ def _source(grammar: Grammar) -> str:
         raise _refusal(grammar, "a rule cannot have a temperature of its own")
     text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
     try:
-        if grammar.kind is GrammarKind.REGEX:
-            return LLMatcher.grammar_from_regex(regex_to_lark(text, ASCII_CLASSES))
         if grammar.kind is GrammarKind.LARK:
-            for schema in _embedded_schemas(text):
+            schemas = list(_embedded_schemas(text))
+            for schema in schemas:
                 _check_schema(schema)
-            return LLMatcher.grammar_from_lark(text)
-        _check_schema(json.loads(text))
-        return LLMatcher.grammar_from_json_schema(
-            text,
-            defaults={"whitespace_pattern": WHITESPACE},
-            overrides={"lenient": False, "json_allowed_escapes": ESCAPES},
-        )
+            nested = len(_TERMINAL.findall(text)) > 1 or _repeats(text) or any(map(_repeats_pattern, schemas))
+            return LLMatcher.grammar_from_lark(text + _UNFORCED if nested else text)
+        if grammar.kind is GrammarKind.REGEX:
+            repeats = _repeats(text)
+            source = LLMatcher.grammar_from_regex(regex_to_lark(text, ASCII_CLASSES))
+        else:
+            schema = json.loads(text)
+            _check_schema(schema)
+            repeats = _repeats_pattern(schema)
+            source = LLMatcher.grammar_from_json_schema(
+                text,
+                defaults={"whitespace_pattern": WHITESPACE},
+                overrides={"lenient": False, "json_allowed_escapes": ESCAPES},
+            )
+        if not repeats:
+            return source
+        (inner,) = json.loads(source)["grammars"]
+        return json.dumps({"grammars": [{"lark_grammar": f"start: @{inner['name']}{_UNFORCED}"}, inner]})
     except (ValueError, RecursionError) as error:
         raise _refusal(grammar, str(error)) from error
+
+
+def _repeats(text: str) -> bool:
+    """True if patterns in a text may demand so much that it must not be looked for in one step."""
+    counts = math.prod(max([1, *map(int, filter(None, found))]) for found in _COUNT.findall(text))
+    return counts * (1 + len(_BRANCH.findall(text))) > MAX_FORCED
+
+
+def _repeats_pattern(schema: object) -> bool:
+    """True if that may be so for the patterns in a schema."""
+    text = json.dumps(schema)
+    lengths = any(int(found) > MAX_FORCED for found in _LENGTH.findall(text))
+    return '"pattern' in text and (lengths or _repeats(text))
 
 
 def _embedded_schemas(lark: str) -> Iterator[object]:
@@ -336,17 +371,33 @@ def _check_schema(schema: object) -> None:
         ValueError: naming the part.
     """
     parts: list[tuple[str, object]] = [("", schema)]
+    multiples = 0
     while parts:
         key, part = parts.pop()
         if isinstance(part, dict):
             least, required = part.get("minProperties"), part.get("required")
             if isinstance(least, (int, float)) and least > 1 + len(required if isinstance(required, list) else ()):
                 raise ValueError(f'"minProperties" would count a key twice: {least}')
+            patterns = part.get("patternProperties")
+            if isinstance(patterns, dict) and len(patterns) > MAX_PATTERN_PROPERTIES:
+                raise ValueError(f'"patternProperties" has more than {MAX_PATTERN_PROPERTIES} patterns')
             parts += [(key if key in _VALUES else name, value) for name, value in part.items()]
         elif isinstance(part, list):
             parts += [(key, value) for value in part]
-        elif isinstance(part, (int, float)) and _is_rounded(key, part):
-            raise ValueError(f'the number of "{key}" would be rounded: {part}')
+        elif isinstance(part, (int, float)):
+            if _is_rounded(key, part):
+                raise ValueError(f'the number of "{key}" would be rounded: {part}')
+            if key == "multipleOf" and 1 <= part < math.inf:
+                multiples += _without_factors_of_ten(int(part))
+            if multiples > MAX_MULTIPLE:
+                raise ValueError(f'"multipleOf" takes too many states: {part}')
+
+
+def _without_factors_of_ten(number: int) -> int:
+    for factor in (2, 5):
+        while number % factor == 0:
+            number //= factor
+    return number
 
 
 def _is_rounded(key: str, number: float) -> bool:
