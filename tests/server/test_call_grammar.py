@@ -148,6 +148,20 @@ def test_a_format_is_that_of_replies_that_call_nothing() -> None:
     assert lark(Tools(), TAGGED, answer=pattern) == "a+"
 
 
+def test_references_of_bare_calls_beside_a_format_are_their_own_schema_s() -> None:
+    schema = {
+        "$id": "http://a.b/c",
+        "$defs": {"enum": {"type": "integer"}, "named": {"$ref": "#/$defs/enum"}},
+        **form("const", {"$ref": "#/$defs/named"}, data={"enum": [{"$ref": "#/x"}]}),
+    }
+    tool = Tool(name="f", parameters=schema)
+    grammar = lark(Tools(offered=(tool,)), BARE, answer=GrammarSettings(kind=JSON_SCHEMA, text=json.dumps(schema)))
+    good = {"const": 1, "data": {"$ref": "#/x"}}
+    for text in (bare(tool, **good), json.dumps(good)):
+        assert takes(grammar, text)
+        assert not takes(grammar, text.replace("1", '"1"'))
+
+
 def test_marks_that_are_tokens_of_their_own_are_named_as_tokens() -> None:
     control = ("<tool_call>", "</tool_call>")
     required = lark(Tools(offered=(G,), choice=Choice.REQUIRED), TAGGED, control=control)

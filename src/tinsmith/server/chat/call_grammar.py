@@ -27,6 +27,8 @@ _CALL_RULES = {
     "json_allowed_escapes": ESCAPES,
 }
 _FORMAT_RULES: dict[str, JsonValue] = {"whitespace_pattern": WHITESPACE, "json_allowed_escapes": ESCAPES}
+_DATA = ("const", "enum")
+_NAMES = ("properties", "patternProperties", "$defs", "definitions")
 _TEXT = r"TEXT: /(.|\n)*/"
 _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 """Lark expression for a text in which no bare call can begin."""
@@ -125,23 +127,31 @@ def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
         for i, tool in enumerate(tools.callable)
     ]
     either = [*calls, {"$ref": "#/$defs/answer"}]
-    moved = {name: _moved(schema, f"#/$defs/{name}") for name, schema in schemas.items()}
+    moved = {name: _moved(_without_id(schema), f"#/$defs/{name}") for name, schema in schemas.items()}
     text = json.dumps({"anyOf": either, "$defs": moved})
     return GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=text)
 
 
-def _moved(schema: JsonValue, place: str) -> JsonValue:
-    """Move a schema so that its references find their root at `place`."""
+def _without_id(schema: JsonValue) -> JsonValue:
+    """Return a schema whose references are within the text that holds it."""
+    return {key: value for key, value in schema.items() if key != "$id"} if isinstance(schema, dict) else schema
+
+
+def _moved(schema: JsonValue, place: str, *, names: bool = False) -> JsonValue:
+    """Move a schema so that its references find their root at `place`; `names` says that its keys are names."""
     if isinstance(schema, list):
         return [_moved(each, place) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: place + value[1:]
-        if key == "$ref" and isinstance(value, str) and value.startswith("#")
-        else _moved(value, place)
-        for key, value in schema.items()
-    }
+    moved: dict[str, JsonValue] = {}
+    for key, value in schema.items():
+        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+            moved[key] = place + value[1:]
+        elif names or key not in _DATA:
+            moved[key] = _moved(value, place, names=not names and key in _NAMES)
+        else:
+            moved[key] = value
+    return moved
 
 
 def _spaced(answer: GrammarSettings) -> JsonValue:
