@@ -211,6 +211,15 @@ def test_what_a_gguf_file_cannot_say_is_refused_and_nothing_is_written(tmp_path:
     assert not list(tmp_path.glob("*o*.gguf*"))
 
 
+def test_a_rotation_that_no_file_can_say_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    scaling = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=65_536)
+    config = replace(SHALLOW, rope_theta=10_000.0, rope_scaling=scaling)
+    checkpoint, _ = trained(model_folder(tmp_path / "base", config), tmp_path / "a")
+    with pytest.raises(ConfigError, match="slowed in full"):
+        export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    assert not list(tmp_path.glob("*o*.gguf*"))
+
+
 def test_a_padding_token_without_a_row_is_left_out_of_a_file(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "base", SHALLOW)
     padded = load_tokenizer(folder)

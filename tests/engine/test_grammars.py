@@ -11,7 +11,8 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
-from tokenizers import AddedToken
+from made_tokenizers import byte_level
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 import loopback
 from running import HANG_S
@@ -45,6 +46,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 JSON_SCHEMA = Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(SCHEMA))
+
+PATTERNS = {f"^a{i}$": {"type": "integer"} for i in range(400)}
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +160,17 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
         (Grammar(kind=GrammarKind.REGEX, text="(a"), "grammar"),
         (Grammar(kind=GrammarKind.LARK, text="start: missing"), "grammar"),
         (Grammar(kind=GrammarKind.LARK, text="start: a\na[temperature=0.5]: /x/"), "grammar"),
+        (Grammar(kind=GrammarKind.LARK, text="[" * MAX_GRAMMAR_CHARS), "grammar"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="{"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[1]"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "nope"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"not": {}}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"minProperties": 2}'), "response_format"),
+        (Grammar(kind=GrammarKind.LARK, text='start: %json {"minProperties": 3, "required": ["a"]}'), "grammar"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"multipleOf": 1000003}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"multipleOf": 1e999}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"patternProperties": PATTERNS})), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
         (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
@@ -183,10 +192,159 @@ def test_what_does_not_compile_is_refused_by_name_before_anything_is_queued(
     assert not engine.sampler(NANO).busy
 
 
+ROUNDED = [
+    {"enum": ["a", 2**53 + 1]},
+    {"const": {"ids": [-(2**53) - 1]}},
+    {"const": 2**63},
+    {"type": "integer", "enum": [1e30, 3]},
+    {"type": "integer", "minimum": 2**53 + 1, "maximum": 2**53 + 9},
+    {"type": "integer", "minimum": 10**17, "maximum": 10**17 + 10},
+    {"type": "integer", "exclusiveMinimum": 2**53},
+    {"type": "integer", "exclusiveMaximum": 2**60},
+    {"type": "integer", "minimum": 1e20, "maximum": 1e21},
+    {"const": 10**400},
+]
+
+
+@pytest.mark.parametrize("schema", ROUNDED, ids=json.dumps)
+def test_a_number_that_llguidance_would_round_is_refused(engine: Engine, schema: dict[str, object]) -> None:
+    text = json.dumps({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/id"}], "$defs": {"id": schema}})
+    for grammar in (
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=text),
+        Grammar(kind=GrammarKind.LARK, text=f"start: %json {text}"),
+    ):
+        with pytest.raises(InputError, match=r"compiled: the number of .* would be rounded"):
+            sample(engine, grammar)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": -(2**63)},
+        {"type": "integer", "enum": [-1e30]},
+        {"type": "integer", "minimum": -1e300, "maximum": -1e299},
+        {"type": "integer", "exclusiveMinimum": -(2**63) - 5000, "exclusiveMaximum": -(2**63)},
+    ],
+    ids=json.dumps,
+)
+def test_a_schema_that_overflows_the_stack_of_llguidance_is_refused(engine: Engine, schema: dict[str, object]) -> None:
+    for grammar in (
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)),
+        Grammar(kind=GrammarKind.LARK, text=f"start: %json {json.dumps({'$ref': '#/default', 'default': schema})}"),
+    ):
+        with pytest.raises(InputError, match=r"compiled: the number of .* would be rounded"):
+            sample(engine, grammar)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [2**53, -(2**60)]},
+        {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+        {"type": "integer", "minimum": 0, "maximum": 2**64 - 1, "default": 2**60 + 1},
+        {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**63},
+    ],
+    ids=json.dumps,
+)
+def test_large_numbers_that_are_exact_and_bounds_rounded_inward_are_followed(
+    engine: Engine, schema: dict[str, object]
+) -> None:
+    _, texts = sample(engine, Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)))
+    for text in texts:
+        jsonschema.validate(json.loads(text), schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"type": "integer"}}},
+        {"properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+    ],
+    ids=json.dumps,
+)
+def test_a_key_cannot_come_by_another_spelling(schema: dict[str, object]) -> None:
+    text = json.dumps({"type": "object", **schema})
+    tokenizer = preset_tokenizer("nano")
+    compiled = Grammars(PRESETS["nano"], lambda: ModelText(tokenizer, num_rows=512)).compile(
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text=text)
+    )
+    for key, comes in (("b", True), (r"\n", True), (r"\u0061", False)):
+        matcher = compiled.matcher(())
+        tokens = tokenizer.encode(f'{{"a":1,"{key}":"x"}}', add_special_tokens=False)
+        assert (matcher.matcher.validate_tokens(tokens) == len(tokens)) is comes
+
+
+@pytest.mark.parametrize("text", ["<|user|>", "a<|end|>b"])
+def test_a_demanded_text_may_spell_a_control_token(engine: Engine, text: str) -> None:
+    sequences, texts = sample(engine, Grammar(kind=GrammarKind.REGEX, text=re.escape(text)))
+    assert set(texts) == {text}
+    assert {one.stop_reason for one in sequences} == {StopReason.STOP}
+
+
+@pytest.mark.parametrize("prepends", [False, True])
+def test_a_demanded_text_may_be_one_that_the_tokenizer_changes(prepends: bool) -> None:
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prepends)
+    text = ModelText(tokenizer, num_rows=len(tokenizer))
+    config = replace(PRESETS["nano"], vocab_size=len(tokenizer), end_tokens=(0,))
+    demanded = json.dumps({"e\u0301": "\u212b"}, ensure_ascii=False)
+    grammar = Grammar(kind=GrammarKind.REGEX, text=re.escape(demanded))
+    matcher = Grammars(config, lambda: text).compile(grammar).matcher(())
+    drawn: list[int] = []
+    while not matcher.allowed()[0]:
+        drawn.append(int(np.flatnonzero(matcher.allowed())[0]))
+        if matcher.take(drawn[-1]):
+            break
+    assert text.codec.decode(drawn) == demanded
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_the_fewest_properties_are_counted_where_no_key_can_come_twice(engine: Engine, least: int) -> None:
+    schema = {
+        "type": "object",
+        "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 9},
+        "required": ["a"][: least - 1],
+        "minProperties": least,
+        "maxProperties": 2,
+    }
+    sequences, texts = sample(engine, Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(schema)), num_samples=24)
+    for sequence, text in zip(sequences, texts, strict=True):
+        if sequence.stop_reason is StopReason.STOP:
+            jsonschema.validate(json.loads(text), schema)
+
+
 def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:
     with pytest.raises(InputError, match="grammar"):
         sample(engine, Grammar(kind=GrammarKind.REGEX, text=".*" * 200 + "x"))
     assert not engine.sampler(NANO).busy
+
+
+DOUBLED = "".join(f"A{k}: A{k + 1} A{k + 1}\n" for k in range(30)) + 'A30: "x"\n'
+ENDLESS = ["(a{1000}){1000}", "(a{1,300}){1000}", "[ab](?x:(a{ 300 }){1000})", "a?" * 2000 + "a" * 2000]
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        *(Grammar(kind=GrammarKind.REGEX, text=pattern) for pattern in ENDLESS),
+        *(Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"pattern": f"^{pattern}$"})) for pattern in ENDLESS),
+        *(Grammar(kind=GrammarKind.LARK, text=f"start: /{pattern}/") for pattern in ENDLESS),
+        Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "string", "pattern": "^a*$", "minLength": 100000}'),
+        Grammar(kind=GrammarKind.LARK, text=f"start: A0\n{DOUBLED}"),
+        Grammar(kind=GrammarKind.LARK, text='start: %json {"\\u0070attern": "(a\\u007b1000}){1000}"}'),
+    ],
+    ids=lambda grammar: f"{grammar.kind}-{grammar.text[:20]}",
+)
+def test_a_step_does_not_look_for_everything_that_a_long_pattern_demands(engine: Engine, grammar: Grammar) -> None:
+    """Each would take from seconds to hours if it did."""
+    try:
+        sequences, _ = sample(engine, grammar, max_tokens=3)
+    except InputError:
+        assert not engine.sampler(NANO).busy
+    else:
+        assert {one.stop_reason for one in sequences} <= {StopReason.LENGTH, StopReason.STOP}
 
 
 def test_a_grammar_that_turns_out_too_complex_fails_its_request_alone(engine: Engine) -> None:

@@ -165,6 +165,7 @@ def test_a_full_cache_makes_requests_wait_not_fail(decoder: Decoder) -> None:
         ({"params": SamplingParams(seed=0, max_tokens=0)}, "max_tokens"),
         ({"params": SamplingParams(seed=0, temperature=-0.1)}, "temperature"),
         ({"params": SamplingParams(seed=0, temperature=float("nan"))}, "temperature"),
+        ({"params": SamplingParams(seed=0, temperature=1e-39)}, "temperature"),
         ({"params": SamplingParams(seed=0, top_k=0)}, "top_k"),
         ({"params": SamplingParams(seed=0, top_p=0.0)}, "top_p"),
         ({"params": SamplingParams(seed=-1)}, "seed"),

@@ -12,6 +12,8 @@ TAGGED, BARE = CallStyle.TAGGED, CallStyle.BARE
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 OTHER = '<tool_call>{"name": "g", "arguments": {}}</tool_call>'
 F, G = ReadCall("f", {"a": 1}), ReadCall("g", {})
+CLOSING = '<tool_call>\n{"name": "h", "arguments": {"text": "a </tool_call> b\\"</tool_call>"}}\n</tool_call>'
+H = ReadCall("h", {"text": 'a </tool_call> b"</tool_call>'})
 JSON = '{"name": "f", "parameters": {"a": 1}}'
 
 
@@ -41,6 +43,12 @@ def read(style: CallStyle | None, text: str, *, size: int = 1000, cut: bool = Fa
         (TAGGED, "a <tool_call> b", ["a <tool_call> b"]),
         (TAGGED, "a <tool_call>{} </tool_call> b", ["a <tool_call>{} </tool_call> b"]),
         (TAGGED, f"a <tool_call>[</tool_call>\n{CALL}", ["a <tool_call>[</tool_call>", F]),
+        (TAGGED, f"{CLOSING}\n{CALL}", [H, F]),
+        (TAGGED, CLOSING.removesuffix("</tool_call>"), [H]),
+        (TAGGED, CLOSING.removesuffix('"}}\n</tool_call>'), [CLOSING.removesuffix('"}}\n</tool_call>')]),
+        (TAGGED, f'a <tool_call>["</tool_call>\n{CALL}', ['a <tool_call>["</tool_call>', F]),
+        (TAGGED, f'<tool_call>["</tool_call>\n{CALL[:-12]}', ['<tool_call>["</tool_call>', F]),
+        (TAGGED, f'<tool_call>["</tool_call>"]</tool_call> {CALL}', ['<tool_call>["</tool_call>"]</tool_call>', F]),
         (TAGGED, CALL.removesuffix("</tool_call>"), [F]),
         (TAGGED, f"a\n{CALL[:-3]}", [f"a\n{CALL[:-3]}"]),
         (TAGGED, "a < b <tool", ["a < b <tool"]),

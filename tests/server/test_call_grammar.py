@@ -105,6 +105,19 @@ def test_a_strict_call_satisfies_its_schema_wherever_it_stands() -> None:
     assert not takes(single, f"{tagged(G)}\n{tagged(G)}")
 
 
+def test_a_checked_key_cannot_come_by_another_spelling() -> None:
+    schema = {"properties": {"a": {"type": "integer"}}}
+    strict = Tools(offered=(Tool(name="f", parameters=schema, strict=True),))
+    formed = GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=json.dumps({"type": "object", **schema}))
+    for grammar, text in (
+        (lark(strict, TAGGED), tagged(*strict.offered, a=1, b="x")),
+        (lark(strict, BARE), bare(*strict.offered, a=1, b="x")),
+        (lark(strict, TAGGED, answer=formed), '{"a": 1, "b": "x"}'),
+    ):
+        assert takes(grammar, text)
+        assert not takes(grammar, text.replace('"b"', r'"\u0061"'))
+
+
 def test_bare_calls_are_the_whole_reply() -> None:
     strict = Tool(name="f", parameters=SCHEMA, strict=True)
     grammar = lark(Tools(offered=(strict,)), BARE)
@@ -133,6 +146,20 @@ def test_a_format_is_that_of_replies_that_call_nothing() -> None:
     with pytest.raises(InputError, match="cannot both"):
         lark(Tools(offered=(F,)), TAGGED, answer=pattern)
     assert lark(Tools(), TAGGED, answer=pattern) == "a+"
+
+
+def test_references_of_bare_calls_beside_a_format_are_their_own_schema_s() -> None:
+    schema = {
+        "$id": "http://a.b/c",
+        "$defs": {"enum": {"type": "integer"}, "named": {"$ref": "#/$defs/enum"}},
+        **form("const", {"$ref": "#/$defs/named"}, data={"enum": [{"$ref": "#/x"}]}),
+    }
+    tool = Tool(name="f", parameters=schema)
+    grammar = lark(Tools(offered=(tool,)), BARE, answer=GrammarSettings(kind=JSON_SCHEMA, text=json.dumps(schema)))
+    good = {"const": 1, "data": {"$ref": "#/x"}}
+    for text in (bare(tool, **good), json.dumps(good)):
+        assert takes(grammar, text)
+        assert not takes(grammar, text.replace("1", '"1"'))
 
 
 def test_marks_that_are_tokens_of_their_own_are_named_as_tokens() -> None:

@@ -350,6 +350,7 @@ def test_a_grammar_that_cannot_be_compiled_is_refused_by_the_name_it_came_in(cli
         ("guided_regex", {"guided_regex": "("}),
         ("structured_outputs", {"structured_outputs": {"grammar": "start: nothing"}}),
         ("guided_json", {"guided_json": {"type": 5}}),
+        ("guided_json", {"guided_json": "[" * 100_000}),
     ):
         with pytest.raises(openai.BadRequestError) as caught:
             _complete(client, extra=extra)

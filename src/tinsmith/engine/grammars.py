@@ -6,9 +6,10 @@ llguidance determines the allowed tokens, and the sampler draws from them. It is
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
@@ -31,11 +32,32 @@ MAX_GRAMMAR_CHARS = 1 << 15
 """Most characters of a schema, pattern or grammar."""
 ASCII_CLASSES = "dws"
 r"""Flag that makes \d, \w and \s of a pattern ASCII, so that matches do not depend on the edition of Unicode."""
-_TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\b[^\]\n]*\]")
+_TEMPERATURE = re.compile(r"\[[^\[\]\n]*\btemperature\b[^\]\n]*\]")
 MAX_CACHED = 32
 """Size of the cache per base model, least recently used evicted first: compiled grammars and failures."""
 WHITESPACE = r"[ \n]?"
 """Whitespace between the parts of a JSON text: at most one character, so that a bounded schema has a longest text."""
+_GREATEST, _LEAST = 2**63 - 1, -(2**63)
+"""Integers of llguidance, which computes other numbers as float64; the least one overflows its stack."""
+_VALUES = ("const", "enum")
+_STEPS = {"maximum": 0, "exclusiveMaximum": -1, "minimum": 0, "exclusiveMinimum": 1}
+"""Bounds, and the integer next to each that is the last one within it."""
+MAX_MULTIPLE = 100_000
+"""Most of what the numbers of `multipleOf` are together, without their factors 2 and 5: states of an automaton."""
+MAX_PATTERN_PROPERTIES = 200
+"""Most patterns for the keys of one object, each of which is compared with each."""
+MAX_FORCED = 256
+"""Most repetitions of a pattern with which llguidance looks for all that must follow, which no limit bounds."""
+_COUNT = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+_LENGTH = re.compile(r'"(?:min|max)Length": (\d+)')
+_BRANCH = re.compile(r"[?*+|&~]")
+_TERMINAL = re.compile(r"^\s*_*[A-Z]\w*\s*[:.\[]", re.MULTILINE)
+_UNFORCED = '\n%llguidance {"no_forcing": true}\n'
+_EMBEDDED = re.compile(r"%json\s*")
+"""Beginning of a JSON schema within a Lark grammar."""
+
+ESCAPES = r"nrbtf\""
+r"""Letters after a backslash in a JSON text: without `u`, with which a declared key could come once more, respelled."""
 
 
 @dataclass(slots=True)
@@ -214,12 +236,41 @@ class Grammars:
                 )
             ends = list(self.config.end_tokens) or None
             try:
-                self._made = from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends)
+                self._made = _spelling_all(
+                    from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends, slices=[])
+                )
             except ValueError as error:
                 raise BackendError(
                     f"llguidance cannot read this model's tokenizer: {_line(str(error))}", field="grammar"
                 ) from error
         return self._made
+
+
+class _Speller:
+    """Tokenizer that encodes every text as itself: by its longest tokens where the model's tokenizer changes it.
+
+    A model's tokenizer may normalize a text, prepend a space, or read the spelling of a control token as that token.
+    """
+
+    def __init__(self, read: LLTokenizer) -> None:
+        self.eos_token_id, self.bos_token_id = read.eos_token, None
+        self.tokens = [read.decode_bytes([token]) for token in range(read.vocab_size)]
+        self.special_token_ids = [token for token in range(read.vocab_size) if read.is_special_token(token)]
+        self._read = read
+
+    def __call__(self, text: bytes) -> list[int]:
+        spelled = text.decode()
+        tokens = self._read.tokenize_str(spelled)
+        if self._read.decode_bytes(tokens) == text and not any(map(self._read.is_special_token, tokens)):
+            return tokens
+        return self._read.greedy_tokenize(spelled)
+
+
+def _spelling_all(read: LLTokenizer) -> LLTokenizer:
+    """Return a tokenizer with which a grammar can demand any text; llguidance refuses its own tokens otherwise."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_Speller(read)), n_vocab=read.vocab_size, eos_token=read.eos_tokens)
 
 
 def compile_grammar(request: SampleRequest, grammars: Grammars | None) -> CompiledGrammar | None:
@@ -261,20 +312,108 @@ def _source(grammar: Grammar) -> str:
             value=f"{len(grammar.text)} characters",
             allowed=f"at most {MAX_GRAMMAR_CHARS}",
         )
-    if grammar.kind is GrammarKind.REGEX:
-        return LLMatcher.grammar_from_regex(regex_to_lark(grammar.text, ASCII_CLASSES))
-    if grammar.kind is GrammarKind.LARK:
-        if _TEMPERATURE.search(grammar.text):
-            raise _refusal(grammar, "a rule cannot have a temperature of its own")
-        return LLMatcher.grammar_from_lark(grammar.text)
+    if grammar.kind is GrammarKind.LARK and _TEMPERATURE.search(grammar.text):
+        raise _refusal(grammar, "a rule cannot have a temperature of its own")
     text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
     try:
-        json.loads(text)
-        return LLMatcher.grammar_from_json_schema(
-            text, defaults={"whitespace_pattern": WHITESPACE}, overrides={"lenient": False}
-        )
+        if grammar.kind is GrammarKind.LARK:
+            schemas = list(_embedded_schemas(text))
+            for schema in schemas:
+                _check_schema(schema)
+            nested = len(_TERMINAL.findall(text)) > 1 or _repeats(text) or any(map(_repeats_pattern, schemas))
+            return LLMatcher.grammar_from_lark(text + _UNFORCED if nested else text)
+        if grammar.kind is GrammarKind.REGEX:
+            repeats = _repeats(text)
+            source = LLMatcher.grammar_from_regex(regex_to_lark(text, ASCII_CLASSES))
+        else:
+            schema = json.loads(text)
+            _check_schema(schema)
+            repeats = _repeats_pattern(schema)
+            source = LLMatcher.grammar_from_json_schema(
+                text,
+                defaults={"whitespace_pattern": WHITESPACE},
+                overrides={"lenient": False, "json_allowed_escapes": ESCAPES},
+            )
+        if not repeats:
+            return source
+        (inner,) = json.loads(source)["grammars"]
+        return json.dumps({"grammars": [{"lark_grammar": f"start: @{inner['name']}{_UNFORCED}"}, inner]})
     except (ValueError, RecursionError) as error:
         raise _refusal(grammar, str(error)) from error
+
+
+def _repeats(text: str) -> bool:
+    """True if patterns in a text may demand so much that it must not be looked for in one step."""
+    counts = math.prod(max([1, *map(int, filter(None, found))]) for found in _COUNT.findall(text))
+    return counts * (1 + len(_BRANCH.findall(text))) > MAX_FORCED
+
+
+def _repeats_pattern(schema: object) -> bool:
+    """True if that may be so for the patterns in a schema."""
+    text = json.dumps(schema)
+    lengths = any(int(found) > MAX_FORCED for found in _LENGTH.findall(text))
+    return '"pattern' in text and (lengths or _repeats(text))
+
+
+def _embedded_schemas(lark: str) -> Iterator[object]:
+    """Yield the JSON schemas within a Lark grammar."""
+    for begun in _EMBEDDED.finditer(lark):
+        try:
+            yield json.JSONDecoder().raw_decode(lark, begun.end())[0]
+        except (ValueError, RecursionError):
+            continue  # text that looks like one, or for llguidance to refuse
+
+
+def _check_schema(schema: object) -> None:
+    """Check that every answer under a schema will be valid. A reference may make a schema of any part of it.
+
+    Raises:
+        ValueError: naming the part.
+    """
+    parts: list[tuple[str, object]] = [("", schema)]
+    multiples = 0
+    while parts:
+        key, part = parts.pop()
+        if isinstance(part, dict):
+            least, required = part.get("minProperties"), part.get("required")
+            if isinstance(least, (int, float)) and least > 1 + len(required if isinstance(required, list) else ()):
+                raise ValueError(f'"minProperties" would count a key twice: {least}')
+            patterns = part.get("patternProperties")
+            if isinstance(patterns, dict) and len(patterns) > MAX_PATTERN_PROPERTIES:
+                raise ValueError(f'"patternProperties" has more than {MAX_PATTERN_PROPERTIES} patterns')
+            parts += [(key if key in _VALUES else name, value) for name, value in part.items()]
+        elif isinstance(part, list):
+            parts += [(key, value) for value in part]
+        elif isinstance(part, (int, float)):
+            if _is_rounded(key, part):
+                raise ValueError(f'the number of "{key}" would be rounded: {part}')
+            if key == "multipleOf" and 1 <= part < math.inf:
+                multiples += _without_factors_of_ten(int(part))
+            if multiples > MAX_MULTIPLE:
+                raise ValueError(f'"multipleOf" takes too many states: {part}')
+
+
+def _without_factors_of_ten(number: int) -> int:
+    for factor in (2, 5):
+        while number % factor == 0:
+            number //= factor
+    return number
+
+
+def _is_rounded(key: str, number: float) -> bool:
+    """True if llguidance's number admits an invalid answer; a bound may be rounded inward."""
+    if abs(number) < 2**53 or (key not in _VALUES and key not in _STEPS):
+        return False
+    step = _STEPS.get(key, 0)
+    try:
+        exact, read = int(number) + step, min(int(float(number) + step), _GREATEST)
+    except (OverflowError, ValueError):  # beyond float64, or not finite
+        return True
+    if read <= _LEAST:
+        return True
+    if key in _VALUES:
+        return read != exact
+    return read > exact if step < 0 or key == "maximum" else read < exact
 
 
 def _refusal(grammar: Grammar, message: str) -> InputError:

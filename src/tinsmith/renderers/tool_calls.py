@@ -84,6 +84,8 @@ class CallReader:
         self._style = style
         self._held = ""
         self._after_call = False
+        self._quoted = 0
+        """Letters after the mark that opens a call in which every mark that closes one is part of a JSON string."""
 
     def add(self, text: str) -> Sequence[Piece]:
         """Add text; return the settled pieces."""
@@ -96,11 +98,7 @@ class CallReader:
         """End the reply; return the text that was held back. A truncated reply (`cut`) does not end in a call."""
         pieces: list[Piece] = []
         if self._style is CallStyle.TAGGED and not cut:
-            before, opened, rest = self._held.partition(OPENED)
-            call = read_call(rest, CallStyle.TAGGED) if opened else None
-            if call is not None:
-                self._held = ""
-                return (*self._text(before.rstrip()), call)
+            pieces += self._read_tagged(ended=True)
         if self._style is CallStyle.BARE:
             calls = _bare_calls(self._held.strip().removeprefix(PYTHON_TAG), whole=True)
             if calls and not cut:
@@ -111,7 +109,7 @@ class CallReader:
         self._held = ""
         return pieces
 
-    def _read_tagged(self) -> Sequence[Piece]:
+    def _read_tagged(self, *, ended: bool = False) -> Sequence[Piece]:
         pieces: list[Piece] = []
         while True:
             begin = self._held.find(OPENED)
@@ -120,13 +118,12 @@ class CallReader:
                 pieces += self._text(self._held[: len(self._held) - keep])
                 self._held = self._held[len(self._held) - keep :]
                 return pieces
-            end = self._held.find(CLOSED, begin)
+            end, call = self._closing(begin + len(OPENED), ended)
             if end < 0:
                 settled = self._held[:begin].rstrip()
                 pieces += self._text(settled)
                 self._held = self._held[len(settled) :]
                 return pieces
-            call = read_call(self._held[begin + len(OPENED) : end], CallStyle.TAGGED)
             end += len(CLOSED)
             if call is None:
                 pieces += self._text(self._held[:end])
@@ -135,6 +132,23 @@ class CallReader:
                 pieces.append(call)
                 self._after_call = True
             self._held = self._held[end:]
+            self._quoted = 0
+
+    def _closing(self, begin: int, ended: bool) -> tuple[int, ReadCall | None]:
+        """Return the end of a call's text, -1 if it may be yet to come, and the call; the last one needs no mark."""
+        first = self._held.find(CLOSED, begin)
+        end = self._held.find(CLOSED, begin + self._quoted)
+        while end >= 0:
+            text = self._held[begin:end]
+            call = read_call(text, CallStyle.TAGGED)
+            if call is not None:
+                return end, call
+            if not _ends_in_string(text):
+                return first, None
+            self._quoted = end + len(CLOSED) - begin
+            end = self._held.find(CLOSED, begin + self._quoted)
+        call = read_call(self._held[begin:], CallStyle.TAGGED) if ended else None
+        return (len(self._held), call) if call is not None else (first if ended else -1, None)
 
     def _read_bare(self) -> Sequence[Piece]:
         begun = self._held.lstrip()
@@ -148,6 +162,17 @@ class CallReader:
             text = text.lstrip()
         self._after_call = self._after_call and not text
         return (text,) if text else ()
+
+
+def _ends_in_string(text: str) -> bool:
+    """True if a JSON value with a string that has not ended begins with `text`."""
+    try:
+        _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _held_letters(text: str) -> int:

@@ -183,4 +183,12 @@ def _rope_factors(config: DecoderConfig, scaling: Llama3Scaling) -> NDArray[np.f
             allowed=str(LLAMA3_BOUNDS),
         )
     plain = inverse_frequencies(replace(config, rope_scaling=None))
-    return (plain / inverse_frequencies(config)).astype(np.float32)
+    factors = (plain / inverse_frequencies(config)).astype(np.float32)
+    if factors.max() > 1 and not np.isclose(factors.max(), scaling.factor):
+        raise ConfigError(
+            "a GGUF file does not keep a factor by which no channel's rotation is slowed in full",
+            field="factor",
+            value=scaling.factor,
+            allowed=f"an original context below {scaling.original_max_positions} positions, or a larger theta",
+        )
+    return factors

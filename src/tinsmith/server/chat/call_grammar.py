@@ -11,7 +11,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from tinsmith.engine.grammars import WHITESPACE
+from tinsmith.engine.grammars import ESCAPES, WHITESPACE
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
@@ -20,7 +20,15 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
 _ANY: dict[str, object] = {"type": "object"}
-_SPACES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_CALL_RULES = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": ESCAPES,
+}
+_FORMAT_RULES: dict[str, JsonValue] = {"whitespace_pattern": WHITESPACE, "json_allowed_escapes": ESCAPES}
+_DATA = ("const", "enum")
+_NAMES = ("properties", "patternProperties", "$defs", "definitions")
 _TEXT = r"TEXT: /(.|\n)*/"
 _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 """Lark expression for a text in which no bare call can begin."""
@@ -101,7 +109,7 @@ def _head(tool: Tool, style: CallStyle) -> str:
 
 def _arguments(tool: Tool) -> object:
     """Return the schema of a tool's arguments; internal references keep their own root."""
-    return {**_ANY, **(tool.parameters or {}), "x-guidance": _SPACES}
+    return {**_ANY, **(tool.parameters or {}), "x-guidance": _CALL_RULES}
 
 
 def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
@@ -119,31 +127,39 @@ def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
         for i, tool in enumerate(tools.callable)
     ]
     either = [*calls, {"$ref": "#/$defs/answer"}]
-    moved = {name: _moved(schema, f"#/$defs/{name}") for name, schema in schemas.items()}
+    moved = {name: _moved(_without_id(schema), f"#/$defs/{name}") for name, schema in schemas.items()}
     text = json.dumps({"anyOf": either, "$defs": moved})
     return GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=text)
 
 
-def _moved(schema: JsonValue, place: str) -> JsonValue:
-    """Move a schema so that its references find their root at `place`."""
+def _without_id(schema: JsonValue) -> JsonValue:
+    """Return a schema whose references are within the text that holds it."""
+    return {key: value for key, value in schema.items() if key != "$id"} if isinstance(schema, dict) else schema
+
+
+def _moved(schema: JsonValue, place: str, *, names: bool = False) -> JsonValue:
+    """Move a schema so that its references find their root at `place`; `names` says that its keys are names."""
     if isinstance(schema, list):
         return [_moved(each, place) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: place + value[1:]
-        if key == "$ref" and isinstance(value, str) and value.startswith("#")
-        else _moved(value, place)
-        for key, value in schema.items()
-    }
+    moved: dict[str, JsonValue] = {}
+    for key, value in schema.items():
+        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+            moved[key] = place + value[1:]
+        elif names or key not in _DATA:
+            moved[key] = _moved(value, place, names=not names and key in _NAMES)
+        else:
+            moved[key] = value
+    return moved
 
 
 def _spaced(answer: GrammarSettings) -> JsonValue:
-    """Return the schema of the requested format, with spaces as the engine allows them in formats."""
+    """Return the schema of the requested format, with the rules that the engine has for formats."""
     schema = _schema(answer)
     if not isinstance(schema, dict):
         return schema
-    return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}
+    return {**schema, "x-guidance": _FORMAT_RULES}
 
 
 def _schema(answer: GrammarSettings) -> JsonValue:

@@ -109,7 +109,7 @@ def _schema(field: str, value: JsonValue) -> GrammarSettings:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError("a JSON schema is not JSON", field=field, value=value, allowed=str(error)) from None
     if not isinstance(value, (dict, bool)):
         raise InputError("this is not a JSON schema", field=field, value=value, allowed="an object")
