@@ -1,4 +1,4 @@
-"""Claims about a method: Student's t over seeds guards p and interval, as percentiles of few seeds are too differences."""
+"""Claims about a method, and differences: Student's t over seeds guards p and interval."""
 
 import re
 from collections.abc import Callable, Sequence
