@@ -148,3 +148,34 @@ def test_terms_of_training_stand_on_the_page_with_their_variance_and_correlation
 def test_a_run_with_one_term_has_no_such_table(tmp_path: Path) -> None:
     folder = write_terms(tmp_path / "run", {"good": [1.0, 0.0]}, [1.0, 0.0])
     assert "around the group's mean" not in document_markdown(document_of(folder))
+
+
+def test_baselines_beside_a_test_are_those_of_its_items(tmp_path: Path) -> None:
+    def written(seed: int, right: float) -> Path:
+        rollouts = [
+            {"step": step, "split": split, "prompt_id": f"{split}{n}", "text": "A", "total": total}
+            for step, split, total in ((0, "eval", 0.0), (3, "eval", 0.0), (3, "test", right))
+            for n in range(4)
+        ]
+        items, tested = (
+            [{"id": f"{split}{n}", "prompt": "p", "unit": "u"} for n in range(4)] for split in ("eval", "test")
+        )
+        held_out, of_test = (
+            [{"name": "a guess", "by_item": {f"{split}{n}": value for n in range(4)}}]
+            for split, value in (("eval", 1.0), ("test", 0.25))
+        )
+        task = {
+            "terms": ["right"],
+            "items": items,
+            "tested": tested,
+            "baselines": held_out,
+            "tested_baselines": of_test,
+        }
+        return write_task_run(
+            tmp_path / f"{right}", task, rollouts, metrics=[{"step": 0}, {"step": 3}], arm=f"{right}", seed=seed
+        )
+
+    found = study_of_runs([written(0, 0.5), written(0, 0.75)], FEW)
+    arm = next(iter(found.results.arms.values()))
+    assert [one.name for one in arm.reads[0].task.baselines] == ["a guess"]
+    assert arm.baseline("a guess").mean() == 0.25

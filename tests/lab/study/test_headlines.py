@@ -57,3 +57,11 @@ def test_rates_and_seconds_are_shown_in_the_order_of_the_arms_however_files_sort
     assert page_of_study(turned, turned_seconds) == page_of_study(study, seconds)
     line = next(one for one in sentences(study) if "may be chance" in one)
     assert line.index("for SFT") < line.index("for RL from base") < line.index("for SFT then RL")
+
+
+def test_a_chosen_rate_is_an_end_of_what_was_tried_in_whatever_order() -> None:
+    study = record("sft-vs-rl-planted")
+    turned = replace(study, rates={arm: tuple(reversed(rates)) for arm, rates in study.rates.items()})
+    shuffled = replace(study, rates={arm: (*rates[1:], rates[0]) for arm, rates in study.rates.items()})
+    assert any("is an end of" in line for line in sentences(study))
+    assert sentences(study) == sentences(turned) == sentences(shuffled)

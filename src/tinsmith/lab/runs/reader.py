@@ -195,6 +195,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[ItemRecord, ...] = ()
     tested: tuple[ItemRecord, ...] = ()  # Evaluated once, at the end.
     baselines: tuple[BaselineRecord, ...] = ()
+    tested_baselines: tuple[BaselineRecord, ...] = ()  # On the items of the test, where these are others.
     examples: tuple[records.ExampleRecord, ...] = ()
     """Demonstrations of the items that a filter chose from; none where the task has no filter."""
     figures: dict[str, str] = {}
@@ -313,12 +314,11 @@ class TaskRunRecords:
         """This run with its test as the only evaluation, if it has one."""
         if records.Split.TEST not in self.tests:
             return self
-        greedy = self.tests.get(records.Split.TEST_GREEDY)
+        greedy, task = self.tests.get(records.Split.TEST_GREEDY), self.task
+        if task.tested:
+            task = msgspec.structs.replace(task, items=task.tested, baselines=task.tested_baselines)
         return replace(
-            self,
-            task=msgspec.structs.replace(self.task, items=self.task.tested or self.task.items),
-            sampled=(self.tests[records.Split.TEST],),
-            greedy=() if greedy is None else (greedy,),
+            self, task=task, sampled=(self.tests[records.Split.TEST],), greedy=() if greedy is None else (greedy,)
         )
 
 

@@ -176,7 +176,7 @@ def _limits(study: StudyRecord) -> list[str]:
     at_an_end = [
         name
         for name, rates in by_arm.items()
-        if len(rates) > 1 and study.chosen[name] in (rates[0].rate, rates[-1].rate)
+        if len(rates) > 1 and study.chosen[name] in (min(one.rate for one in rates), max(one.rate for one in rates))
     ]
     if at_an_end:
         found.append(

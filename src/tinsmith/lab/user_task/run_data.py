@@ -235,14 +235,17 @@ class TaskData:
         examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
         if self.judged is not None:
             write_tasks(self.judged, split, folder.path / TASKS)
-        baselines = [{"name": name, **_baseline(task, answer, examined)} for name, answer in task.baselines.items()]
+        baselines, tested_baselines = (
+            [{"name": name, **_baseline(task, answer, items)} for name, answer in task.baselines.items()]
+            for items in (examined, split.tested)
+        )
         record: dict[str, object] = {
             "terms": list(task.terms),
             "metrics": list(task.measured),
             "parsed": task.parse is not None,
             "several_turns": task.talk is not None,
             "items": _shown(task, examined),
-            **({"tested": _shown(task, split.tested)} if split.tested else {}),
+            **({"tested": _shown(task, split.tested), "tested_baselines": tested_baselines} if split.tested else {}),
             **({"figures": dict(task.figures)} if task.figures else {}),
         }
         if self.examples is not None:
