@@ -165,8 +165,9 @@ def test_an_interrupted_build_says_how_it_goes_on(
 
 
 def test_a_list_of_works_that_is_not_there_is_no_wrong_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("data", "build", "--source", "openalex", "--works", "none.txt", "--out", tmp_path)
-    assert "there is no such file" in command(capsys, *asked).err
+    asked = ("data", "build", "--out", tmp_path)
+    assert "--source openalex|sciscinet|files|synthetic" in command(capsys, *asked, code=2).err
+    assert "there is no such file" in command(capsys, *asked, "--works", "none.txt", code=2).err
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

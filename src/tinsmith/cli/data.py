@@ -32,6 +32,7 @@ Files = list[Path] | None
 Number = int | None
 Str = str | None
 Flag = bool | None
+Kind = Literal["openalex", "sciscinet", "files", "synthetic"]
 
 app = typer.Typer(
     name="data",
@@ -70,8 +71,8 @@ def fetch(
 class BuildOptions:
     """Options of `tinsmith data build`; None if not given."""
 
-    source: Annotated[Literal["openalex", "sciscinet", "files", "synthetic"], Option(help="Source of the papers.")]
     out: Annotated[Path, Option(metavar="CORPUS", help="The corpus's folder.")]
+    source: Annotated[Kind | None, Option(help="Source of the papers. With --works: openalex.")] = None
     snapshot: Annotated[Folder, Option(metavar="DIR", help="openalex: a copy of the snapshot, any layout.")] = None
     pages: Annotated[Files, Option(metavar="FILE ...", help="openalex: saved pages of the API, or works.")] = None
     more_pages: Annotated[Files, Argument(metavar="[FILE ...]", hidden=True)] = None
@@ -109,7 +110,9 @@ def build(options: BuildOptions) -> None:
     from tinsmith.data.schema import QUARANTINE
     from tinsmith.data.sources.source import build_corpus
 
-    options = replace(options, pages=[*(options.pages or []), *(options.more_pages or [])] or None)
+    pages = [*(options.pages or []), *(options.more_pages or [])]
+    source = options.source or (None if options.works is None else "openalex")
+    options = replace(options, pages=pages or None, source=_need(source, f"source {'|'.join(_BELONGS)}", "data build"))
     chosen = chosen_source(options)
     check_vacant(options.out, force=options.force)
     arguments = {"drop_forward": options.drop_forward, "strict": bool(options.strict), "force": options.force}
@@ -446,8 +449,7 @@ def baselines(
 
     rows = TRAIN_ROWS if train_rows is None else train_rows
     with progress_bar() as progress:
-        opened = Slice.open(folder)
-        report = run_baselines(opened, seed=seed, train_rows=rows, progress=progress)
+        report = run_baselines(Slice.open(folder), seed=seed, train_rows=rows, progress=progress)
     console = open_console()
     for target in report.targets:
         console.print("\n".join(_baseline_lines(report, target)), markup=False, soft_wrap=True)

@@ -99,7 +99,7 @@ def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
     """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name."""
     if not path.is_file():
         name, is_file = path.name, path.suffix == ".py"
-        named = f"a file of yours, such as {name}.py; a packaged task runs by its name alone: tinsmith run {name}"
+        named = f"a file of yours, such as {name}.py; packaged tasks run on the command line: tinsmith run {name}"
         begin = f"tinsmith new {name} writes one to begin with"
         meant = perhaps(name, [each.name for each in path.parent.glob("*.py")])
         fix = (f"{meant}; {begin}" if meant else begin) if is_file else named

@@ -191,10 +191,10 @@ def study_frame(study: StudyRecord, table: str = "") -> pl.DataFrame:
 
 
 def _frame(table: TableRecord) -> pl.DataFrame:
-    columns: dict[str, Sequence[Any]] = {table.names.lower(): [_joined(name) for name, _ in table.rows]}
+    columns: dict[str, Sequence[Any]] = {table.names.lower(): [name.replace("|", ", ") for name, _ in table.rows]}
     for place, column in enumerate(table.columns):
         cells: list[Shown] = [row[place] for _, row in table.rows]
-        name = _joined(column.head)
+        name = column.head.replace("|", ", ")
         if any(isinstance(one, str) for one in cells):
             columns[name] = [None if one is None else str(one) for one in cells]
             continue
@@ -205,10 +205,6 @@ def _frame(table: TableRecord) -> pl.DataFrame:
             if any(one is not None for one in ends):
                 columns[f"{name} {end}"] = ends
     return pl.DataFrame(columns)
-
-
-def _joined(name: str) -> str:
-    return name.replace("|", ", ")
 
 
 def study_plot(study: StudyRecord) -> Plot:
