@@ -9,6 +9,7 @@ from kept_pages import read_kept
 
 from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.report import headline, page_of_study, sentences
+from tinsmith.pages.measures import Measure
 
 VALUES = sorted((Path(__file__).parents[3] / "docs" / "results" / "values").glob("*.json"))
 LONGEST = 200
@@ -37,6 +38,17 @@ def test_the_main_arm_is_that_of_the_first_allowed_claim_beside_what_it_beats() 
     )
     for value in (chance.after, chance.before, always.after):
         assert f"{value.value:.3f}" in headline(study)
+
+
+@pytest.mark.parametrize(
+    ("gain", "p_holm", "verdict"),
+    [(0.3, 0.01, "Gain shown: "), (-0.3, 0.01, "Loss shown: "), (0.3, 0.06, "No gain shown (Holm p = 0.060): ")],
+)
+def test_it_begins_with_whether_the_main_arm_s_gain_is_shown(gain: float, p_holm: float, verdict: str) -> None:
+    study = record("dead-groups")
+    measured = Measure(gain, gain - 0.1, gain + 0.1)
+    gains = tuple(replace(one, gain=measured, p_holm=p_holm) for one in study.gains)
+    assert headline(replace(study, gains=gains)).startswith(f"{verdict}fails by chance: right 0.756 ")
 
 
 def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_lead() -> None:

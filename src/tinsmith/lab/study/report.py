@@ -58,7 +58,7 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
 
 
 def headline(found: StudyRecord) -> str:
-    """Return a study in one sentence: the main arm's score beside what it is compared with, and the verdict.
+    """Return a study in one sentence: whether the main arm's gain is shown, its score beside others, and the verdict.
 
     The main arm is that of the first allowed claim, else of the first claim, else the second beside the first. Without
     a score of each arm the claim's difference stands there.
@@ -73,7 +73,9 @@ def headline(found: StudyRecord) -> str:
     score, before, after = scores[first]
     beside = [f"before training {before.value:.3f}"] if before is not None else []
     beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
-    return f"{_capital(first)}: {', '.join([f'{score} {told(after)}', *beside])}; {verdict}."
+    gained = [f"{_shown(one)}: {first}" for one in found.gains if one.words == first]
+    head = next(iter(gained), _capital(first))
+    return f"{head}: {', '.join([f'{score} {told(after)}', *beside])}; {verdict}."
 
 
 def _difference(claim: Claim) -> str:
@@ -81,6 +83,12 @@ def _difference(claim: Claim) -> str:
     other = claim.second if claim.kind is ClaimKind.BEATS else "its control"
     span = "" if claim.interval is None else f" ({claim.interval.low:.3f} to {claim.interval.high:.3f})"
     return f"{claim.first}: {metric_name(claim.metric)} {signed(claim.value)}{span} over {other}"
+
+
+def _shown(gained: ArmGain) -> str:
+    """Say whether an arm's gain is shown; where it is not, its p."""
+    shown = "Gain shown" if gained.gain.value > 0.0 else "Loss shown"
+    return shown if gained.holds else f"No gain shown (Holm {p_words(gained.p_holm)})"
 
 
 class _Ends(NamedTuple):
