@@ -148,3 +148,11 @@ def test_terms_of_training_stand_on_the_page_with_their_variance_and_correlation
 def test_a_run_with_one_term_has_no_such_table(tmp_path: Path) -> None:
     folder = write_terms(tmp_path / "run", {"good": [1.0, 0.0]}, [1.0, 0.0])
     assert "around the group's mean" not in document_markdown(document_of(folder))
+
+
+def test_two_groups_of_one_prompt_in_a_step_are_counted_apart(tmp_path: Path) -> None:
+    folder = write_terms(tmp_path / "run", {"good": [0.0, 0.0, 1.0, 1.0]}, [0.0, 0.0, 1.0, 1.0])
+    file = folder / "rollouts.jsonl"
+    file.write_text(file.read_text().replace('"sample": 2', '"sample": 0').replace('"sample": 3', '"sample": 1'))
+    assert read_task_run(read_run(folder)).groups == [[0.0, 0.0], [1.0, 1.0]]
+    assert "of 2 groups 0 have fewer than two rewards, and in 2 all are equal" in Words(page_of(folder)).text
