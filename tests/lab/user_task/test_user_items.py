@@ -63,6 +63,21 @@ def test_a_task_says_itself_what_is_held_out(tmp_path: Path) -> None:
     assert (told.value.field, told.value.value) == ("held_out", "n2")
 
 
+@pytest.mark.parametrize("field", ["held_out", "tested"])
+def test_a_unit_that_stands_on_both_sides_is_refused(field: str) -> None:
+    parts: dict[str, Any] = {"unit": lambda item: f"u{item['a'] // 2}", "held_out": 0.0, field: NAMED[5:7]}
+    with pytest.raises(DataError) as refused:
+        split_items(task(NAMED[:5], **parts), Path(), 0)
+    assert (refused.value.field, refused.value.value) == (field, "u2")
+
+
+def test_a_rule_that_holds_out_a_part_of_a_unit_is_refused() -> None:
+    with pytest.raises(DataError, match="units"):
+        split_items(
+            task(NAMED, unit=lambda item: f"u{item['a'] // 2}", held_out=lambda item: item["a"] > 16), Path(), 0
+        )
+
+
 def test_an_item_that_comes_twice_is_kept_once_and_counted() -> None:
     split = split_items(task([*SUMS, *SUMS[:3]]), Path(), 0)
     assert (len(split.train) + len(split.held_out), split.repeated) == (20, 3)
