@@ -63,6 +63,12 @@ def test_a_failed_rollout_is_counted_and_enters_no_mean() -> None:
     assert found.select("samples", "failed", "total").rows() == [(2, 1, 1.0)]
 
 
+def test_answers_of_a_judged_run_have_their_mean_pass_rate() -> None:
+    line = {"step": 1, "split": "eval", "prompt_id": "a"}
+    found = answers_by_item(pl.DataFrame([{**line, "pass_rate": 1.0}, {**line, "pass_rate": 0.0}]))
+    assert found["pass_rate"].to_list() == [0.5]
+
+
 def test_answers_by_item_hold_the_first_answer_its_label_and_the_right_one() -> None:
     common = {"split": "eval", "prompt_id": "a", "gold": "neutral"}
     labels = pl.DataFrame([
