@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.user_task.items import UserSplit, split_items
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 
@@ -175,3 +177,14 @@ def test_a_unit_that_cannot_be_told_is_the_files_mistake(tmp_path: Path) -> None
     with pytest.raises(DataError) as caught:
         split_items(task(NAMED, unit=lambda item: item["none"]), tmp_path, 0)
     assert "unit" in str(caught.value.field)
+
+
+def test_held_out_prompts_that_are_trained_on_too_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from tinsmith import Task\n"
+        "items = [{'id': str(n), 'a': n % 3} for n in range(6)]\n"
+        "task = Task(items=items[:3], held_out=items[3:5], prompt='{a}', reward=lambda item, text: 0.0)\n"
+    )
+    (line, *_) = data_of_task(plan_of(str(file), {})).before()
+    assert "2 held out; 2 of these have a prompt that is trained on too" in line
