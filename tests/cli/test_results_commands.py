@@ -66,9 +66,10 @@ def test_a_failed_rollout_is_counted_and_enters_no_mean() -> None:
     assert found.select("samples", "failed", "total").rows() == [(2, 1, 1.0)]
 
 
-def test_an_answer_that_a_judge_examined_has_its_pass_rate() -> None:
-    rows = [{"step": 1, "split": "eval", "prompt_id": "a", "pass_rate": rate} for rate in (1.0, 0.0)]
-    assert answers_by_item(flat(pl.DataFrame(rows)))["pass_rate"].to_list() == [0.5]
+def test_answers_of_a_judged_run_have_their_mean_pass_rate() -> None:
+    line = {"step": 1, "split": "eval", "prompt_id": "a"}
+    found = answers_by_item(pl.DataFrame([{**line, "pass_rate": 1.0}, {**line, "pass_rate": 0.0}]))
+    assert found["pass_rate"].to_list() == [0.5]
 
 
 def test_answers_by_item_hold_the_first_answer_its_label_and_the_right_one() -> None:

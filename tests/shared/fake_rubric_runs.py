@@ -139,7 +139,7 @@ def _trained(story: RubricStory, step: int) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for word in TRAINED:
         for sample in range(2):
-            place = 2 * (2 * step + TRAINED.index(word)) + sample
+            place = 2 * (2 * step + TRAINED.index(word)) + 1 - sample  # failures follow in their group
             if place < story.failed:
                 failed: dict[str, object] = {"step": step, "split": "train", "prompt_id": word}
                 failure = {"where": "judge", "what": "timed_out: <b>slow</b>"}

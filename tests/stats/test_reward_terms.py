@@ -9,18 +9,20 @@ from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.terms import audited
 
 
+def line(prompt: str, sample: int, terms: dict[str, float], **metrics: float) -> TaskRollout:
+    return TaskRollout(step=0, split="train", prompt_id=prompt, sample=sample, terms=terms, metrics=metrics)
+
+
 def groups(*names: str, count: int = 40) -> list[list[TaskRollout]]:
     random = Random(3)
     found: list[list[TaskRollout]] = []
     for place in range(count):
         level, group = random.random(), list[TaskRollout]()
-        for _ in range(random.randint(2, 6)):
+        for sample in range(random.randint(2, 6)):
             right = float(random.random() < level)
             terms = {"right": right, "form": random.choice((0.0, 0.2)), "level": level}
             terms = {name: terms[name] for name in names}
-            group.append(
-                TaskRollout(step=0, split="train", prompt_id=str(place), terms=terms, metrics={"right": right})
-            )
+            group.append(line(str(place), sample, terms, right=right))
         found.append(group)
     return found
 
@@ -53,7 +55,12 @@ def test_a_term_that_is_being_right_goes_with_it_wholly() -> None:
 
 
 def test_groups_of_one_and_answers_whose_rightness_was_not_measured_are_in_no_figure_of_it() -> None:
-    one, other = (TaskRollout(step=0, split="train", prompt_id="a", terms={"form": value}) for value in (1.0, 0.0))
+    one, other = (line("a", sample, {"form": 1.0 - sample}) for sample in (0, 1))
     assert audited([one]) == {}
     unknown = audited([one, other])["form"]
     assert (unknown.variance, unknown.with_right) == (0.25, None)
+
+
+def test_two_groups_of_one_prompt_in_a_step_are_two() -> None:
+    found = audited(line("a", sample, {"form": value}) for value in (0.0, 1.0) for sample in range(4))["form"]
+    assert (found.variance, found.differs) == (0.0, 0.0)

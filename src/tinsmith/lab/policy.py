@@ -102,13 +102,13 @@ def update_policy(
         return {"optim/skipped": 1.0}
     metrics: dict[str, float] = {}
     compared = [one for some in trained.values() for one in some]
-    penalty = _penalties(compared, settings, reference, metrics)
+    penalty = _penalties([one for one in compared if one.advantage is not None], settings, reference, metrics)
     foreseen = _foreseen(compared, settings, metrics)
     # Of each optimizer step its rollouts, all losses (theirs first), and the step: gradients add up before it.
     sent: list[tuple[list[_AnyScored], list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []
     for part in _split(taught, settings.num_substeps):
         flat = [one for group in part for one in trained[id(group)]]
-        datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)]), foreseen) for one in flat]
+        datums = [policy_datum(one.rollout, _advantages(one, penalty.get(id(one))), foreseen) for one in flat]
         losses: list[_Future] = []
         if datums:
             losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
@@ -133,9 +133,10 @@ _Future = tinker.APIFuture[types.ForwardBackwardOutput]
 _AnyScored = Scored[Any, Any]
 
 
-def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
-    """Return the advantages of each turn's tokens."""
+def _advantages(one: _AnyScored, penalty: NDArray[np.float64] | None) -> list[list[float]]:
+    """Return the advantages of each turn's tokens; without a penalty, those of a group that was left out."""
     turns = one.rollout.turns
+    penalty = np.zeros(len(one.rollout.tokens)) if penalty is None else penalty
     by_turn = one.by_turn or (one.advantage or 0.0,) * len(turns)
     found: list[list[float]] = []
     first = 0

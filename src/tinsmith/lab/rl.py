@@ -101,9 +101,10 @@ def _sampled(
             forks=course.forks,
             observes=settings.env_loss_coef > 0.0,
         )
-        rollouts = sample_groups(run.policy(), course.subject, items, sampling)
         if settings.force_options:
-            rollouts = force_options(run.sampler(), course.subject, rollouts, sampling.seed)
+            rollouts = force_options(run.sampler(), course.subject, items, sampling)
+        else:
+            rollouts = sample_groups(run.policy(), course.subject, items, sampling)
     with run.timed("score_s"):
         # Paid by the rewards' state before the step enters it.
         exact = None if course.exact is None else course.exact()

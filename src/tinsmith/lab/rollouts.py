@@ -145,7 +145,7 @@ class Environments(Protocol[I, A_co]):
         ...
 
     def environments(self, item: I, count: int, seed: int) -> Sequence[Environment]:
-        """Return `count` environments of an item; random draws depend on the seed."""
+        """Return `count` environments of an item; random draws depend on the seed, which is the same for one group."""
         ...
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -225,9 +225,16 @@ class _Live(Generic[I]):
 
 
 def sample_groups(
-    client: Sampler, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
+    client: Sampler,
+    subject: Environments[I, A],
+    items: Sequence[I],
+    sampling: Sampling,
+    beside: Callable[[], Sequence[Sequence[Trajectory[I]]]] = tuple,
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Sample a group for every item concurrently; the result is in the items' order."""
+    """Sample a group for every item concurrently; the result is in the items' order.
+
+    `beside` returns finished conversations that join each group, to be read together with what was sampled.
+    """
     groups = [
         _begin(subject, item, sampling.samples, derive(sampling.seed, "group", place))
         for place, item in enumerate(items)
@@ -244,7 +251,9 @@ def sample_groups(
     failures = [one.failure for one in flat if one.failure is not None]
     if failures and len(failures) == len(flat):
         raise BackendError(f"every rollout failed; the first: {failures[0].what}")
-    read = iter(_read(subject, flat))
+    for group, more in zip(groups, beside(), strict=False):
+        group += [_Live(so_far=one, seed=sampling.seed) for one in more]
+    read = iter(_read(subject, [one for group in groups for one in group]))
     return [[next(read) for _ in group] for group in groups]
 
 
@@ -424,17 +433,11 @@ def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] |
     if one.failure is not None:
         return one.failure
     below = tuple(_read_tree(child, answers) for child in one.children)
-    return read_rollout(one.so_far, answers[id(one.so_far)], below)
-
-
-def read_rollout(
-    trajectory: Trajectory[I], answer: A | Failed, children: tuple[Rollout[I, A] | Failure[I], ...] = ()
-) -> Rollout[I, A] | Failure[I]:
-    """Return a conversation with its parsed answer."""
+    trajectory, answer = one.so_far, answers[id(one.so_far)]
     if isinstance(answer, Failed):
         return Failure(item=trajectory.item, sample=trajectory.sample, where=answer.where, what=answer.what)
     place: dict[str, Any] = {"sample": trajectory.sample, "fork": trajectory.fork, "depth": trajectory.depth}
-    return Rollout(item=trajectory.item, turns=trajectory.turns, answer=answer, children=children, **place)
+    return Rollout(item=trajectory.item, turns=trajectory.turns, answer=answer, children=below, **place)
 
 
 def mean_earned(

@@ -25,7 +25,18 @@ from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, read_rollout
+from tinsmith.lab.rollouts import (
+    WAIT_SECONDS,
+    A,
+    Environments,
+    Failure,
+    I,
+    Rollout,
+    Sampling,
+    Trajectory,
+    Turn,
+    sample_groups,
+)
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.lab.user_task.step_reward import NamedTerms
@@ -137,32 +148,30 @@ def line_of(subject: Subject[I, A], step: int, split: str, rollout: Rollout[I, A
 
 
 def force_options(
-    client: tinker.SamplingClient,
-    subject: Subject[I, A],
-    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
-    seed: int,
+    client: tinker.SamplingClient, subject: Subject[I, A], items: Sequence[I], sampling: Sampling
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Return the groups with each item's options appended to the sampled rollouts."""
-    played = [one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)]
-    pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
-    scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]
-    answers = iter(zip(scored, subject.read(scored), strict=True))
-    return [[*group, *(read_rollout(*next(answers)) for _ in subject.options(group[0].item))] for group in groups]
+    """Sample groups, each with its item's options appended: as one group, read at once."""
+
+    def options() -> list[list[Trajectory[I]]]:
+        pending = [
+            [(one, client.compute_logprobs(types.ModelInput.from_ints(one.sequence()))) for one in group]
+            for group in (_played(subject, item, place, sampling) for place, item in enumerate(items))
+        ]
+        return [[_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in group] for group in pending]
+
+    return sample_groups(client, subject, items, sampling, options)
 
 
-def _played(
-    subject: Subject[I, A], group: Sequence[Rollout[I, A] | Failure[I]], place: int, seed: int
-) -> list[Trajectory[I]]:
+def _played(subject: Subject[I, A], item: I, place: int, sampling: Sampling) -> list[Trajectory[I]]:
     """Return rollouts of all options; their sampling log-probabilities are still unknown."""
-    item = group[0].item
     options = subject.options(item)
     if not options:
         what = "this item lists no options to add to its group"
         fix = "options=... in the task, a function of the item that returns every answer there is"
         raise ConfigError(what, field="force_options", value=True, fix=fix)
-    environments = subject.environments(item, len(options), derive(seed, "forced", place))
+    environments = subject.environments(item, len(options), derive(sampling.seed, "group", place))
     played: list[Trajectory[I]] = []
-    for sample, (each, tokens) in enumerate(zip(environments, options, strict=True), len(group)):
+    for sample, (each, tokens) in enumerate(zip(environments, options, strict=True), sampling.samples):
         turn = Turn(observation=each.first(), tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
         if each.step(tokens).observation() is not None:
             what = "options are for tasks of one turn, and this conversation continues"

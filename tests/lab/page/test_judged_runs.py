@@ -117,7 +117,7 @@ def test_fields_that_the_endpoint_refused_are_read_from_every_sitting(tmp_path: 
 def test_what_was_left_out_of_training_is_counted(tmp_path: Path) -> None:
     read = made(tmp_path / "run", failed=3)
     # The first group loses both, the second one of its two: neither has anything to compare.
-    assert [len(one) for one in read.groups.values()][:3] == [0, 1, 2]
+    assert [len(one) for one in read.groups][:3] == [0, 1, 2]
     page = Words(page_of(read.run.folder)).text
     assert "3 of 16 training answers have no reward; of 8 groups 2 have fewer than two rewards" in page
     assert "timed_out: <b>slow</b>" in page

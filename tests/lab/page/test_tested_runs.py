@@ -179,3 +179,11 @@ def test_baselines_beside_a_test_are_those_of_its_items(tmp_path: Path) -> None:
     arm = next(iter(found.results.arms.values()))
     assert [one.name for one in arm.reads[0].task.baselines] == ["a guess"]
     assert arm.baseline("a guess").mean() == 0.25
+
+
+def test_two_groups_of_one_prompt_in_a_step_are_counted_apart(tmp_path: Path) -> None:
+    folder = write_terms(tmp_path / "run", {"good": [0.0, 0.0, 1.0, 1.0]}, [0.0, 0.0, 1.0, 1.0])
+    file = folder / "rollouts.jsonl"
+    file.write_text(file.read_text().replace('"sample": 2', '"sample": 0').replace('"sample": 3', '"sample": 1'))
+    assert read_task_run(read_run(folder)).groups == [[0.0, 0.0], [1.0, 1.0]]
+    assert "of 2 groups 0 have fewer than two rewards, and in 2 all are equal" in Words(page_of(folder)).text

@@ -1,14 +1,19 @@
 """A loss on what the environment answers: on which tokens, with what weight, and the policy's own as it was."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import compress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tinker import types
 
-from tinsmith.lab.grouping import answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.grouping import Scored, ScoredGroup, answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.settings import RlSettings, identity_settings
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.lab.user_task.subject import TemplateBorders
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import ConfigError
@@ -64,6 +69,38 @@ def test_the_template_around_an_answer_is_not_the_answers(renderer: Renderer, te
 
 def settings(**changes: Any) -> RlSettings:
     return RlSettings(steps=1, learning_rate=1e-3, **changes)
+
+
+class Trainer:
+    """Stand-in for a training client that records the advantages of every datum."""
+
+    sent: list[list[float]]
+
+    def forward_backward(self, datums: Sequence[types.Datum], loss: str) -> Any:
+        del loss
+        self.sent = [one.loss_fn_inputs["advantages"].tolist() for one in datums]
+        outputs = [{"logprobs": one.loss_fn_inputs["logprobs"]} for one in datums]
+        return SimpleNamespace(result=lambda _: SimpleNamespace(loss_fn_outputs=outputs, metrics={}))
+
+    def optim_step(self, params: object) -> Any:
+        del params
+        return SimpleNamespace(result=lambda _: SimpleNamespace(metrics={}))
+
+
+def sent(**changes: Any) -> list[list[float]]:
+    """Return the advantages of a step in which the first of two conversations was left out."""
+    terms = NamedTerms(values={}, total=0.0)
+    scored = [Scored(rollout=replace(ROLLOUT), terms=terms, advantage=each) for each in (None, 1.0)]
+    groups = [ScoredGroup(item=None, scored=(one,), failures=(), informative=False) for one in scored]
+    trainer: Any = Trainer()
+    update_policy(trainer, groups, settings(entropy_bonus=0.2, **changes), 0, None)
+    return trainer.sent
+
+
+def test_an_entropy_bonus_is_not_paid_to_what_was_left_out() -> None:
+    (alone,), (left_out, compared) = sent(), sent(env_loss_coef=1e-9)
+    assert left_out == pytest.approx([0.0] * len(left_out), abs=1e-8)
+    assert compared == pytest.approx(alone, abs=1e-8)
 
 
 def test_the_key_came_later_and_leaves_names_alone() -> None:

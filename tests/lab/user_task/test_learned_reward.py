@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
-from tinsmith.lab.user_task.step_reward import Asked
+from tinsmith.lab.user_task.step_reward import Asked, Failed
 from tinsmith.stats.ridge import Floats, Moments, dots
 from tinsmith.types.errors import ConfigError
 
@@ -88,3 +88,17 @@ def test_it_is_fitted_every_so_many_steps_and_goes_on_from_its_state_to_the_bit(
 def test_features_that_are_a_text_need_a_run() -> None:
     with pytest.raises(ConfigError):
         reward(features=lambda item, text: f"{item} {text}")(asked("ab"))
+
+
+def test_an_answer_without_a_label_fails_alone_and_is_not_learned_from() -> None:
+    def label(item: object, text: str) -> float:
+        del item
+        if text == "raises":
+            raise ValueError(text)
+        return float("nan") if text == "nan" else float(text == "ab")
+
+    odd, plain = reward(label=label, every=1), reward(label=label, every=1)
+    found = odd(asked("ab", "nan", "b", "raises"))
+    assert [isinstance(one, Failed) for one in found] == [False, True, False, True]
+    plain(asked("ab", "b"))
+    assert odd.state() == plain.state()

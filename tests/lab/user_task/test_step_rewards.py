@@ -148,3 +148,20 @@ def test_runs_on_the_pages_examples_keep_verdicts_and_go_on_to_the_same_bytes(
     trained = [one for one in lines(tmp_path / "whole", "rollouts.jsonl") if one["split"] == "train"]
     assert [one["before"] for one in trained[:2]] == [0, 0], "an evaluation does not enter the state"
     assert lines(tmp_path / "whole", "metrics.jsonl")[1]["reward/texts"] >= 1
+
+
+def test_an_answer_whose_score_raises_fails_alone() -> None:
+    def inverse(item: Any, passed: Sequence[bool]) -> float:
+        del passed
+        return 1.0 / item
+
+    reward = judged(lambda _: ["rule: has at most 12 words"], str, score=inverse)
+    task = Task(items=[1, 2], prompt="{item}", reward=reward)
+    found = score_step(task, [asked("a", 1), asked("b", 0), asked("c", 2)])
+    assert [one.total if isinstance(one, Earned) else one.where for one in found] == [1.0, "score", 0.5]
+
+
+def test_an_item_counts_once_in_every_figure_of_a_judge() -> None:
+    passed, lost = (Scored(terms={"rubric": rate}, record={"pass_rate": rate}) for rate in (1.0, 0.0))
+    found = judged(lambda _: [], str).figures([[passed, *[Failed("judge", "x")] * 3], [lost] * 4])
+    assert (found["pass_rate"], found["score"], found["all_passed"]) == (0.5, 0.5, 0.5)

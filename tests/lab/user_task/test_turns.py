@@ -140,6 +140,7 @@ def test_only_a_task_that_tests_has_the_key_of_how_many(tmp_path: Path) -> None:
         {"turns": lambda: Turns(reply=nothing)},
         {"turns": lambda: Turns(reply=hint, most=0)},
         {"turns": lambda: Turns(reply=hint, forks=0)},
+        {"turns": lambda: Turns(reply=hint, forks=2, most=3)},
     ],
 )
 def test_turns_that_are_none_are_refused(parts: dict[str, Any]) -> None:

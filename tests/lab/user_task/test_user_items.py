@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.user_task.items import UserSplit, split_items
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 
@@ -61,6 +63,21 @@ def test_a_task_says_itself_what_is_held_out(tmp_path: Path) -> None:
     with pytest.raises(DataError) as told:
         split_items(task(NAMED, held_out=NAMED[2:4]), tmp_path, 0)
     assert (told.value.field, told.value.value) == ("held_out", "n2")
+
+
+@pytest.mark.parametrize("field", ["held_out", "tested"])
+def test_a_unit_that_stands_on_both_sides_is_refused(field: str) -> None:
+    parts: dict[str, Any] = {"unit": lambda item: f"u{item['a'] // 2}", "held_out": 0.0, field: NAMED[5:7]}
+    with pytest.raises(DataError) as refused:
+        split_items(task(NAMED[:5], **parts), Path(), 0)
+    assert (refused.value.field, refused.value.value) == (field, "u2")
+
+
+def test_a_rule_that_holds_out_a_part_of_a_unit_is_refused() -> None:
+    with pytest.raises(DataError, match="units"):
+        split_items(
+            task(NAMED, unit=lambda item: f"u{item['a'] // 2}", held_out=lambda item: item["a"] > 16), Path(), 0
+        )
 
 
 def test_an_item_that_comes_twice_is_kept_once_and_counted() -> None:
@@ -160,3 +177,14 @@ def test_a_unit_that_cannot_be_told_is_the_files_mistake(tmp_path: Path) -> None
     with pytest.raises(DataError) as caught:
         split_items(task(NAMED, unit=lambda item: item["none"]), tmp_path, 0)
     assert "unit" in str(caught.value.field)
+
+
+def test_held_out_prompts_that_are_trained_on_too_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from tinsmith import Task\n"
+        "items = [{'id': str(n), 'a': n % 3} for n in range(6)]\n"
+        "task = Task(items=items[:3], held_out=items[3:5], prompt='{a}', reward=lambda item, text: 0.0)\n"
+    )
+    (line, *_) = data_of_task(plan_of(str(file), {})).before()
+    assert "2 held out; 2 of these have a prompt that is trained on too" in line

@@ -296,9 +296,9 @@ def _training(read: TaskRunRecords) -> list[str]:
     if not read.groups:
         return lines
     lost = sum(count for cause, count in read.failures.items() if cause.split == Split.TRAIN)
-    answers = counted(sum(map(len, read.groups.values())) + lost, "training answer")
-    few = sum(len(one) < 2 for one in read.groups.values())
-    alike = sum(len(set(one)) == 1 < len(one) for one in read.groups.values())
+    answers = counted(sum(map(len, read.groups)) + lost, "training answer")
+    few = sum(len(one) < 2 for one in read.groups)
+    alike = sum(len(set(one)) == 1 < len(one) for one in read.groups)
     if not lost + few + alike:
         groups = counted(len(read.groups), "group")
         return [*lines, f"Of {answers} every one has a reward, and within each of {groups} the rewards differ."]

@@ -66,8 +66,7 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     """
     if rollouts.is_empty():
         return rollouts
-    figures = ("total", "pass_rate")
-    means = [name for name in rollouts.columns if name in figures or name.startswith(("terms.", "metrics."))]
+    means = [one for one in rollouts.columns if one in ("total", "pass_rate") or one.startswith(("terms.", "metrics."))]
     numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
     failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
     columns = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]

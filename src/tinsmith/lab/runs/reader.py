@@ -282,8 +282,8 @@ class TaskRunRecords:
     """Last evaluation of every other split, such as the test's."""
     failures: Mapping[records.Cause, int]
     rollouts: int  # Failed ones included.
-    groups: Mapping[tuple[int, str], Sequence[float]] = field(default_factory=dict[tuple[int, str], Sequence[float]])
-    """Rewards of the training answers that did not fail, by step and item."""
+    groups: Sequence[Sequence[float]] = ()
+    """Rewards of the training answers that did not fail, by group."""
     judging: Judging | None = None
     notes: tuple[str, ...]  # What could not be read, in words.
 
@@ -337,19 +337,22 @@ def read_task_run(run: records.Run) -> TaskRunRecords:
     exams: dict[tuple[str, int], Examination] = {}
     failed: dict[tuple[str, int], dict[str, records.FailureRecord]] = {}
     failures: Counter[records.Cause] = Counter()
-    groups: dict[tuple[int, str], list[float]] = {}
+    groups: list[list[float]] = []
+    trained: records.TaskRollout | None = None
     rollouts = 0
     for line in json_lines(run.folder / files.ROLLOUTS, records.TaskRollout, notes):
         rollouts += 1
-        trained = groups.setdefault((line.step, line.prompt_id), []) if line.split == records.Split.TRAIN else None
+        if line.split == records.Split.TRAIN:
+            groups += [] if line.continues(trained) else [[]]
+            trained = line
         if line.failure is not None or (line.total is None and not line.verdicts):
             cause = line.failure or records.FailureRecord(what="no reward")
             failures[records.Cause(line.split, cause.where, cause.what)] += 1
             failed.setdefault((line.split, line.step), {}).setdefault(line.prompt_id, cause)
             continue
         exam = None
-        if trained is not None:
-            trained.append(float(line.values["total"]) if line.total is None else line.total)
+        if trained is line:
+            groups[-1].append(float(line.values["total"]) if line.total is None else line.total)
         else:
             exam = exams.setdefault((line.split, line.step), Examination(line.step))
             exam.take(line)

@@ -270,6 +270,15 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
     turns: tuple[TurnRecord, ...] = ()
     verdicts: tuple[Verdict, ...] = ()  # Of a judge, in the order of the item's criteria.
+    fork: int = 0
+
+    def continues(self, before: TaskRollout | None) -> bool:
+        """Return True if it is of the group of the line before: by sample and fork, failures after all others."""
+        if before is None or (self.step, self.prompt_id) != (before.step, before.prompt_id):
+            return False
+        failed = self.failure is not None
+        places = [(one.failure is not None, one.sample, one.fork) for one in (before, self)]
+        return places[0] < places[1] or (failed and places[0] == places[1])  # a failure does not name its fork
 
     @property
     def values(self) -> dict[str, Fraction]:

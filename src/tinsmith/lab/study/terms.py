@@ -31,12 +31,13 @@ class TermAudit(NamedTuple):
 
 def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
     """Return an audit of every term that all rollouts have, none of which failed, over groups of two or more."""
-    groups: dict[tuple[int, str], list[TaskRollout]] = {}
+    groups: list[list[TaskRollout]] = []
     terms: list[str] | None = None
     for one in rollouts:
-        groups.setdefault((one.step, one.prompt_id), []).append(one)
+        groups += [] if groups and one.continues(groups[-1][-1]) else [[]]
+        groups[-1].append(one)
         terms = [name for name in (one.terms if terms is None else terms) if name in one.terms]
-    compared, names = [group for group in groups.values() if len(group) > 1], terms or ()
+    compared, names = [group for group in groups if len(group) > 1], terms or ()
     rewards = [_centred([math.fsum(one.terms[name] for name in names) for one in group]) for group in compared]
     measured = [[one.metrics.get(_RIGHT, one.terms.get(_RIGHT)) for one in group] for group in compared]
     rights = [[] if None in some else _centred([one for one in some if one is not None]) for some in measured]

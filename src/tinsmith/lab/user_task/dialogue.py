@@ -135,9 +135,9 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     results: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
     to_score: dict[int, Asked] = {}
     trees: dict[int, Child] = {}  # by the conversation that was spawned
-    groups: dict[int, list[int]] = {}  # by what they are compared in: an item may come twice in a step
+    groups: dict[object, list[int]] = {}  # by what they are compared in: an item may come twice in a step
     for place, talk in enumerate(played):
-        groups.setdefault(id(talk.group), []).append(place)
+        groups.setdefault(talk.group, []).append(place)
     lowest_first = sorted(groups.values(), key=lambda places: -played[places[0]].depth)
     for group, places in enumerate(lowest_first):
         remaining = [place for place in places if place not in results]

@@ -67,21 +67,17 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
         ids = {one.prompt_id for one in items if required(held, one.item, field="held_out")}
     else:
         apart, again = _read(task, held, folder, "held_out")
-        _require_apart(items, apart, "held_out")
         repeated += again
-    tested, again = _read(task, task.tested, folder, "tested") if task.tested else ((), 0)
-    _require_apart((*items, *apart), tested, "tested")
+    held_out = (*(one for one in items if one.prompt_id in ids), *apart)
     train = tuple(one for one in items if one.prompt_id not in ids)
+    _require_apart(train, held_out, "held_out")
+    tested, again = _read(task, task.tested, folder, "tested") if task.tested else ((), 0)
+    _require_apart((*train, *held_out), tested, "tested")
     if items and not train:
         what = f"{len(items)} of {len(items)} items are held out: none is left to train on"
         value = held if isinstance(held, int | float) else "a function"
         raise DataError(what, field="held_out", value=value, fix="give more items, or hold out fewer (0: none)")
-    return UserSplit(
-        train=_some(train),
-        held_out=(*(one for one in items if one.prompt_id in ids), *apart),
-        repeated=repeated + again,
-        tested=tested,
-    )
+    return UserSplit(train=_some(train), held_out=held_out, repeated=repeated + again, tested=tested)
 
 
 def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field: str) -> None:
@@ -89,6 +85,10 @@ def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field:
     if both:
         what = f"{len(both)} {field.replace('_', '-')} items are among those to train on"
         raise DataError(what, field=field, value=both[0], fix="leave them out on one side")
+    both = sorted({one.unit for one in apart} & {one.unit for one in others})
+    if both:
+        what = f"{len(both)} units have {field.replace('_', '-')} items and others"
+        raise DataError(what, field=field, value=both[0], fix="leave the items of a unit together on one side")
 
 
 def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:

@@ -11,6 +11,7 @@ from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent
 from tinsmith.lab.judge.rules import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
+from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
 JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
@@ -55,11 +56,11 @@ class JudgedReward(StepReward):
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
         passed = [verdict.passed for verdict in judged.value]
+        score = attempt(self.score, asked.item, passed)
+        if isinstance(score, Raised):
+            return Failed("score", str(score))
         verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
-        return Scored(
-            terms={"rubric": self.score(asked.item, passed)},
-            record={"pass_rate": pass_rate(passed), "verdicts": verdicts},
-        )
+        return Scored(terms={"rubric": score}, record={"pass_rate": pass_rate(passed), "verdicts": verdicts})
 
     def line(self, scored: Scored) -> dict[str, object]:
         """Return the verdicts, which determine the score."""
@@ -72,7 +73,7 @@ class JudgedReward(StepReward):
         return {
             "pass_rate": fmean([fmean([_rate(one) for one in group]) for group in judged]),
             "score": fmean([fmean([one.terms["rubric"] for one in group]) for group in judged]),
-            "all_passed": fmean([float(_rate(one) == 1.0) for group in judged for one in group]),
+            "all_passed": fmean([fmean([float(_rate(one) == 1.0) for one in group]) for group in judged]),
             "judge_failed": _judge_failed(groups),
         }
 

@@ -53,10 +53,14 @@ class LearnedReward(StepReward):
         """Prepare the hidden states of the run's base."""
         self.states = LastStates(model)
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
-        """Return the learned reward and the label of each answer."""
-        x_ND, u_N = self.featured(answers), np.array([self.label(one.item, one.text) for one in answers], np.float64)
-        learned = np.zeros(len(answers)) if self.weights is None else dots(x_ND, self.weights)
+    def __call__(self, answers: Sequence[Asked]) -> list[Any]:
+        """Return the learned reward and the label of each answer, a Scored; one without a label is a Failed."""
+        labels = [self._label(one) for one in answers]
+        known = [(one, label) for one, label in zip(answers, labels, strict=True) if not isinstance(label, Failed)]
+        if not known:
+            return labels
+        x_ND, u_N = self.featured([one for one, _ in known]), np.array([label for _, label in known], np.float64)
+        learned = np.zeros(len(known)) if self.weights is None else dots(x_ND, self.weights)
         moments = Moments.none(x_ND.shape[1]) if self.moments is None else self.moments
         after = moments.with_rows(x_ND, u_N, self.decay)
         paid = learned if self.weights is None else self.paid(learned, u_N, x_ND, after)
@@ -64,10 +68,17 @@ class LearnedReward(StepReward):
         if self.steps % self.every == 0:
             self.weights = after.fitted(self.ridge)
         self.steps += 1
-        return [
+        scored = (
             Scored(terms={LEARNED: float(one)}, metrics={LABEL: float(label)}, record={"predicted": float(said)})
             for one, label, said in zip(paid, u_N, learned, strict=True)
-        ]
+        )
+        return [one if isinstance(one, Failed) else next(scored) for one in labels]
+
+    def _label(self, one: Asked) -> float | Failed:
+        label = attempt(lambda: float(self.label(one.item, one.text)))
+        if isinstance(label, Raised):
+            return Failed(LABEL, str(label))
+        return label if math.isfinite(label) else Failed(LABEL, f"it returned {label}, not a finite number")
 
     def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
         """Return the answers' rewards; a subclass may steer by their effect on the next fit."""

@@ -173,6 +173,9 @@ class TaskData:
         message = f"{len(split.train)} items to train on, {len(split.held_out)} held out"
         if split.tested:
             message += f", {len(split.tested)} tested at the end"
+        trained = {one.messages for one in split.train}
+        if both := sum(one.messages in trained for one in (*split.held_out, *split.tested)):
+            message += f"; {both} of these have a prompt that is trained on too"
         if apart := sum(one.aside for one in split.train):
             message += f"; {apart} of the first are aside, for batches of their own"
         if split.repeated:

@@ -162,7 +162,7 @@ class UserSubject(Subject[UserItem, Earned]):
         return self._prompts[item.messages]
 
     def environments(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
-        shared: dict[str, Any] = {"task": self.task, "item": item, "seed": seed, "group": object(), "subject": self}
+        shared: dict[str, Any] = {"task": self.task, "item": item, "seed": seed, "group": seed, "subject": self}
         return [UserEnvironment(**shared) for _ in range(count)]
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -197,7 +197,8 @@ class Turns(KnownArguments):
     most: int = MOST_TURNS
     """Replies after which a conversation ends whatever `reply` would say."""
     forks: int = 1
-    """Second replies for each first one; with two or more each turn is trained with an advantage of its own."""
+    """Second replies for each first one; with two or more each turn is trained with an advantage of its own, and
+    `most` is 2."""
     model: Model | None = None
     """Who answers an `Ask`."""
     deepest: int = 0
@@ -210,6 +211,9 @@ class Turns(KnownArguments):
         require_callable("turns reply", self.reply, 3)
         _require_replies("max_turns", self.most)
         _require_replies("forks", self.forks)
+        if self.forks > 1 and self.most > 2:
+            what = "forks are second replies, and nothing comes after those"
+            raise ConfigError(what, field="forks", value=self.forks, allowed="1, or most=2")
         if self.deepest < 0 or (self.deepest and self.forks > 1):
             what = "a tree of rollouts has a depth, and does not fork"
             raise ConfigError(what, field="deepest", value=self.deepest, allowed="0 or more, and 0 with forks")
