@@ -11,7 +11,7 @@ from tinsmith.lab.page.examples import shown_replies
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import numbers
 from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of, item_score
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown
+from tinsmith.lab.study.record import DRAWS, CurveRecord, ExampleRecord, Panel, Shown, apart
 from tinsmith.lab.study.study import UNTRAINED, ArmValue
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
@@ -166,11 +166,8 @@ class Learning:
         lines: dict[str, dict[int, Figure]] = {}
         for label, size, value in self.by_size(results):
             lines.setdefault(label, {})[size] = value
-        drawn = tuple((label, tuple(some), tuple(some.values())) for label, some in lines.items())
-        axis = "items to train on"
-        return (
-            [CurveRecord(name="sizes", label=self.score.label, axis=axis, shares=False, lines=drawn)] if drawn else []
-        )
+        drawn = CurveRecord.of("sizes", self.score.label, lines, axis="items to train on", shares=False)
+        return [drawn] if lines else []
 
 
 def arms_asked(text: str) -> list[str]:
@@ -191,9 +188,7 @@ def sizes_asked(text: str) -> list[int]:
     return found
 
 
-GAIN_HEADS: Final = (
-    *("measure", "before", "after", Column(head="gain|95 % interval", form="+.3f"), "p|Holm", "finding"),
-)
+GAIN_HEADS: Final = ("measure", "before", "after", apart("gain"), "p|Holm", "finding")
 SHOWN: Final = 6  # Held-out items whose answers stand beside each other.
 
 

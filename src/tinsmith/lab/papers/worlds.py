@@ -6,7 +6,6 @@ never meets one that was made from something else.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -45,8 +44,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
-from tinsmith.types.visible import visible
-from tinsmith.types.waits import Say, ticking
+from tinsmith.types.waits import Say, tell, ticking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,13 +239,9 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
     if path is not None and not Path(path).is_dir():
         allowed = "a folder that `tinsmith data slice` wrote"
         raise DataError("there is no such folder", field="path", value=str(path), allowed=allowed)
-    source = world_slice(WorldRecipe(), _told) if path is None else open_slice(Path(path), _told)
+    source = world_slice(WorldRecipe(), tell) if path is None else open_slice(Path(path), tell)
     train, validation, test = (tuple(source.rows(split)) for split in Split)
     return LoadedSlice(source, train, validation, test)
-
-
-def _told(message: str) -> None:
-    print(visible(message), file=sys.stderr)
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask) -> list[Item]:

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +29,7 @@ from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError, InputError
 from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
 from tinsmith.types.json_text import UNREADABLE, parse_json
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import tell
 
 _AGAIN: Final = "copy or unpack it again; a run of your own: start it again in another folder"
 
@@ -106,7 +105,7 @@ class RunFolder:
         mark = None
         if there and if_exists is files.IfExists.RESUME:
             folder._require_same(config)
-            mark = folder._newest_whole(say or _to_stderr)
+            mark = folder._newest_whole(say or tell)
         elif there:
             folder._delete()
         folder.write_json(files.CONFIG, config)
@@ -324,10 +323,6 @@ def best_of(mark: Mark) -> list[str]:
     best = cast(Mapping[str, object], mark.kept.get("best") or {})
     path = best.get("sampler_path")
     return [path] if isinstance(path, str) and path else []
-
-
-def _to_stderr(message: str) -> None:
-    print(visible(message), file=sys.stderr)
 
 
 def _line(value: Mapping[str, object]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -36,7 +35,7 @@ from tinsmith.pages.measures import Measure
 from tinsmith.pages.page import Plot, framed, plot_of, table
 from tinsmith.types.errors import ConfigError, DataError, perhaps
 from tinsmith.types.visible import visible
-from tinsmith.types.waits import unsaid
+from tinsmith.types.waits import tell, unsaid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +136,7 @@ def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun |
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:
         lines = list[str]()
-        say = lines.append if dry else _tell
+        say = lines.append if dry else tell
         folder = run_study(study, overrides, say) if isinstance(study, Study) else measure_of(study, overrides)(say)
         if dry:
             return DryRun(tuple(lines))
@@ -149,7 +148,7 @@ def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun |
     require_possible(plan)
     if dry:
         return DryRun(tuple(dry_run_lines(plan)))
-    done, drawn = conduct_with_page(plan, unsaid if plan.circumstances.quiet else _tell)
+    done, drawn = conduct_with_page(plan, unsaid if plan.circumstances.quiet else tell)
     steps = RunFolder(done.folder).read_lines(METRICS)
     last = {key: float(value) for key, value in (steps[-1] if steps else {}).items() if isinstance(value, int | float)}
     return TaskRun(
@@ -158,10 +157,6 @@ def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun |
         metrics=MappingProxyType(last),
         alarms=tuple(alarm.message for alarm in done.alarms),
     )
-
-
-def _tell(message: str) -> None:
-    print(visible(message), file=sys.stderr)
 
 
 def _page(file: Path | None) -> str:
