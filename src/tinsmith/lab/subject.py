@@ -21,13 +21,11 @@ from itertools import compress
 from typing import Protocol
 
 import tinker
-from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, read_rollout
+from tinsmith.lab.rollouts import A, Environments, Failure, Group, I, Rollout, Trajectory, Turn, log_probs, read_rollout
 from tinsmith.lab.runs.records import SectionRecord
-from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -68,7 +66,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return each rollout's reward by the state before this step; then update the state."""
         ...
 
-    def figures(self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str) -> Mapping[str, float]:
+    def figures(self, groups: Sequence[Group[I, A]], split: str) -> Mapping[str, float]:
         """Return the metrics of an evaluation from the answers to each item, as `SPLIT/...`."""
         ...
 
@@ -137,22 +135,17 @@ def line_of(subject: Subject[I, A], step: int, split: str, rollout: Rollout[I, A
 
 
 def force_options(
-    client: tinker.SamplingClient,
-    subject: Subject[I, A],
-    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
-    seed: int,
+    client: tinker.SamplingClient, subject: Subject[I, A], groups: Sequence[Group[I, A]], seed: int
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
     """Return the groups with each item's options appended to the sampled rollouts."""
     played = [one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)]
-    pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
-    scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]
+    told = log_probs(client, [one.sequence() for one in played])
+    scored = [_with_logprobs(one, each) for one, each in zip(played, told, strict=True)]
     answers = iter(zip(scored, subject.read(scored), strict=True))
     return [[*group, *(read_rollout(*next(answers)) for _ in subject.options(group[0].item))] for group in groups]
 
 
-def _played(
-    subject: Subject[I, A], group: Sequence[Rollout[I, A] | Failure[I]], place: int, seed: int
-) -> list[Trajectory[I]]:
+def _played(subject: Subject[I, A], group: Group[I, A], place: int, seed: int) -> list[Trajectory[I]]:
     """Return rollouts of all options; their sampling log-probabilities are still unknown."""
     item = group[0].item
     options = subject.options(item)
@@ -172,7 +165,6 @@ def _played(
 
 
 def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajectory[I]:
-    written = one.written()
-    found = compress(text_logprobs(told, len(written)), written)
+    found = compress(told, one.written())
     (turn,) = one.turns
     return replace(one, turns=(replace(turn, logprobs=tuple(value for value in found if value is not None)),))

@@ -15,7 +15,7 @@ from tinsmith.lab.study.record import DRAWS, CurveRecord, ExampleRecord, Panel, 
 from tinsmith.lab.study.study import UNTRAINED, ArmValue
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, p_words
+from tinsmith.pages.measures import from_estimate, p_cell
 from tinsmith.stats.mean_runs import mean_difference
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -209,9 +209,8 @@ def all_gains(results: ts.Results, measures: Mapping[str, str]) -> list[list[Sho
     rows: list[list[Shown]] = []
     for (_, name, greedy), one in gains.items():
         finding = ("more" if one.gain.value > 0 else "less") if one.holds else "cannot tell"
-        p_shown = p_words(one.p_holm).removeprefix("p ").removeprefix("= ")
         named = f"{name}, {'greedy' if greedy else 'sampled'}"
-        rows.append([one.words, named, one.before, one.after, one.gain, p_shown, finding])
+        rows.append([one.words, named, one.before, one.after, one.gain, p_cell(one.p_holm), finding])
     return rows
 
 

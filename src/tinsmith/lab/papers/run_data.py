@@ -30,21 +30,15 @@ from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.experiment.materials import named_model
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.labels.contracts import Answer, Confidence, Subject
-from tinsmith.lab.labels.labelled_papers import (
-    LabelGradient,
-    LabelledPapers,
-    PaperRollout,
-    Papers,
-    information,
-    tested_with_offset,
-)
+from tinsmith.lab.labels.labelled_papers import LabelGradient, LabelledPapers, Papers, information, tested_with_offset
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
+from tinsmith.lab.nano_base import missing_minutes
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.papers.worlds import PaperBaseRecipe, base_minutes, nano_base, papers_of, slice_identity
-from tinsmith.lab.rollouts import Failure
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, nano_base, paper_conversations, papers_of, slice_identity
+from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Score
@@ -103,9 +97,7 @@ class LabelWatch(Watch[Item, Answer]):
             begun += self._named(subject, monitor.observe_groups(step, by_label))
         return begun
 
-    def judge(
-        self, policy: Examinee, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], metrics: Mapping[str, float]
-    ) -> Judged:
+    def judge(self, policy: Examinee, groups: Sequence[Group[Item, Answer]], metrics: Mapping[str, float]) -> Judged:
         """As of a Watch; the labels' probabilities are looked at too."""
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
@@ -219,7 +211,8 @@ class PaperData:
     def base_minutes(self) -> float:
         """Return the time to build the model on two cores; 0 if it is cached or named."""
         named = self.base or named_model(self.plan)
-        return 0.0 if named else base_minutes(PaperBaseRecipe(), self._read_by_base, self.papers)
+        recipe, task = PaperBaseRecipe(), self._read_by_base
+        return 0.0 if named else missing_minutes(recipe, paper_conversations(recipe, task, self.papers.train))
 
     @property
     def _read_by_base(self) -> Task:

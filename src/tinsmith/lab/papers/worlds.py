@@ -33,7 +33,7 @@ from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Item, Paper, items_of, paper_of, prompt_messages, scores_of
 from tinsmith.lab.labels.task import Task as LabTask
-from tinsmith.lab.nano_base import cached_base, missing_minutes
+from tinsmith.lab.nano_base import cached_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.card_figures import baselines_figure
 from tinsmith.pages.cards import slice_page
@@ -165,11 +165,6 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
 def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
     """Return the folder of the nano base for these training papers and this task, built unless cached."""
     return cached_base(recipe, paper_conversations(recipe, task, papers.train), say)
-
-
-def base_minutes(recipe: PaperBaseRecipe, task: LabTask, papers: Papers) -> float:
-    """Return the time to build that base on two cores; 0 if it is cached."""
-    return missing_minutes(recipe, paper_conversations(recipe, task, papers.train))
 
 
 def slice_identity(source: Slice) -> dict[str, object]:

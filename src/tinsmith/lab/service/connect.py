@@ -199,19 +199,12 @@ class EmbeddedSettings:
     threads: int = 0
     """Of the kernels; 0: as many as the server finds."""
     micro_batch: int = 0
-    """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
     hold: str = "published"
-    """Form of a base in memory (`types.hold`). Changes no bit."""
     workers: int = 0
-    """Number of worker processes; 0 computes in the server. Changes no bit."""
     shards: int = 1
-    """Number of workers that share one copy of the base. Changes no bit."""
     deviation: str = "none"
-    """Deliberate fault of the server (`types.deviation`)."""
     gradient_unit: str = "tree"
-    """Unit of gradient (`types.arithmetic`)."""
     unit_hashes: bool = False
-    """True to hash each unit of gradient in the trace. Changes no computed bit."""
 
 
 class EmbeddedServer:
