@@ -25,9 +25,9 @@ def test_the_worked_matrix_has_the_figures_worked_out_by_hand() -> None:
     confusion = Confusion(LABELS, EXP4)
     assert confusion.score(Metric.LABEL_MATCH) == 198 / 500
     assert confusion.score(Metric.MACRO_F1) == pytest.approx(0.2914, abs=5e-5)
-    assert confusion.recall()["disruptive"] == 1 / 145
+    assert confusion.class_score(ClassMetric.RECALL)["disruptive"] == 1 / 145
     assert confusion.class_score(ClassMetric.PRECISION)["disruptive"] == 1 / 4
-    assert confusion.predicted_share()["neutral"] == 331 / 500
+    assert confusion.class_score(ClassMetric.PREDICTED_SHARE)["neutral"] == 331 / 500
     assert confusion.score(Metric.MIN_CLASS_RECALL) == 1 / 145
     expected = (1 / 145 * 47 / 166 * 150 / 189) ** (1 / 3)
     assert confusion.score(Metric.G_MEAN) == pytest.approx(expected, rel=1e-12)
@@ -37,17 +37,17 @@ def test_an_invalid_answer_is_wrong_and_is_no_prediction() -> None:
     confusion = Confusion.of(LABELS, ["disruptive", "neutral"], ["disruptive", None])
     assert confusion.score(Metric.LABEL_MATCH) == 0.5
     assert confusion.score(Metric.INVALID_RATE) == 0.5
-    assert confusion.recall() == {
+    assert confusion.class_score(ClassMetric.RECALL) == {
         "disruptive": 1.0,
         "consolidating": pytest.approx(math.nan, nan_ok=True),
         "neutral": 0.0,
     }
-    assert sum(confusion.predicted_share().values()) == 0.5
+    assert sum(confusion.class_score(ClassMetric.PREDICTED_SHARE).values()) == 0.5
 
 
 def test_undefined_scores_are_nan_and_absent_labels_do_not_enter_means_of_recalls() -> None:
     confusion = Confusion.of(LABELS, ["disruptive"] * 4, ["disruptive"] * 3 + ["neutral"])
-    assert math.isnan(confusion.recall()["consolidating"])
+    assert math.isnan(confusion.class_score(ClassMetric.RECALL)["consolidating"])
     assert math.isnan(confusion.class_score(ClassMetric.PRECISION)["consolidating"])
     assert confusion.score(Metric.BALANCED_ACCURACY) == 0.75
     assert confusion.score(Metric.MIN_CLASS_RECALL) == 0.75

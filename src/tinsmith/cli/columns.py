@@ -188,10 +188,3 @@ def require_checkpoint(named: str) -> None:
     if not named.startswith(SCHEME) and not Path(named).is_dir():
         allowed = "a checkpoint's folder, a run's folder, or a tinker:// path"
         raise CheckpointError("there is no such checkpoint", field="CHECKPOINT", value=named, allowed=allowed)
-
-
-def require_slice(folder: Path) -> None:
-    """Check that a folder holds a slice."""
-    from tinsmith.data.slices.card import read_slice_card
-
-    read_slice_card(folder)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from tinsmith.cli.columns import figures_table, open_console, require_slice, with_options
+from tinsmith.cli.columns import figures_table, open_console, with_options
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -442,7 +442,9 @@ def baselines(
     train_rows: Annotated[Number, Option(metavar="N", help="Train on the first N rows. Default: 50,000.")] = None,
 ) -> None:
     """Score what any model must beat: majority, prior, metadata, TF-IDF, both, and a world's oracle."""
-    require_slice(folder)  # before what is heavy is imported
+    from tinsmith.data.slices.card import read_slice_card
+
+    read_slice_card(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
     from tinsmith.data.baselines.fitting import TRAIN_ROWS, run_baselines
     from tinsmith.data.slices.reader import Slice

@@ -16,7 +16,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.rollouts import A, AnyRollout, Failure, I, Rollout
+from tinsmith.lab.rollouts import A, AnyRollout, Failure, Group, I, Rollout
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
@@ -154,7 +154,7 @@ class ScoredGroup(Generic[I, A]):
 
 
 def score_groups(
-    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
+    groups: Sequence[Group[I, A]],
     score: Callable[[Sequence[Rollout[I, A]]], Sequence[NamedTerms]],
     *,
     advantage: Advantage,

@@ -66,15 +66,12 @@ class _Watched(TrainSteps):
 
 def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) -> HiddenStates:
     """Return the states of a model, which is named as for `tinsmith serve`, over texts without a template."""
-    base = open_base(model)
-    tokenizer = tokenizer_of(model)
+    fingerprint, decoder, tokenizer = _opened(model)
     tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in texts]
     empty = next((text for text, each in zip(texts, tokens, strict=True) if not len(each)), None)
     if empty is not None:
         raise DataError("a text has no token", field="text", value=empty)
-    torch.set_num_threads(1)  # the kernels have threads of their own
-    decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
-    shape = (len(texts), base.config.num_layers + 1, base.config.hidden_size)
+    shape = (len(texts), decoder.config.num_layers + 1, decoder.config.hidden_size)
     pooled = {pooling: np.zeros(shape, np.float32) for pooling in Pooling}
     done = 0
     for block in _blocks(tokens):
@@ -84,7 +81,14 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
         if (done + len(block)) // 1000 > done // 1000:
             say(f"hidden states of {done + len(block):,} of {len(texts):,} texts")
         done += len(block)
-    return HiddenStates(base.identity.fingerprint, pooled)
+    return HiddenStates(fingerprint, pooled)
+
+
+def _opened(model: str) -> tuple[str, Decoder, PreTrainedTokenizerBase]:
+    torch.set_num_threads(1)  # the kernels have threads of their own
+    base = open_base(model)
+    decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
+    return base.identity.fingerprint, decoder, tokenizer_of(model)
 
 
 @dataclass(slots=True)
@@ -98,11 +102,7 @@ class LastStates:
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the states, (texts, width), divided by the square root of the width."""
         if self._read is None:
-            torch.set_num_threads(1)  # the kernels have threads of their own
-            model = self.model()
-            base = open_base(model)
-            decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
-            self._read = decoder, tokenizer_of(model)
+            self._read = _opened(self.model())[1:]
         decoder, tokenizer = self._read
         fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
         tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in fresh]

@@ -20,11 +20,12 @@ from tinker import types
 
 from tinsmith.lab.grouping import Scored, ScoredGroup, answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.live.watch import expert_metrics, route_metrics
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra, Sampler
-from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra, Sampler, log_probs
+from tinsmith.lab.service.official_client import grad_norm_of, loss_of, ready
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.exact import mean, raised_cosine
+from tinsmith.types.model_names import ModelName
 
 ADAM_EPS = 1e-8
 """The Tinker cookbook's epsilon for RL; with the SDK's 1e-12 a token that is never sampled takes full steps."""
@@ -59,6 +60,17 @@ def rate(settings: CommonSettings, step: int) -> float:
     if settings.lr_schedule is Schedule.COSINE:
         return settings.learning_rate * raised_cosine((step - rising) / steps)
     return settings.learning_rate
+
+
+def new_adapter(
+    service: tinker.ServiceClient, model_name: str, settings: CommonSettings, seed: int
+) -> tinker.TrainingClient:
+    """Return a client that trains a new adapter of a served model."""
+    base = ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+    made = service.create_lora_training_client(
+        base_model=str(base), rank=settings.lora_rank, seed=seed, train_unembed=settings.train_unembed
+    )
+    return ready(made, WAIT_SECONDS)
 
 
 def adam(settings: CommonSettings, step: int) -> types.AdamParams:
@@ -211,28 +223,24 @@ def _foreseen(scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[
 def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
     """Return `watch/env_nll`: NLL of the environment's tokens over DRIFT_PROBED conversations, in nats per token."""
     probed = rollouts[:DRIFT_PROBED]
-    pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed]
     env_logprobs: list[float] = []
-    for one, future in zip(probed, pending, strict=True):
+    for one, logprobs in zip(probed, log_probs(client, [one.sequence() for one in probed]), strict=True):
         own = [
             each
             for turn in one.turns
             for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
         ]
-        logprobs = text_logprobs(future.result(WAIT_SECONDS), len(own))
         env_logprobs += [value for value in compress(logprobs, own) if value is not None]
     return {"watch/env_nll": -math.fsum(env_logprobs) / len(env_logprobs)} if env_logprobs else {}
 
 
 def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[NDArray[np.float64]]:
     """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
-    pending = [reference.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in rollouts]
-    drift: list[NDArray[np.float64]] = []
-    for one, future in zip(rollouts, pending, strict=True):
-        written = one.written()
-        base = list(compress(text_logprobs(future.result(WAIT_SECONDS), len(written)), written))
-        drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
-    return drift
+    told = log_probs(reference, [one.sequence() for one in rollouts])
+    bases = [list(compress(logprobs, one.written())) for one, logprobs in zip(rollouts, told, strict=True)]
+    return [
+        np.array(one.logprobs) - np.array(base, dtype=np.float64) for one, base in zip(rollouts, bases, strict=True)
+    ]
 
 
 def drift_metrics(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:

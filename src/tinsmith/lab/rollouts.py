@@ -137,6 +137,9 @@ class Failure(Generic[I]):
     what: str
 
 
+Group = Sequence[Rollout[I, A] | Failure[I]]  # Of one item.
+
+
 class Environments(Protocol[I, A_co]):
     """Environments of items, and the parsing of finished conversations."""
 
@@ -329,7 +332,8 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
                 if (move := _step(subject, one, sequence, read)) is not None:
-                    moves.append((one, Move() if _all_spoke(client, one) else move))
+                    is_last = isinstance(client, Sequence) and len(one.so_far.turns) == len(client)  # of the agents
+                    moves.append((one, Move() if is_last else move))
     for one, move in moves:
         _spawn(one, move)
 
@@ -358,11 +362,6 @@ def _hear_children(ones: Sequence[_Live[I]]) -> None:
 def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
     """Return the client of the agent that writes a conversation's next reply."""
     return client[len(one.so_far.turns)] if isinstance(client, Sequence) else client
-
-
-def _all_spoke(client: Sampler, one: _Live[I]) -> bool:
-    """Return True if every agent of several has written its reply."""
-    return isinstance(client, Sequence) and len(one.so_far.turns) == len(client)
 
 
 def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
@@ -440,9 +439,13 @@ def _read_tree(one: _Live[I], answers: dict[int, A | Failed]) -> Rollout[I, A] |
     return Rollout(item=trajectory.item, turns=trajectory.turns, answer=answer, children=below, **place)
 
 
-def mean_earned(
-    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], worth: Callable[[Rollout[I, A]], Fraction]
-) -> dict[str, Fraction]:
+def log_probs(client: tinker.SamplingClient, texts: Sequence[list[int]]) -> list[list[float | None]]:
+    """Return the log-probability of each token of some texts under a client's policy, None for their first."""
+    pending = [client.compute_logprobs(types.ModelInput.from_ints(text)) for text in texts]
+    return [text_logprobs(one.result(WAIT_SECONDS), len(text)) for one, text in zip(pending, texts, strict=True)]
+
+
+def mean_earned(groups: Sequence[Group[I, A]], worth: Callable[[Rollout[I, A]], Fraction]) -> dict[str, Fraction]:
     """Return the mean value of each item's answers; items whose answers all failed are left out."""
     found: dict[str, Fraction] = {}
     for group in groups:

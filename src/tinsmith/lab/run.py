@@ -95,10 +95,9 @@ class Run(Generic[I, A]):
     def resume(self, mark: Mark) -> None:
         """Restore the state of a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
-        if "rewards" in mark.kept:  # checkpoints of before had none
-            rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
-            self._determinism.restore(rewards["determinism"])
-            self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
+        rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
+        self._determinism.restore(rewards["determinism"])
+        self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])

@@ -21,24 +21,23 @@ from itertools import compress
 from typing import Protocol
 
 import tinker
-from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
 from tinsmith.lab.rollouts import (
-    WAIT_SECONDS,
     A,
     Environments,
     Failure,
+    Group,
     I,
     Rollout,
     Sampling,
     Trajectory,
     Turn,
+    log_probs,
     sample_groups,
 )
 from tinsmith.lab.runs.records import SectionRecord
-from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -79,7 +78,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return each rollout's reward by the state before this step; then update the state."""
         ...
 
-    def figures(self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str) -> Mapping[str, float]:
+    def figures(self, groups: Sequence[Group[I, A]], split: str) -> Mapping[str, float]:
         """Return the metrics of an evaluation from the answers to each item, as `SPLIT/...`."""
         ...
 
@@ -153,11 +152,9 @@ def force_options(
     """Sample groups, each with its item's options appended: as one group, read at once."""
 
     def options() -> list[list[Trajectory[I]]]:
-        pending = [
-            [(one, client.compute_logprobs(types.ModelInput.from_ints(one.sequence()))) for one in group]
-            for group in (_played(subject, item, place, sampling) for place, item in enumerate(items))
-        ]
-        return [[_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in group] for group in pending]
+        groups = [_played(subject, item, place, sampling) for place, item in enumerate(items)]
+        logprobs = iter(log_probs(client, [one.sequence() for group in groups for one in group]))
+        return [[_with_logprobs(one, next(logprobs)) for one in group] for group in groups]
 
     return sample_groups(client, subject, items, sampling, options)
 
@@ -181,7 +178,6 @@ def _played(subject: Subject[I, A], item: I, place: int, sampling: Sampling) -> 
 
 
 def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajectory[I]:
-    written = one.written()
-    found = compress(text_logprobs(told, len(written)), written)
+    found = compress(told, one.written())
     (turn,) = one.turns
     return replace(one, turns=(replace(turn, logprobs=tuple(value for value in found if value is not None)),))

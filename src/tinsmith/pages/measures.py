@@ -157,6 +157,11 @@ def p_words(p_value: float) -> str:
     return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
+def p_cell(p_value: float) -> str:
+    """Return a p-value in a table's cell, as 0.031 or < 0.0001."""
+    return p_words(p_value).removeprefix("p ").removeprefix("= ")
+
+
 T = TypeVar("T")
 
 

@@ -296,7 +296,7 @@ class Optimum:
     @property
     def dead(self) -> tuple[str, ...]:
         """Labels that the optimal policy never answers."""
-        return _dead_of(self.policy)
+        return _labels_where(self.policy, lambda share: share < DEAD_SHARE)
 
     @property
     def ruling(self) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ class Optimum:
             )
         notes += [
             f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers"
-            for label in _dead_of(self.greedy)
+            for label in _labels_where(self.greedy, lambda share: share < DEAD_SHARE)
             if label not in self.dead
         ]
         if self.reacts and self.resting_collapses:
@@ -396,10 +396,6 @@ def _optimum(
 
 def _said(policy: Policy) -> FloatArray:
     return policy.class_score(ClassMetric.PREDICTED_SHARE)
-
-
-def _dead_of(policy: Policy) -> tuple[str, ...]:
-    return _labels_where(policy, lambda share: share < DEAD_SHARE)
 
 
 def _labels_where(policy: Policy, holds: Callable[[float], bool]) -> tuple[str, ...]:

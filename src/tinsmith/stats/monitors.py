@@ -20,7 +20,7 @@ import msgspec
 
 from tinsmith.stats.groups import LabelGroups, group_census
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.rates import Confusion, Metric
+from tinsmith.stats.rates import ClassMetric, Confusion, Metric
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 
@@ -198,7 +198,7 @@ class CollapseMonitor:
     def _remember(self, signals: Signals) -> None:
         """Carry streaks and the best evaluation on."""
         state, limits = self.state(), self.limits
-        shares = signals.confusion.predicted_share()
+        shares = signals.confusion.class_score(ClassMetric.PREDICTED_SHARE)
         streaks = tuple(
             streak + 1 if shares[label] > limits.max_share and signals.step > 0 else 0
             for label, streak in zip(self.labels, state.share_streaks, strict=True)
@@ -225,7 +225,7 @@ class CollapseMonitor:
         return [Alarm(AlarmKind.UNREAD, None, share, limit, step, message)]
 
     def _share(self, signals: Signals) -> Sequence[Alarm]:
-        limit, shares = self.limits.max_share, signals.confusion.predicted_share()
+        limit, shares = self.limits.max_share, signals.confusion.class_score(ClassMetric.PREDICTED_SHARE)
         text = "{} has {:.1%} of all answers, above {:.0%} in {} evaluations running"
         return [
             Alarm(AlarmKind.SHARE, label, share, limit, signals.step, text.format(label, share, limit, streak))
@@ -234,11 +234,11 @@ class CollapseMonitor:
         ]
 
     def _recall(self, signals: Signals) -> Sequence[Alarm]:
-        limit, shares = self.limits.min_recall, signals.confusion.predicted_share()
+        limit, shares = self.limits.min_recall, signals.confusion.class_score(ClassMetric.PREDICTED_SHARE)
         text = "recall of {} is {:.3f} (limit {:.2f}); it has {:.1%} of all answers"
         return [
             Alarm(AlarmKind.RECALL, label, value, limit, signals.step, text.format(label, value, limit, shares[label]))
-            for label, value in signals.confusion.recall().items()
+            for label, value in signals.confusion.class_score(ClassMetric.RECALL).items()
             if not math.isnan(value) and value < limit
         ]
 

@@ -105,14 +105,6 @@ class Confusion:
         values = CLASS_SCORES[metric](self.counts.astype(np.float64))
         return dict(zip(self.labels, values.tolist(), strict=True))
 
-    def recall(self) -> Mapping[str, float]:
-        """Return the recall of each label."""
-        return self.class_score(ClassMetric.RECALL)
-
-    def predicted_share(self) -> Mapping[str, float]:
-        """Return the share of all items answered with each label."""
-        return self.class_score(ClassMetric.PREDICTED_SHARE)
-
 
 def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
     """Count pairs of codes, both (n,), into (K, K + 1)."""

@@ -11,11 +11,11 @@ from tinsmith.lab.page.examples import shown_replies
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import numbers
 from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of, item_score
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown
+from tinsmith.lab.study.record import DRAWS, CurveRecord, ExampleRecord, Panel, Shown, apart
 from tinsmith.lab.study.study import UNTRAINED, ArmValue
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, p_words
+from tinsmith.pages.measures import from_estimate, p_cell
 from tinsmith.stats.mean_runs import mean_difference
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -166,11 +166,8 @@ class Learning:
         lines: dict[str, dict[int, Figure]] = {}
         for label, size, value in self.by_size(results):
             lines.setdefault(label, {})[size] = value
-        drawn = tuple((label, tuple(some), tuple(some.values())) for label, some in lines.items())
-        axis = "items to train on"
-        return (
-            [CurveRecord(name="sizes", label=self.score.label, axis=axis, shares=False, lines=drawn)] if drawn else []
-        )
+        drawn = CurveRecord.of("sizes", self.score.label, lines, axis="items to train on", shares=False)
+        return [drawn] if lines else []
 
 
 def arms_asked(text: str) -> list[str]:
@@ -191,9 +188,7 @@ def sizes_asked(text: str) -> list[int]:
     return found
 
 
-GAIN_HEADS: Final = (
-    *("measure", "before", "after", Column(head="gain|95 % interval", form="+.3f"), "p|Holm", "finding"),
-)
+GAIN_HEADS: Final = ("measure", "before", "after", apart("gain"), "p|Holm", "finding")
 SHOWN: Final = 6  # Held-out items whose answers stand beside each other.
 
 
@@ -214,9 +209,8 @@ def all_gains(results: ts.Results, measures: Mapping[str, str]) -> list[list[Sho
     rows: list[list[Shown]] = []
     for (_, name, greedy), one in gains.items():
         finding = ("more" if one.gain.value > 0 else "less") if one.holds else "cannot tell"
-        p_shown = p_words(one.p_holm).removeprefix("p ").removeprefix("= ")
         named = f"{name}, {'greedy' if greedy else 'sampled'}"
-        rows.append([one.words, named, one.before, one.after, one.gain, p_shown, finding])
+        rows.append([one.words, named, one.before, one.after, one.gain, p_cell(one.p_holm), finding])
     return rows
 
 

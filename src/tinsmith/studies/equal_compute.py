@@ -128,6 +128,7 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
 
 
+_SECONDS: Final = ".seconds"  # What a search took, beside the prompt that it found.
 SEARCHES: Final = "searches"  # The folder of the prompts that were found, in the study's own.
 _SEARCH_KEYS: Final = ("search_steps", "search_batch", "search_candidates", "search_gate")
 
@@ -147,13 +148,9 @@ def search_asked(asked: Asked, *, papers: int) -> SearchSettings | None:
     return SearchSettings(steps=steps, batch=batch, candidates=candidates, gate=gate)
 
 
-def _beside(file: Path) -> Path:
-    return file.with_suffix(".seconds")
-
-
 def _seconds(file: Path) -> float:
     """Return how long the search took that wrote a file; 0 where that is not known."""
-    beside = _beside(file)
+    beside = file.with_suffix(_SECONDS)
     return msgspec.json.decode(beside.read_bytes(), type=dict[str, float])["seconds"] if beside.is_file() else 0.0
 
 
@@ -254,7 +251,9 @@ class Materials:
                     settings=search,
                     last=_LAST_GATES * search.gate,
                 ).run(())
-            write_text(msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), _beside(file))
+            write_text(
+                msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), file.with_suffix(_SECONDS)
+            )
             return FoundPrompt(searched=searched, spent=score.ledger.spent)
 
         return made_once(file, wanted, FoundPrompt, make)

@@ -21,7 +21,7 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.checks import lower
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, learning_rates
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
-from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.record import Shown, apart
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
@@ -197,12 +197,7 @@ study = Study(
         Listing(
             "Beside GRPO",
             "Sampled reward less GRPO's, on the same items; the standard error is of the gap, over items and seeds.",
-            (
-                Column(head="gap|95 % interval", form="+.3f"),
-                "standard error",
-                "tokens|of GRPO's",
-                "within one standard error",
-            ),
+            (apart("gap"), "standard error", "tokens|of GRPO's", "within one standard error"),
             gaps,
         ),
     ),

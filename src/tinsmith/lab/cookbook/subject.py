@@ -34,8 +34,9 @@ from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Line, ScoredGroup
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
+from tinsmith.lab.policy import new_adapter
 from tinsmith.lab.rl import train as train_run
-from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Turn
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Group, Rollout, Turn
 from tinsmith.lab.rollouts import Trajectory as Ran
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
@@ -46,7 +47,6 @@ from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
 T = TypeVar("T")
@@ -289,9 +289,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     def score(self, rollouts: Sequence[CookbookRollout]) -> list[NamedTerms]:
         return [one.answer.terms for one in rollouts]
 
-    def figures(
-        self, groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]], split: str
-    ) -> dict[str, float]:
+    def figures(self, groups: Sequence[Group[CookbookItem, Earned]], split: str) -> dict[str, float]:
         """Return the means of the environments' metrics, as `SPLIT/env/NAME`, and of the rewards."""
         played = [one.answer for group in groups for one in group if isinstance(one, Rollout)]
         found = _told(played, split)
@@ -373,10 +371,7 @@ class _MeanReward(Watch[CookbookItem, Earned]):
     """Select the policy with the largest mean reward; of equal ones the later."""
 
     def judge(
-        self,
-        policy: Examinee,
-        groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]],
-        metrics: Mapping[str, float],
+        self, policy: Examinee, groups: Sequence[Group[CookbookItem, Earned]], metrics: Mapping[str, float]
     ) -> Judged:
         """As of a Watch."""
         del groups
@@ -409,16 +404,10 @@ def train(
         "identity_sha256": sha256_of({"settings": settings_dict, "items": [one.prompt_id for one in subject.train]}),
     }
     opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
-    made = service.create_lora_training_client(
-        base_model=str(ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)),
-        rank=settings.lora_rank,
-        seed=derive(settings.seed, "adapter") % 2**SEED_BITS,
-        train_unembed=settings.train_unembed,
-    )
     try:
         run = Run(
             service=service,
-            trainer=made.result(WAIT_SECONDS),
+            trainer=new_adapter(service, model_name, settings, derive(settings.seed, "adapter") % 2**SEED_BITS),
             model_name=model_name,
             course=Course(
                 subject=subject,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -34,7 +34,7 @@ from tinsmith.lab.experiment.materials import Materials, require_possible, with_
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import slowdown
 from tinsmith.lab.live.teller import Teller, sinks_for
-from tinsmith.lab.policy import Agents
+from tinsmith.lab.policy import Agents, new_adapter
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.lab.run import Reached, Run
@@ -50,7 +50,6 @@ from tinsmith.ops.extension import physical_cores
 from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, ticking, unsaid
 
@@ -78,22 +77,9 @@ class Conducted:
 
 def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:
     """Return how the server of a run in `folder` is started, to train it or to ask it later."""
-    where = plan.circumstances
-    return EmbeddedSettings(
-        models=models,
-        arithmetic=plan.engine.arithmetic.value,
-        device=where.device,
-        seed=seeds(plan)["server"],
-        state=folder / STATE,
-        threads=where.threads,
-        micro_batch=where.micro_batch,
-        hold=where.hold.value,
-        workers=where.workers,
-        shards=where.shards,
-        deviation=plan.engine.deviation.value,
-        gradient_unit=plan.engine.gradient_unit.value,
-        unit_hashes=where.unit_hashes,
-    )
+    keys = {**asdict(plan.engine), **asdict(plan.circumstances)}
+    asked: dict[str, Any] = {one.name: keys[one.name] for one in fields(EmbeddedSettings) if one.name in keys}
+    return EmbeddedSettings(models=models, seed=seeds(plan)["server"], state=folder / STATE, **asked)
 
 
 def conduct(
@@ -248,15 +234,9 @@ def open_run(
     settings, where = plan.settings, plan.circumstances
 
     def begin(agent: int) -> tinker.TrainingClient:
-        model_name = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
         seed = seeds(plan)["adapter"]
-        made = service.create_lora_training_client(
-            base_model=str(model_name),
-            rank=settings.lora_rank,
-            seed=derive(seed, "agent", agent) % 2**SEED_BITS if agent else seed,
-            train_unembed=settings.train_unembed,
-        )
-        return ready(made, WAIT_SECONDS)
+        own = derive(seed, "agent", agent) % 2**SEED_BITS if agent else seed
+        return new_adapter(service, materials.model_name, settings, own)
 
     # The wait ends before the run's table opens, which would print what clears the wait's line.
     with ticking("creating the adapter", say):

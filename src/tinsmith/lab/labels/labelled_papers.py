@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tinker
 from numpy.typing import NDArray
-from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Tested
@@ -37,7 +36,7 @@ from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, shar
 from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Item, Task, prompt_messages
-from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Trajectory
+from tinsmith.lab.rollouts import WAIT_SECONDS, Group, Rollout, Trajectory, log_probs
 from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.ops.exact import exp
@@ -107,10 +106,10 @@ class LabelledPapers(Subject[Item, Answer]):
         self.reward.update(items, answers)
         return terms
 
-    def figures(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], split: str) -> dict[str, float]:
+    def figures(self, groups: Sequence[Group[Item, Answer]], split: str) -> dict[str, float]:
         return self.evaluations(groups).metrics(split)
 
-    def evaluations(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]]) -> Evaluations:
+    def evaluations(self, groups: Sequence[Group[Item, Answer]]) -> Evaluations:
         """Return the evaluation of each subject, from one answer per paper."""
         rollouts = [one for group in groups for one in group if isinstance(one, Rollout)]
         return Evaluations(
@@ -179,13 +178,7 @@ class LabelledPapers(Subject[Item, Answer]):
             for confidence in Confidence
             for words in ("", "The")
         ]
-        return common_opening(self.tokenizer, answers)
-
-
-def common_opening(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[int, ...]:
-    """Return the common token prefix of all texts, as each is tokenized as a whole."""
-    encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    return shared_opening(encoded)
+        return shared_opening(self.tokenizer.encode(text, add_special_tokens=False) for text in answers)
 
 
 def _answered(rollout: PaperRollout, place: int) -> Answered:
@@ -213,12 +206,7 @@ def label_logprobs(client: tinker.SamplingClient, study: LabelledPapers, items: 
     For a policy that is only served: one request a paper and label.
     """
     openings = [study.label_tokens(labels) for labels in study.choices()]
-    pending = [
-        client.compute_logprobs(types.ModelInput.from_ints([*study.prompt(item), *opening]))
-        for item in items
-        for opening in openings
-    ]
-    found = [future.result(WAIT_SECONDS) for future in pending]
+    found = log_probs(client, [[*study.prompt(item), *opening] for item in items for opening in openings])
     return _sums([[value or 0.0 for value in each] for each in found], openings)
 
 

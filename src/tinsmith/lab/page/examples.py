@@ -33,6 +33,7 @@ from tinsmith.pages.tables import (
     table_of,
     text,
 )
+from tinsmith.stats.mean_runs import exact_mean
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 
@@ -207,7 +208,7 @@ def criteria_blocks(read: TaskRunRecords, judging: Judging) -> list[Block]:
     """Return the criteria that moved most between the first and the last evaluation, and those that never did."""
     first, last = ({}, {}) if not read.sampled else (judging.by_criterion(read.sampled[at].places) for at in (0, -1))
     names = sorted(first.keys() & last.keys())
-    found = [(name, len(first[name]), _mean(first[name]), _mean(last[name])) for name in names]
+    found = [(name, len(first[name]), exact_mean(first[name]), exact_mean(last[name])) for name in names]
     gained, lost = (sorted(found, key=lambda one: sign * (one[2] - one[3])) for sign in (1, -1))
     moved = {"gained": [one for one in gained if one[3] > one[2]], "lost": [one for one in lost if one[3] < one[2]]}
     tables = [_moved(word, some) for word, some in moved.items() if some]
@@ -249,10 +250,6 @@ def _stuck(title: str, shares: dict[str, list[Fraction]], share: int) -> Fold:
         head,
         [Bullets([*(cut(name, _LONGEST_CRITERION) for name in names[:MOST]), *more]) if names else missing("None.")],
     )
-
-
-def _mean(shares: Sequence[Fraction]) -> Fraction:
-    return sum(shares, Fraction()) / len(shares)
 
 
 SHOWN: Final = 200  # Most items on a page.

@@ -108,19 +108,15 @@ def _over_the_steps(run: Run) -> str:
 
 
 def _commands(runs: Sequence[Run]) -> str:
-    commands = [command_of(run) for run in runs]
     names = ("identity", "weights", "rollouts", "metrics")
     rows: list[list[str]] = []
+    commands: list[str] = []
     for run in runs:
+        changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
+        commands.append(shlex.join(["tinsmith", "run", run.config.name, *changed]))
         known = {**(run.manifest.hashes if run.manifest else {}), "identity_sha256": run.config.identity_sha256}
         digests = [known.get(f"{name}_sha256") for name in names]
         rows.append([f"`{run.folder.name}`", *(f"`{one[:16]}`" if one else "" for one in digests)])
     hashes = table_lines(["run", *names], rows)
     note = "The first 16 digits of each SHA-256."
     return "\n".join(["## Commands and hashes", "", "```", *commands, "```", "", note, "", hashes])
-
-
-def command_of(run: Run) -> str:
-    """Return the command that reproduces a run, without keys of location and speed."""
-    changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
-    return shlex.join(["tinsmith", "run", run.config.name, *changed])

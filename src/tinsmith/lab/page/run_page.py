@@ -21,7 +21,7 @@ from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Tone, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measure, counted, from_estimate, p_words, signed, told
+from tinsmith.pages.measures import Measure, counted, from_estimate, p_cell, p_words, signed, told
 from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, common_items, mean_difference, mean_ratio, shared_items
@@ -114,8 +114,7 @@ class Gap:
         before, after = self.first.pooled(), self.second.pooled()
         both = before.keys() & after.keys()
         moved = " / ".join(str(sum(sign * (after[one] - before[one]) > 0 for one in both)) for sign in (1, -1))
-        p_text = p_words(self.p_value).removeprefix("p ").removeprefix("= ")
-        ends = Measure(self.first.mean()), Measure(self.second.mean())
+        ends, p_text = (Measure(self.first.mean()), Measure(self.second.mean())), p_cell(self.p_value)
         return [f"{self.name}|against {self.against}", f"{len(both):,}", *ends, self.delta, p_text, moved, self.finding]
 
     def row_with_ratio(self, draws: Bootstrap) -> list[Shown]:

@@ -30,14 +30,7 @@ from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.experiment.materials import named_model
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.labels.contracts import Answer, Confidence, Subject
-from tinsmith.lab.labels.labelled_papers import (
-    LabelGradient,
-    LabelledPapers,
-    PaperRollout,
-    Papers,
-    information,
-    tested_with_offset,
-)
+from tinsmith.lab.labels.labelled_papers import LabelGradient, LabelledPapers, Papers, information, tested_with_offset
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
@@ -52,7 +45,7 @@ from tinsmith.lab.papers.worlds import (
     slice_identity,
     slice_in,
 )
-from tinsmith.lab.rollouts import Failure
+from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Score
@@ -112,9 +105,7 @@ class LabelWatch(Watch[Item, Answer]):
             begun += self._named(subject, monitor.observe_groups(step, by_label))
         return begun
 
-    def judge(
-        self, policy: Examinee, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], metrics: Mapping[str, float]
-    ) -> Judged:
+    def judge(self, policy: Examinee, groups: Sequence[Group[Item, Answer]], metrics: Mapping[str, float]) -> Judged:
         """As of a Watch; the labels' probabilities are looked at too."""
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)

@@ -160,8 +160,7 @@ def _unreadable(arms: Sequence[LabelArm]) -> list[str]:
         name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
         notes = (*member.notes, *member.disagreements())
         sentences += [f"{name}{note}" for note in notes]
-    report = next((arm.first.baselines for arm in arms if arm.first.baselines), None)
-    left_out = report.left_out if report else {}
+    left_out = next((arm.first.baselines.left_out for arm in arms if arm.first.baselines), {})
     return [
         *sentences,
         *(f"{BASELINE_WORDS[one][0]} is left out: {left_out[one]}." for one in BASELINE_WORDS if one in left_out),

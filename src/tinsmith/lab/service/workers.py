@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -77,11 +78,6 @@ def read_workers(answer: object) -> Workers | None:
     return found if found.workers else None
 
 
-def workers_of(connection: Connection) -> Workers | None:
-    """Ask a server for its workers; None if it has or reports none, or does not answer at once."""
-    return read_workers(ask(connection, "GET", ENDPOINT, None, seconds=_SECONDS))
-
-
 _EVERY_SECONDS: Final = 2.0
 
 
@@ -125,7 +121,8 @@ def workers_watched(connection: Connection, teller: Teller) -> Generator[None, N
         yield
         return
     stop = threading.Event()
-    arguments = (lambda: workers_of(connection), teller.say, teller.show_workers, stop)
+    asked = partial(ask, connection, "GET", ENDPOINT, None, seconds=_SECONDS)
+    arguments = (lambda: read_workers(asked()), teller.say, teller.show_workers, stop)
     threading.Thread(target=watch_workers, args=arguments, name="worker watch", daemon=True).start()
     try:
         yield

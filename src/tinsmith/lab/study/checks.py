@@ -7,11 +7,12 @@ from dataclasses import replace
 from statistics import fmean
 
 from tinsmith.lab.results.arms import label_arms
-from tinsmith.lab.study.measures import Results, mean
+from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import listed, over_seeds, signed
 from tinsmith.stats.gate import Verdict
+from tinsmith.stats.mean_runs import exact_mean
 
 Check = Callable[[Results], Finding]
 
@@ -126,7 +127,7 @@ def runs_gap(first: str, second: str, measure: PerItem) -> PerRun:
 
     def read(results: Results) -> list[float]:
         mine, other = (results.arms[name].per_item(measure).by_seed for name in (first, second))
-        return [float(mean([*a.values()]) - mean([*b.values()])) for a, b in zip(mine, other, strict=True)]
+        return [float(exact_mean([*a.values()]) - exact_mean([*b.values()])) for a, b in zip(mine, other, strict=True)]
 
     return read
 

@@ -21,7 +21,7 @@ from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate import Beats as BeatsEvidence
 from tinsmith.stats.gate import Claim, ParityRecord, Training, judge_beats, judge_learned
 from tinsmith.stats.gate import Learned as LearnedEvidence
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.mean_runs import MeanRuns, exact_mean, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
@@ -112,7 +112,7 @@ class ArmRuns:
         if one.answers is not None:
             made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
         else:
-            combine, runs = one.of or mean, self.reads
+            combine, runs = one.of or exact_mean, self.reads
             exams = [next((e for e in (r.greedy if greedy else r.sampled) if e.step == step), None) for r in runs]
             found = [exam.rewards for exam in exams if exam is not None]
             if len(found) < len(exams):
@@ -138,7 +138,9 @@ class ArmRuns:
     def _together(self, name: str, by_seed: Sequence[Mapping[str, Fraction]]) -> MeanRuns:
         if self.seeds_draw_items:
             seeds = [str(one.run.config.seed) for one in self.reads]
-            return MeanRuns.of(name, [{seed: mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}])
+            return MeanRuns.of(
+                name, [{seed: exact_mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}]
+            )
         return MeanRuns.of(name, by_seed, self._clusters({item for each in by_seed for item in each}))
 
     def _clusters(self, items: Iterable[str]) -> dict[str, str]:
@@ -248,11 +250,6 @@ def parity_of(arms: Iterable[ArmRuns]) -> ParityRecord | None:
     known = {one.runs[0].folder: one for one in arms}.values()
     unequal_bits = [value for one in known for value in one.in_training("optim/unequal_logprob_bits")]
     return ParityRecord(steps=len(unequal_bits), unequal_bits=int(sum(unequal_bits))) if unequal_bits else None
-
-
-def mean(samples: Samples) -> Fraction:
-    """Return the mean of an item's answers."""
-    return sum(samples, Fraction()) / len(samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

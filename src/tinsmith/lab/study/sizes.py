@@ -189,10 +189,6 @@ def _sizes(study: Study) -> list[str]:
     return [name for name in study.sizes if name != SMALL] or list(study.sizes)
 
 
-def _small(study: Study) -> list[str]:
-    return [f"{SMALL} (as at={SMALL})"] if len(study.sizes) > 1 and SMALL in study.sizes else []
-
-
 def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     """Return the keys of a study: its own, the task's, and any key of a run that not every arm sets itself."""
     if source is None and callable(study.task):
@@ -205,8 +201,9 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
             raise ConfigError(what, field=name, fix="give the argument of task() another name")
     own_runs = [set(arm.keys) for arm in study.arms if arm.on is None]
     set_by_some, set_by_all = set[str]().union(*own_runs), set.intersection(*own_runs or [set[str]()])
+    small = [f"{SMALL} (as at={SMALL})"] if len(study.sizes) > 1 and SMALL in study.sizes else []
     usual = [
-        StudyKey("size", usual_size(study), f"Size of the study: {', '.join([*_sizes(study), *_small(study)])}."),
+        StudyKey("size", usual_size(study), f"Size of the study: {', '.join([*_sizes(study), *small])}."),
         StudyKey("out", f"runs/{study.name.replace('_', '-')}", "Folder of the study."),
         StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "Seeds of the reported runs."),
         StudyKey("tuning_seed", "0", "Seed on which learning rates and other settings are chosen."),

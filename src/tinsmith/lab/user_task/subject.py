@@ -18,7 +18,7 @@ from tinker import types
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Example, Line, ScoredGroup, shared_opening
-from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Group, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
@@ -192,7 +192,7 @@ class UserSubject(Subject[UserItem, Earned]):
             self._entered = ""
         return [NamedTerms(values=one.terms, total=one.total) for one in (each.answer for each in rollouts)]
 
-    def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
+    def figures(self, groups: Sequence[Group[UserItem, Earned]], split: str) -> dict[str, float]:
         """Return the figures of an evaluation; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         rollouts = [one for group in by_item for one in group]
@@ -279,20 +279,16 @@ class UserSubject(Subject[UserItem, Earned]):
         return {f"train/{name}": value for name, value in found.items()}
 
     def trace(self) -> dict[str, float]:
-        """Return figures of the reward's state, as metrics."""
         return {f"reward/{name}": float(value) for name, value in self._reward.trace().items()}
 
     def state(self) -> object:
-        """Return the state of the reward, for a checkpoint."""
         return self._reward.state()
 
     def restore(self, state: object) -> None:
-        """Restore the state of the reward."""
         if state is not None:
             self._reward.restore(state)
 
     def close(self) -> None:
-        """Close the reward."""
         self._reward.close()
 
     def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:

@@ -112,14 +112,9 @@ class Row:
         return self.measures["min_class_recall"].value
 
     @property
-    def most_said(self) -> str:
-        """Label that is answered most often."""
-        return commonest_answer(self.measures)[0]
-
-    @property
-    def share(self) -> float:
-        """Share of the answers that are that label."""
-        return commonest_answer(self.measures)[1]
+    def most_said(self) -> tuple[str, float]:
+        """Label that is answered most often, and its share of the answers."""
+        return commonest_answer(self.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +176,9 @@ class SideBySide:
             apart = row.difference
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
             p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
+            label, share = row.most_said
             scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
-            cells.append((f"{row.name}{seeds}", *scores, f"{row.most_said} {100 * row.share:.0f} %", gap, p_value))
+            cells.append((f"{row.name}{seeds}", *scores, f"{label} {100 * share:.0f} %", gap, p_value))
         return heads, cells
 
 

@@ -6,7 +6,6 @@ They make a plan of their parameters and conduct it: the loops, the folder and t
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 import weakref
 from collections.abc import Generator, Mapping, Sequence
@@ -44,7 +43,7 @@ from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
 from tinsmith.types.arguments import require_known
 from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -398,7 +397,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     def tell(self, message: str) -> None:
         """Print a line where progress is shown."""
         if self.verbose:
-            print(visible(message), file=sys.stderr)
+            tell(message)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -34,7 +34,7 @@ from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, told, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.mean_runs import ByItem, MeanRuns
+from tinsmith.stats.mean_runs import ByItem, MeanRuns, exact_mean
 from tinsmith.studies.microscope.looking import Decoding, Fate, ItemLook, Looked, Place, Rule, Side, Writer, looked_at
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
@@ -124,7 +124,7 @@ def _values(of: Rule | Writer, look: Looked, at: int, greedy: bool) -> ByItem:
 def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:
     """Return each item's mean reward, exactly as its decimals say."""
     some = {item: [Fraction(repr(value)) for value in values] for item, values in rewards.items() if values}
-    return {item: sum(values, Fraction()) / len(values) for item, values in some.items()}
+    return {item: exact_mean(values) for item, values in some.items()}
 
 
 def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: Bootstrap) -> dict[str, Figure | None]:

@@ -31,7 +31,7 @@ from tinsmith.pages.document import Document, Section, note, summary
 from tinsmith.pages.document import drawn as drawn_or_missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import counted, p_words, signed
+from tinsmith.pages.measures import counted, p_cell, p_words, signed
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, plain, text
 from tinsmith.pages.tables import measured as measured_cell
@@ -135,7 +135,7 @@ def _tables(found: Found) -> tuple[Table, Table, Table]:
             (
                 _name(one),
                 Cell(text=signed(one["gain"]), under=_ends(one), number=True),
-                *(_p(one), f"{one['helped']:,}", f"{one['hurt']:,}"),
+                *(p_cell(one["p_value"]), f"{one['helped']:,}", f"{one['hurt']:,}"),
                 f"{one['moved']:,} of {counted(one['units'], one['unit'])}",
                 "" if one["needed"] is None else f"{one['needed']:,}",
                 text(one["finding"]),
@@ -155,7 +155,7 @@ def _tables(found: Found) -> tuple[Table, Table, Table]:
                 LABELS[one["condition"]],
                 f"{at['first_share']:.3f}",
                 *(f"{at[name]:,}" for name in ("same", "right_both", "always_first", "always_second")),
-                _p(at),
+                p_cell(at["p_value"]),
             )
             for one in found["accuracies"]
             if (at := one["positions"]) is not None
@@ -226,10 +226,6 @@ def _name(one: Found) -> str:
 
 def _ends(one: Found) -> str:
     return f"{signed(one['interval']['low'])} to {signed(one['interval']['high'])}"
-
-
-def _p(one: Found) -> str:
-    return p_words(one["p_value"]).removeprefix("p ").removeprefix("= ")
 
 
 CACHE: Final = "verdicts"  # Under TINSMITH_HOME: answers that were paid for, by their content.
