@@ -211,12 +211,12 @@ class Turns(KnownArguments):
         require_callable("turns reply", self.reply, 3)
         _require_replies("max_turns", self.most)
         _require_replies("forks", self.forks)
-        if self.forks > 1 and self.most > 2:
-            what = "forks are second replies, and nothing comes after those"
-            raise ConfigError(what, field="forks", value=self.forks, allowed="1, or most=2")
         if self.deepest < 0 or (self.deepest and self.forks > 1):
             what = "a tree of rollouts has a depth, and does not fork"
             raise ConfigError(what, field="deepest", value=self.deepest, allowed="0 or more, and 0 with forks")
+        if self.forks > 1 and self.most > 2:
+            what = "forks are second replies, and nothing comes after those"
+            raise ConfigError(what, field="forks", value=self.forks, allowed="1, or most=2")
         counts = list(self.agents_by_step.values())
         if self.several_agents and (
             0 not in self.agents_by_step
