@@ -204,5 +204,6 @@ def _trained(arm: MadeArm, settings: Any, items: Sequence[str], term: str) -> li
             {"role": "assistant", "text": "get"},
         ]
         line = {"step": step, "split": "train", "prompt_id": item, "total": right, "terms": {term: right}}
-        found += [{**line, "tokens": [1] * (5 + step % 2), "turns": turns, "metrics": {"right": right}}] * 2
+        line |= {"tokens": [1] * (5 + step % 2), "turns": turns, "metrics": {"right": right}}
+        found += [{**line, "sample": sample} for sample in range(2)]
     return found

@@ -214,9 +214,6 @@ class Turns(KnownArguments):
         if self.deepest < 0 or (self.deepest and self.forks > 1):
             what = "a tree of rollouts has a depth, and does not fork"
             raise ConfigError(what, field="deepest", value=self.deepest, allowed="0 or more, and 0 with forks")
-        if self.forks > 1 and self.most > 2:
-            what = "forks are second replies, and nothing comes after those"
-            raise ConfigError(what, field="forks", value=self.forks, allowed="1, or most=2")
         counts = list(self.agents_by_step.values())
         if self.several_agents and (
             0 not in self.agents_by_step
@@ -227,6 +224,9 @@ class Turns(KnownArguments):
         ):
             what = "agents are one or more from step 0, and become more; each writes one of the replies, in no tree"
             raise ConfigError(what, field="agents", value=self.agents, allowed=f"1 to {self.most} (max_turns)")
+        if self.forks > 1 and self.most > 2:
+            what = "forks are second replies, and nothing comes after those"
+            raise ConfigError(what, field="forks", value=self.forks, allowed="1, or most=2")
 
     @property
     def agents_by_step(self) -> Mapping[int, int]:
