@@ -111,3 +111,11 @@ def test_it_goes_on_from_what_it_kept() -> None:
         seen.observe([[0.0, 1.0]] if len(seen.first) < 10 else [[0.0, 0.0]])
     again = FlatRewards(first=seen.first, streak=seen.streak)
     assert [again.observe([[0.0, 0.0]]) for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_groups_that_lost_their_rewards_are_not_flat() -> None:
+    rewards = FlatRewards()
+    for _ in range(10):
+        assert not rewards.observe([[0.0, 1.0]] * 10)
+    assert not any(rewards.observe([[0.0, 1.0], *[[]] * 8, [1.0]]) for _ in range(20))
+    assert not any(rewards.observe([[], [0.0]]) for _ in range(20))

@@ -135,9 +135,11 @@ class FlatRewards:
     streak: int = 0
 
     def observe(self, groups: Sequence[Sequence[float]]) -> bool:
-        """Observe a step's groups; return True if training should stop."""
-        variances = [deviation(rewards) ** 2 for rewards in groups]
-        variance = math.fsum(variances) / len(variances) if variances else 0.0
+        """Observe a step's groups; return True if training should stop. Failed rollouts have no reward to be equal."""
+        variances = [deviation(rewards) ** 2 for rewards in groups if len(rewards) > 1]
+        if not variances:
+            return False
+        variance = math.fsum(variances) / len(variances)
         if len(self.first) < FIRST_STEPS:
             self.first = (*self.first, variance)
             return False

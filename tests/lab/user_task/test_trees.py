@@ -19,7 +19,7 @@ from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversati
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import train_tokenizer
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, TaskError
 
 
 def reply(item: str, said: Sequence[str], _: int) -> Spawn | None:
@@ -114,8 +114,10 @@ class Answered:
 SCRIPT = {"abcd": "cut", "ab": "1", "cd": "cut", "c": "3", "d": "x", "3 x": "4", "1 4": "5"}
 
 
-def sampled(script: dict[str, str] = SCRIPT) -> tuple[list[Rollout[Any, Any] | Failure[Any]], Scripted, Any]:
-    made, tokenizer = task(), train_tokenizer(list(script) + list(script.values()), 300)
+def sampled(
+    script: dict[str, str] = SCRIPT, **changes: Any
+) -> tuple[list[Rollout[Any, Any] | Failure[Any]], Scripted, Any]:
+    made, tokenizer = replace(task(), **changes), train_tokenizer(list(script) + list(script.values()), 300)
     item = named_item(made, "abcd")
     subject = UserSubject(
         task=made, split=UserSplit(train=(item,), held_out=(), repeated=0), renderer=renderer_for(tokenizer)
@@ -163,6 +165,16 @@ def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:
     assert (failed["prompt_id"], failed["depth"]) == (one.children[0].item.prompt_id, 1)
     assert "not there" in failed["failure"]["what"]
     assert [line["depth"] for line in others] == [1, 2, 2]
+
+
+def test_a_reward_that_fails_for_every_rollout_of_a_step_ends_it_though_it_pays_what_they_spawned() -> None:
+    def for_children(item: str, _: str) -> float:
+        if item == "abcd":
+            raise ValueError("no tree")
+        return 1.0
+
+    with pytest.raises(TaskError, match="no tree"):
+        sampled(reward=for_children)
 
 
 def tree(random: Random, depth: int = 0) -> Rollout[Any, Any]:

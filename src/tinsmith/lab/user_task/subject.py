@@ -176,8 +176,9 @@ class UserSubject(Subject[UserItem, Earned]):
         self._entered = after if after != before else ""
         if self._entered:
             self._reward.restore(json.loads(before))
-        failures = [one for one in read if isinstance(one, Failed)]
-        if failures and len(failures) == len(read):
+        roots = [one for one, played in zip(read, trajectories, strict=True) if not played.depth]
+        failures = [one for one in roots if isinstance(one, Failed)]
+        if failures and len(failures) == len(roots):
             raise TaskError(f"{failures[0].where} {failures[0].what}")
         return read
 
