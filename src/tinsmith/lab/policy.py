@@ -236,8 +236,8 @@ def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout
 
 def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[NDArray[np.float64]]:
     """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
-    told = log_probs(reference, [one.sequence() for one in rollouts])
-    bases = [list(compress(logprobs, one.written())) for one, logprobs in zip(rollouts, told, strict=True)]
+    scored = log_probs(reference, [one.sequence() for one in rollouts])
+    bases = [list(compress(logprobs, one.written())) for one, logprobs in zip(rollouts, scored, strict=True)]
     return [
         np.array(one.logprobs) - np.array(base, dtype=np.float64) for one, base in zip(rollouts, bases, strict=True)
     ]

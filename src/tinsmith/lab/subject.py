@@ -177,7 +177,7 @@ def _played(subject: Subject[I, A], item: I, place: int, sampling: Sampling) -> 
     return played
 
 
-def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajectory[I]:
-    found = compress(told, one.written())
+def _with_logprobs(one: Trajectory[I], logprobs: Sequence[float | None]) -> Trajectory[I]:
+    found = compress(logprobs, one.written())
     (turn,) = one.turns
     return replace(one, turns=(replace(turn, logprobs=tuple(value for value in found if value is not None)),))

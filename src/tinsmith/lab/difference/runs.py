@@ -234,8 +234,8 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     steps = counted(comparison.steps, "step")
     lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
     code = tuple(each for each in comparison.identity if each.name in _CODE)
-    asked = tuple(each for each in comparison.identity if each not in code)
-    identity_lines = [*_fields("asked differently: ", asked), *_fields("other code: ", code)]
+    changed = tuple(each for each in comparison.identity if each not in code)
+    identity_lines = [*_fields("asked differently: ", changed), *_fields("other code: ", code)]
     lines = [*lines, *identity_lines] if first is None else [*identity_lines, *lines]
     lines += comparison.notes[:_NOTES]
     return lines + _fields("circumstances ", comparison.circumstances)

@@ -289,7 +289,7 @@ def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, sta
         yield from _unequal_weights(folder / STATE, old.state_path, state, mark.state_path, (ADAPTER, OPTIMIZER))
 
 
-def _unequal_ends(kept: Path, before: Selected | None, state: Path, now: Selected) -> Iterator[str]:
+def _unequal_ends(recorded_state: Path, before: Selected | None, state: Path, now: Selected) -> Iterator[str]:
     """Compare the chosen and the last policy with those of the end that was computed."""
     for name in ("step", "score", "by"):
         if (one := getattr(before, name, None)) != (other := getattr(now, name)):
@@ -297,15 +297,15 @@ def _unequal_ends(kept: Path, before: Selected | None, state: Path, now: Selecte
             return
     for name in ("final_path", "sampler_path"):
         path = getattr(before, name)
-        if is_saved(kept, path) and damage(kept, [path]) is None:
-            yield from _unequal_weights(kept, path, state, getattr(now, name), (ADAPTER,))
+        if is_saved(recorded_state, path) and damage(recorded_state, [path]) is None:
+            yield from _unequal_weights(recorded_state, path, state, getattr(now, name), (ADAPTER,))
 
 
-def _unequal_weights(kept: Path, paths: str, state: Path, again: str, files: Sequence[str]) -> Iterator[str]:
+def _unequal_weights(recorded_state: Path, paths: str, state: Path, again: str, files: Sequence[str]) -> Iterator[str]:
     """Compare saved weights, of several agents in turn, with those that were computed; return unequal elements."""
     for path, other in zip(paths.split(), again.split(), strict=True):
-        original = read(TinkerPath.parse(path).folder(kept))
-        places = (TinkerPath.parse(other).folder(each) for each in (state, kept))
+        original = read(TinkerPath.parse(path).folder(recorded_state))
+        places = (TinkerPath.parse(other).folder(each) for each in (state, recorded_state))
         made = read(next(place for place in places if is_checkpoint(place)))
         for file in files:
             for what in _unequal_tensors(original.tensors(file), made.tensors(file)):
@@ -389,14 +389,14 @@ def begun(
         run.folder.close()
 
 
-def lent(mark: Mark, kept: Path, state: Path) -> Mark:
+def lent(mark: Mark, recorded_state: Path, state: Path) -> Mark:
     """Copy a checkpoint into a server's state under an unused name; return its record there."""
 
     def copied(paths: str) -> str:
         old = [TinkerPath.parse(path) for path in paths.split()]
         new = [replace(one, session=f"recorded-{one.session}") for one in old]
         for before, after in zip(old, new, strict=True):
-            shutil.copytree(before.folder(kept), after.folder(state), dirs_exist_ok=True)
+            shutil.copytree(before.folder(recorded_state), after.folder(state), dirs_exist_ok=True)
         return " ".join(map(str, new))
 
     mark = replace(mark, state_path=copied(mark.state_path))

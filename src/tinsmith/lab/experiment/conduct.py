@@ -78,8 +78,8 @@ class Conducted:
 def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:
     """Return how the server of a run in `folder` is started, to train it or to ask it later."""
     keys = {**asdict(plan.engine), **asdict(plan.circumstances)}
-    asked: dict[str, Any] = {one.name: keys[one.name] for one in fields(EmbeddedSettings) if one.name in keys}
-    return EmbeddedSettings(models=models, seed=seeds(plan)["server"], state=folder / STATE, **asked)
+    chosen: dict[str, Any] = {one.name: keys[one.name] for one in fields(EmbeddedSettings) if one.name in keys}
+    return EmbeddedSettings(models=models, seed=seeds(plan)["server"], state=folder / STATE, **chosen)
 
 
 def conduct(

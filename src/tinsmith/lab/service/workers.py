@@ -121,8 +121,8 @@ def workers_watched(connection: Connection, teller: Teller) -> Generator[None, N
         yield
         return
     stop = threading.Event()
-    asked = partial(ask, connection, "GET", ENDPOINT, None, seconds=_SECONDS)
-    arguments = (lambda: read_workers(asked()), teller.say, teller.show_workers, stop)
+    request = partial(ask, connection, "GET", ENDPOINT, None, seconds=_SECONDS)
+    arguments = (lambda: read_workers(request()), teller.say, teller.show_workers, stop)
     threading.Thread(target=watch_workers, args=arguments, name="worker watch", daemon=True).start()
     try:
         yield
