@@ -64,6 +64,22 @@ def test_what_calls_no_tool_ends_the_conversation_and_a_wrong_call_is_told() -> 
         TOOLS.answer("broken(1)")
 
 
+def sale(shop: str, goods: str) -> str:
+    return f"{goods} at {shop}"
+
+
+def test_two_calls_have_two_spellings_and_what_is_no_row_of_arguments_is_told() -> None:
+    tools = tools_of(sale)
+    calls = ['sale("a, b", c)', 'sale(a, "b, c")']
+    assert [str(tools.read(call)) for call in calls] == calls
+    replayed = tools.replayed({calls[0]: "c at a, b"})
+    assert replayed.answer(calls[0]) == "c at a, b"
+    with pytest.raises(TaskError):
+        replayed.answer(calls[1])
+    for wrong in ("sale(a\r,b)", f"sale({'x' * 140_000},b)"):
+        assert tools.answer(wrong) == "error: it is sale(shop: str, goods: str) -> str"
+
+
 def test_an_output_feeds_the_parameters_of_its_type_and_no_other() -> None:
     edges = [(first.name, second.name, parameter) for first, second, parameter in TOOLS.edges()]
     assert edges == [("degrees", "warmer", "first"), ("degrees", "warmer", "second"), ("warmer", "degrees", "late")]

@@ -50,7 +50,14 @@ class Call:
 
     def __str__(self) -> str:
         """Return the call in canonical spelling, by which it is recorded."""
-        return f"{self.tool.name}({', '.join(map(str, self.arguments))})"
+        return f"{self.tool.name}({', '.join(map(_spelled, self.arguments))})"
+
+
+def _spelled(argument: object) -> str:
+    """Return an argument as it is read again: in quotes, where it would not be read as one without them."""
+    text = str(argument)
+    plain = text == text.strip(" '\"") and "," not in text and '"' not in text
+    return text if plain else '"{}"'.format(text.replace('"', '""'))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +87,11 @@ class Tools:
         tool = self.tools.get(name)
         if tool is None:
             return f"error: no tool {name}; there are {', '.join(self.tools)}"
-        given = next(csv.reader([inside], skipinitialspace=True), [])
         try:
+            given = next(csv.reader([inside], skipinitialspace=True), [])
             kinds = [_PLAIN[_plain(kind)] for kind in tool.inputs.values()]
             return Call(tool, tuple(kind(one.strip(" '\"")) for kind, one in zip(kinds, given, strict=True)))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, csv.Error):
             return f"error: it is {tool.signature}"
 
     def answer(self, text: str) -> str | None:
