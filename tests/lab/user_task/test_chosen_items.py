@@ -81,6 +81,14 @@ def test_shuffled_items_keep_their_prompts_and_have_others_answers() -> None:
     assert found.sha256 != split.sha256
 
 
+def test_a_control_without_held_out_items_is_evaluated_by_the_items_own_answers() -> None:
+    one = task(items=PAIRS, held_out=0)
+    split = split_items(one, Path(), 0)
+    shuffled = chosen_items(one, split, examined=Examined.HELD_OUT, shuffle_labels=True, seed=0)
+    assert shuffled.held_out == split.train
+    assert shuffled.train != split.train
+
+
 def test_too_few_items_and_conversations_are_refused() -> None:
     one = task(items=[{"id": "only", "answer": 0}])
     split = split_items(one, Path(), 0)

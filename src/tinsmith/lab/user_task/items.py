@@ -239,7 +239,10 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
     if shuffle_labels and task.talk is not None:
         what = "labels can only be shuffled in tasks of one turn"
         raise ConfigError(what, field="shuffle_labels", value=True, allowed="false for this task")
-    return replace(split, train=_shuffled(split.train, seed)) if shuffle_labels else split
+    if not shuffle_labels:
+        return split
+    # Where nothing is held out the control is evaluated as its runs are: by the items' own answers.
+    return replace(split, train=_shuffled(split.train, seed), held_out=split.held_out or split.train)
 
 
 def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
