@@ -21,6 +21,7 @@ from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, TRACE, Status
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.records import Manifest, Run
+from tinsmith.lab.service.facts import policy_sha256
 from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of, tensors_sha256
@@ -142,7 +143,7 @@ def _unlike_sha256(state: Path, paths: str, stated: str | None) -> Iterator[str]
         return
     each = [read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) for path in paths.split()]
     found = [tensors_sha256({name: one.numpy() for name, one in tensors.items()}) for tensors in each]
-    if stated != (found[0] if len(found) == 1 else sha256_of(found)):
+    if stated != policy_sha256(found):
         yield f"{MANIFEST}: weights_sha256 is not that of {paths}"
 
 

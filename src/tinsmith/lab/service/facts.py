@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import quote
@@ -89,6 +89,11 @@ def weights_sha256(connection: Connection, path: str) -> str | None:
     hashes = [one for one in found if isinstance(one, str)]
     if not hashes or len(hashes) < len(found):
         return None
+    return policy_sha256(hashes)
+
+
+def policy_sha256(hashes: Sequence[str]) -> str:
+    """Return the hash of a policy by those of its agents' weights: of one agent its own."""
     return hashes[0] if len(hashes) == 1 else sha256_of(hashes)
 
 
