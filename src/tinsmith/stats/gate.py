@@ -296,10 +296,7 @@ def _gap(
     seeds: tuple[int, ...],
     paired: bool = False,
 ) -> Difference:
-    """Measure a difference; of a claim about a method t over seeds guards it, also beside a side of few seeds.
-
-    `gap_of` guards where both sides have enough; here an untrained side, or a control, may have fewer.
-    """
+    """Measure a difference guarded by t over seeds, also where a control or an untrained side has too few for `gap_of`."""
     gap = gap_of(first, second, metric, bootstrap, paired=paired)
     if min(seeds) < ENOUGH_SEEDS:
         return gap

@@ -67,23 +67,19 @@ class TinsmithError(Exception):
 
     def located_at(self, where: str) -> Self:
         """Return a copy of this error that begins with the location of the user's mistake."""
-        other = type(self)(f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix)
-        other.value = self.value
-        other.args = (other._message(),)
-        return other
+        return self._copied(f"{where}: {self.what}", self.field, self.fix)
 
     def reworded(self, words: Callable[[str], str]) -> Self:
         """Return a copy of this error with another message and field."""
-        other = type(self)(words(self.what), allowed=self.allowed, fix=self.fix)
-        other.field = None if self.field is None else words(self.field)
-        other.value = self.value
-        other.args = (other._message(),)
-        return other
+        return self._copied(words(self.what), None if self.field is None else words(self.field), self.fix)
 
     def with_fix(self, fix: str | None) -> Self:
         """Return a copy of this error that says otherwise what to do."""
-        other = type(self)(self.what, field=self.field, allowed=self.allowed, fix=fix)
-        other.value = self.value
+        return self._copied(self.what, self.field, fix)
+
+    def _copied(self, what: str, field: str | None, fix: str | None) -> Self:
+        other = type(self)(what, allowed=self.allowed, fix=fix)
+        other.field, other.value = field, self.value
         other.args = (other._message(),)
         return other
 

@@ -165,7 +165,12 @@ def forecast(
         for cell in (*cells.tuning(arm).values(), *cells.reported(arm, next(iter(arm.rates), None)))
     ]
     bases: dict[Path, float] = {}
-    seconds = seconds_of(every, threads, lambda plan: bases.update(missing(plan) if missing else {}) or pace(plan))
+
+    def paced(plan: Plan) -> float | None:
+        bases.update({} if missing is None else missing(plan))
+        return pace(plan)
+
+    seconds = seconds_of(every, threads, paced)
     taken = None if seconds is None else side_by_side(seconds, at_once) / 60 + sum(bases.values())
     first = f"{'a small base' if len(bases) == 1 else f'{len(bases)} small bases'} and " if bases else ""
     own = [" ".join((arm.experiment.name, *(f"{key}={value}" for key, value in arm.keys.items()))) for arm in arms]
