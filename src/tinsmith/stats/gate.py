@@ -296,7 +296,7 @@ def _gap(
     seeds: tuple[int, ...],
     paired: bool = False,
 ) -> Difference:
-    """Measure a difference guarded by t over seeds, also where a control or an untrained side has too few for `gap_of`."""
+    """Measure a difference guarded by t over seeds, also where a control or an untrained side has few of them."""
     gap = gap_of(first, second, metric, bootstrap, paired=paired)
     if min(seeds) < ENOUGH_SEEDS:
         return gap
