@@ -15,21 +15,26 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
+from tinsmith.lab.experiment.estimate import remember_steps, slower_steps
 from tinsmith.lab.experiment.materials import CARD
-from tinsmith.lab.live.progress import duration, slowdown
+from tinsmith.lab.live.progress import duration, other_work, slowdown
 from tinsmith.lab.schedule import batch
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.build import build_decoder
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.staging import one_writer, present, staged
-from tinsmith.ops.extension import physical_cores
+from tinsmith.ops.extension import native, physical_cores
+from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -44,6 +49,10 @@ from tinsmith.types.waits import Say, ticking, unsaid
 _NAME = "base"
 _STEP_SECONDS: Final = 0.029  # What a step takes whatever it reads, of all weights of the nano shape on two cores.
 _TOKENS_PER_SECOND: Final = 44_000  # What it reads beside that; both from 1,000 steps of 670 tokens and 240 of 6,300.
+_PREPARING_SECONDS: Final = 3.0  # Of a tokenizer, texts and a certificate.
+_PROBED: Final = (16, 42)  # Texts and tokens of each of a step that tells how fast this machine is.
+_PROBED_STEPS: Final = 8  # The first ones are slower.
+_TELLING_STEPS: Final = 50  # So many steps of a base that is built tell more.
 
 
 def build_base(
@@ -98,6 +107,9 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
             with ticking(lambda: doing, say):
                 build_base(recipe, conversations, place, say=progress)
             say(doing)
+            if say is not unsaid and recipe.steps >= _TELLING_STEPS:
+                each = (time.perf_counter() - began) / recipe.steps
+                remember_steps(each / slower / _step_seconds(_tokens(recipe, conversations)))
     return present(place)
 
 
@@ -113,11 +125,42 @@ def missing_base(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> d
 
 
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
-    """Return the time to build a base on two cores, from the length of its training texts."""
+    """Return the time to build a base here, from the length of its texts, and from what its steps take here."""
+    steps = recipe.steps * _step_seconds(_tokens(recipe, conversations))
+    return (_PREPARING_SECONDS + steps) * _slower_steps() / 60
+
+
+def _tokens(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
+    """Return the tokens of a step, from the length of the first texts."""
     read = conversations[: recipe.batch_size]
     characters = sum(len(message.content) for conversation in read for message in conversation) / max(1, len(read))
-    tokens = recipe.batch_size * characters / recipe.characters_per_token
-    return recipe.steps * (_STEP_SECONDS + tokens / _TOKENS_PER_SECOND) / 60
+    return recipe.batch_size * characters / recipe.characters_per_token
+
+
+def _step_seconds(tokens: float) -> float:
+    return _STEP_SECONDS + tokens / _TOKENS_PER_SECOND
+
+
+def _slower_steps() -> float:
+    """Return how many times as long steps take here; where no base was built, from the shortest of a few, once."""
+    if (known := slower_steps()) is not None:
+        return known
+    if native is None:
+        return 1.0
+    (texts, length), threads = _PROBED, torch.get_num_threads()
+    config = PRESETS["nano"]
+    decoder = build_decoder(config, initial_weights(config, 0), NativeKernels())
+    session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
+    read = [(np.arange(length + 1, dtype=np.int32) * 7 + 3 * text) % config.vocab_size for text in range(texts)]
+    took: list[float] = []
+    torch.set_num_threads(1)  # as in an engine
+    for _ in range(_PROBED_STEPS):
+        began = time.perf_counter()
+        pretrain_step(session, read, 0.0)
+        took.append(time.perf_counter() - began)
+    torch.set_num_threads(threads)
+    remember_steps(min(took) / other_work() / _step_seconds(texts * length))
+    return slower_steps() or 1.0
 
 
 def _pretrain(

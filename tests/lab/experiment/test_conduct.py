@@ -101,7 +101,7 @@ def test_a_start_says_what_the_run_takes_with_a_base_that_is_built_first(
     with pytest.raises(ConfigError, match="as far as it goes"):
         conduct(make_plan(find(EXPERIMENT), given), say=lines.append)
     assert lines[-1].startswith("a small base, then the run: about 10 hours")
-    assert not own_home.exists()
+    assert not (own_home / "bases").exists()
 
 
 def test_in_a_terminal_no_wait_s_control_characters_stand_before_the_table(

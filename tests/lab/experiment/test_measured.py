@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import plan_of
-from tinsmith.lab.experiment.estimate import START_SECONDS, correction, remember
+from tinsmith.lab.experiment.estimate import START_SECONDS, correction, remember, remember_steps, slower_steps
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.user_task.run_data import task_data
 from tinsmith.studies.environment_loss.shell import MOST_REPLIES
@@ -33,6 +33,23 @@ def test_a_run_on_one_thread_is_forecast_to_take_longer_until_one_was_measured(p
     remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
     assert correction(alone) == pytest.approx(math.sqrt(0.5))
     assert correction(plan) == 1.0
+
+
+def test_runs_of_a_nano_base_follow_its_steps_by_the_root_until_one_was_measured(plan: Plan) -> None:
+    remember_steps(4.0)
+    assert correction(plan) == 2.0
+    assert correction(plan_of("rlvr", {"at": "small"})) == 1.0
+    remember(plan, START_SECONDS + 100.0, START_SECONDS + 200.0)
+    assert correction(plan) == 4.0
+
+
+def test_a_missing_base_is_forecast_by_steps_that_were_taken_here(plan: Plan) -> None:
+    data = task_data(plan.experiment.subject.check(plan))
+    (minutes,) = data.missing_base().values()
+    measured = slower_steps()
+    assert measured is not None
+    remember_steps(2 * measured)
+    assert list(data.missing_base().values()) == [pytest.approx(2 * minutes)]
 
 
 def test_each_reply_of_a_conversation_counts_however_its_turns_are_written(plan: Plan) -> None:

@@ -76,7 +76,7 @@ def test_a_task_says_how_many_steps_and_changes_nothing_else() -> None:
     one = task(base_steps=100)
     assert recipe_of(one) == TaskBaseRecipe(steps=100)
     (shorter,), (usual,) = (missing(each).values() for each in (one, task()))
-    assert shorter == pytest.approx(usual / 10)
+    assert usual / 10 < shorter < usual / 5  # texts are prepared for both alike
 
 
 @pytest.mark.usefixtures("own_home")

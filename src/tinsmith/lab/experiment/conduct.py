@@ -143,9 +143,9 @@ def conduct(
 def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
     """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
     data = plan.experiment.subject.run_data(plan, say)
-    if say is not unsaid and if_exists is not IfExists.RESUME and (taken := data.minutes()) is not None:
-        base = sum(data.missing_base().values())
-        if base or taken > _LONG_MINUTES:
+    if say is not unsaid and if_exists is not IfExists.RESUME:
+        base, taken = sum(data.missing_base().values()), data.minutes()  # what a missing base is measured by, runs are
+        if taken is not None and (base or taken > _LONG_MINUTES):
             say(f"{'a small base, then the run' if base else 'the run'}: {time_and_disk(taken + base, RUN_MEGABYTES)}")
     return with_model(plan, data, say)
 

@@ -246,6 +246,7 @@ def _unusual_numbers(plan: Plan) -> list[str]:
 START_SECONDS: Final = 10.0  # To start the server, load the model and save at the end.
 _CORES: Final = 2  # Of the machine that the paces were measured on.
 _FILE: Final = "paces.json"
+_BASE: Final = "steps of a nano base"
 _MOST: Final = 8.0  # The most that a forecast is corrected by, either way.
 
 
@@ -253,25 +254,42 @@ def correction(plan: Plan) -> float:
     """Return the last run's time here, relative to two cores, of this task; else of any, with this model and threads.
 
     Where there was none: 1, or as many times as its threads are fewer than these cores; of a nano base, whose small
-    products leave threads idle, the root of it (measured: 1.2 for one thread).
+    products leave threads idle, the root of it (measured: 1.2 for one thread), and the root of how much longer steps of
+    a base take here (measured: runs 1.3 and 1.4 times as long where these took twice as long).
     """
     where = plan.circumstances
     usual = max(1.0, _CORES / where.threads) if where.threads else 1.0
-    usual = usual if where.model_name else math.sqrt(usual)
-    known = _known()
-    found = next((known[key] for key in _keys(plan) if key in known), usual)
-    return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else usual
+    usual = usual if where.model_name else math.sqrt(usual * (slower_steps() or 1.0))
+    return next(filter(None, map(_factor, _keys(plan))), usual)
+
+
+def slower_steps() -> float | None:
+    """Return how many times as long as on the measured machine steps of a nano base took here; None: not measured."""
+    return _factor(_BASE)
+
+
+def remember_steps(times: float) -> None:
+    """Save how many times as long as on the measured machine steps of a nano base took here."""
+    _save(_BASE, factor=times)
 
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:
     """Save a complete run's seconds beside its forecast; short runs are ignored."""
     if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
         return
+    _save(*_keys(plan), factor=correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS))
+
+
+def _save(*keys: str, factor: float) -> None:
     file = home() / _FILE
     with suppress(OSError), one_writer(file), replacing(file) as part:  # a forecast ends no run
-        factor = correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS)
-        known = {**_known(), **dict.fromkeys(_keys(plan), min(_MOST, max(1 / _MOST, factor)))}
+        known = {**_known(), **dict.fromkeys(keys, min(_MOST, max(1 / _MOST, factor)))}
         part.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _factor(key: str) -> float | None:
+    found = _known().get(key)
+    return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else None
 
 
 def _known() -> dict[str, object]:

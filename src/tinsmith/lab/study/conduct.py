@@ -351,6 +351,7 @@ def recorded(
         score=score_name(score),
         arms=results.reported,
         gains=tuple(results.gains.values()),
+        baseline=results.baseline,
         more_gains=results.more_gains,
         expectations=tuple(one.check(results).recorded(one.text) for one in study.expectations),
         figures=results.figures,

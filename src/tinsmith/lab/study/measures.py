@@ -67,21 +67,23 @@ class ArmRuns:
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> LearnedEvidence[Any]:
         """Return the evidence that something was learned, but for what all arms have alike."""
-        end = self.per_item(item_score(score))
-        known = [self.baseline(one.name, item_score(score).metric) for one in self.reads[0].task.baselines]
         return LearnedEvidence(
-            system=end,
+            system=self.per_item(item_score(score)),
             before=self.per_item(item_score(score), BEFORE) if untrained is None else untrained.system(score),
-            baselines=tuple(
-                MeanRuns.of(
-                    one.name,
-                    [{item: row[item] for item in end.items if item in row} for row in one.by_seed],
-                    end.clusters,
-                )
-                for one in known
-                if one is not None
-            ),
+            baselines=self.baselines(item_score(score)),
             control=None if control is None else control.system(score),
+        )
+
+    def baselines(self, score: PerItem) -> tuple[MeanRuns, ...]:
+        """Return what the task's baselines earn on the items that the arm is scored on."""
+        end = self.per_item(score)
+        known = [self.baseline(one.name, score.metric) for one in self.reads[0].task.baselines]
+        return tuple(
+            MeanRuns.of(
+                one.name, [{key: row[key] for key in end.items if key in row} for row in one.by_seed], end.clusters
+            )
+            for one in known
+            if one is not None
         )
 
     @property
@@ -261,6 +263,8 @@ class Results:
     draws: Draws
     gains: Mapping[str, ArmGain] = field(default_factory=dict[str, ArmGain])
     """By arm; empty where runs were evaluated at their end only."""
+    baseline: tuple[str, Figure] | None = None
+    """The task's best, by name, in the study's score."""
     more_gains: tuple[GainsRecord, ...] = ()
     """In further scores."""
     figures: Mapping[str, Mapping[str, Figure | str | None]] = field(
@@ -370,6 +374,7 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         arms=arms,
         draws=draws,
         gains={one.name: one for one in corrected(gains)},
+        baseline=_best_baseline(reported[0], item_score(study.score), draws) if reported else None,
         more_gains=tuple(
             GainsRecord(score=one.label, gains=corrected([gain_of(arm, one, draws) for arm in reported]))
             for one in (study.scores if several else ())
@@ -392,6 +397,13 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
     if isinstance(read, int | float):
         return Figure(float(read))
     return over_seeds(read)
+
+
+def _best_baseline(arm: ArmRuns, score: PerItem, draws: Draws) -> tuple[str, Figure] | None:
+    """Return the best of the task's baselines in a score; None where none is known."""
+    of_reward = score.answers is not None and score.metric == "total"  # a baseline has no answers to compute on
+    best = max(() if of_reward else arm.baselines(score), key=MeanRuns.mean, default=None)
+    return None if best is None else (best.name, estimated(best, draws))
 
 
 def item_score(score: Score) -> PerItem:

@@ -183,6 +183,7 @@ class StudyRecord:
     score: str
     arms: tuple[str, ...]
     gains: tuple[ArmGain, ...] = ()
+    baseline: tuple[str, Measure] | None = None  # The task's best, by name, in the study's score.
     more_gains: tuple[GainsRecord, ...] = ()
     expectations: tuple[Expected, ...]
     figures: Mapping[str, Mapping[str, Shown]]

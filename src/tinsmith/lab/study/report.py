@@ -72,6 +72,9 @@ def headline(found: StudyRecord) -> str:
         return f"{_capital(f'{_difference(claims[0])}; {verdict}' if claims else verdict)}."
     score, before, after = scores[first]
     beside = [f"before training {before.value:.3f}"] if before is not None else []
+    if found.baseline is not None:
+        name, rival = found.baseline
+        beside.append(f"{rival.value:.3f} for the baseline {name}")
     beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
     gained = [f"{_shown(one)}: {first}" for one in found.gains if one.words == first]
     head = next(iter(gained), _capital(first))
