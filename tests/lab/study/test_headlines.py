@@ -77,3 +77,10 @@ def test_a_chosen_rate_is_an_end_of_what_was_tried_in_whatever_order() -> None:
     shuffled = replace(study, rates={arm: (*rates[1:], rates[0]) for arm, rates in study.rates.items()})
     assert any("is an end of" in line for line in sentences(study))
     assert sentences(study) == sentences(turned) == sentences(shuffled)
+
+
+def test_the_task_s_best_baseline_stands_beside_it() -> None:
+    study = record("dead-groups")
+    beside = headline(replace(study, baseline=("the nearest door", Measure(0.123))))
+    assert "0.123 for the baseline the nearest door" in beside
+    assert "baseline" not in headline(replace(study, baseline=None))
