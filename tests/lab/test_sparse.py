@@ -1,11 +1,14 @@
 """Sparse selection: which rollouts are kept, which tokens are pushed, and what a datum's weights come to."""
 
-from typing import cast
+import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import tinker
 
+from tinsmith.lab import sft
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
@@ -133,3 +136,45 @@ def _array(made: tinker.Datum, name: str) -> np.ndarray:
 def test_settings_out_of_range_are_told_by_their_key(values: dict[str, float], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         SparseSettings(steps=3, learning_rate=1e-3, **values)  # pyright: ignore[reportArgumentType]
+
+
+class _Remembering:
+    """A subject whose reward counts the answers that it scored."""
+
+    def __init__(self) -> None:
+        self.scored = 0
+
+    def state(self) -> int:
+        return self.scored
+
+    def restore(self, state: int) -> None:
+        self.scored = state
+
+    def unit(self, item: Item) -> str:
+        return item.prompt_id
+
+    def score(self, rollouts: list[Any]) -> list[NamedTerms]:
+        self.scored += len(rollouts)
+        return [NamedTerms(values={}, total=float(self.scored % 2 + place)) for place in range(len(rollouts))]
+
+
+def test_a_resumed_run_draws_as_its_first_step_did_and_goes_on_with_the_reward_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = [(rollout("a", 3), rollout("a", 4), rollout("a", 5))]
+    monkeypatch.setattr(sft, "sample_groups", lambda *_: groups)
+    monkeypatch.setattr(AskedPolicy, "base", lambda *_: None)
+    monkeypatch.setattr(sft, "gated_rollouts", lambda _, kept, __: [_chosen_as(*one) for one in kept])
+    subject = _Remembering()
+    course = SimpleNamespace(subject=subject, train_items=[Item("a")])
+    run: Any = SimpleNamespace(course=course, base=lambda: None, observe=lambda *_: None, connection=1, model_name="m")
+    run.fresh = json.dumps(subject.state())
+    first, _ = sft._drawn(run, SETTINGS, 0)
+    assert subject.scored == 3
+    subject.scored = 50
+    assert sft._drawn(run, SETTINGS, 2)[0] == first
+    assert subject.scored == 50
+
+
+def _chosen_as(one: Any, advantage: float) -> Chosen:
+    return Chosen(rollout=one, advantage=advantage, gated=(True,), other=(False,))

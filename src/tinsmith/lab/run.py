@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ class Run(Generic[I, A]):
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """Rollouts drawn before the first step, for offline training; None if there are none yet."""
+    fresh: str = "null"  # State of a resumed run's rewards before the first step, as JSON.
     spent: bool = False  # True if it is to end here, as its rewards have not differed any more for long.
     order: EpochOrder | None = None  # Order that was computed last, where items are trained on by perplexity.
     _sampler: Sequence[tinker.SamplingClient] = ()
@@ -100,6 +102,7 @@ class Run(Generic[I, A]):
         self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
+        self.fresh = json.dumps(self.course.subject.state())
         self.course.restore(mark.kept["course"])
         self.best = msgspec.convert(mark.kept["best"], Selected | None)
         self.experts.restore(self.folder.read_lines(METRICS))

@@ -14,6 +14,7 @@ drive the policy off: here they come in a random order. KL is over the base's KL
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -147,13 +148,18 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
         temperature=settings.temperature,
         seed=derive(settings.seed, "rollout", 0),
     )
+    later = json.dumps(subject.state())
+    if step:
+        subject.restore(json.loads(run.fresh))
     groups = score_groups(
         sample_groups(run.base(), subject, items, sampling),
         subject.score,
         advantage=Advantage.STD,
         zero_variance_filter=True,
     )
-    if step == 0:
+    if step:
+        subject.restore(json.loads(later))
+    else:
         run.observe(0, groups)
     rollouts = kept_rollouts(groups, settings)
     if not rollouts:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tinsmith.lab.bundle.pack import require_public
@@ -37,3 +38,19 @@ def test_a_path_is_found_whatever_follows_it(end: str) -> None:
     with pytest.raises(DataError, match="a path of this machine"):
         require_public({"a.txt": f"at /home/anna{end}".encode()}, ["/home/anna"], {})
     require_public({"a.txt": b"at /home/annabel"}, ["/home/anna"], {})
+
+
+def test_numbers_that_spell_a_password_by_chance_are_none(tmp_path: Path) -> None:
+    found = b"://\xe68:jZ:..:@"
+    moments = np.random.default_rng(0).normal(0.0, 1e-3, 1 << 19).astype("<f4").tobytes() + found
+    header = json.dumps(
+        {"m": {"dtype": "F32", "shape": [len(moments) // 4], "data_offsets": [0, len(moments)]}}
+    ).encode()
+    (tmp_path / "a").write_bytes(len(header).to_bytes(8, "little") + header + moments)
+    for each in (tmp_path / "a", (tmp_path / "a").read_bytes()):
+        require_public({"optimizer.safetensors": each}, ["/home/anna"], {})
+    noted = header.replace(b"F32", b"F32 https://me:secret@host/")
+    (tmp_path / "a").write_bytes(len(noted).to_bytes(8, "little") + noted + moments)
+    for content in (tmp_path / "a", found + b"\n"):
+        with pytest.raises(DataError, match="a password in an address"):
+            require_public({"a.tsv" if isinstance(content, bytes) else "optimizer.safetensors": content}, ["/x"], {})

@@ -82,5 +82,5 @@ def test_a_chosen_rate_is_an_end_of_what_was_tried_in_whatever_order() -> None:
 def test_the_task_s_best_baseline_stands_beside_it() -> None:
     study = record("dead-groups")
     beside = headline(replace(study, baseline=("the nearest door", Measure(0.123))))
-    assert "0.123 for the baseline the nearest door" in beside
+    assert "baseline 0.123 (the nearest door)" in beside
     assert "baseline" not in headline(replace(study, baseline=None))

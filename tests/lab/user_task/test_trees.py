@@ -15,7 +15,7 @@ from tinsmith.lab.user_task.dialogue import Earned, converse
 from tinsmith.lab.user_task.items import UserSplit, named_item
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.lab.user_task.subject import UserSubject
-from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
+from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_group, of_tree
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import train_tokenizer
@@ -153,6 +153,17 @@ def test_children_are_asked_before_the_one_above_goes_on_and_bring_it_their_own_
         ("1 4", 2),
     ], "what stands at the same tokens is asked together"
     assert len({seed for _, _, seed in client.asked}) == len(client.asked)
+
+
+def test_a_group_of_children_is_all_that_a_tree_s_group_asks_of_one_item_at_one_depth() -> None:
+    def rare(_: str, texts: Sequence[str]) -> list[float]:
+        return [1.0 / texts.count(text) for text in texts]
+
+    group, _, _ = sampled(reward=of_group(rare), metrics={})
+    assert [one.answer.total for one in group] == [0.5, 0.5]
+    assert {one.answer.total for root in group for one in root.below()} == {0.5}, (
+        "one of each half in each of two trees"
+    )
 
 
 def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:

@@ -133,6 +133,9 @@ _SECRETS: Final = {
 _PATTERNS: Final = {name: re.compile(pattern) for name, pattern in _SECRETS.items()}
 _TEXT: Final = (".cff", ".csv", ".html", ".json", ".jsonl", ".md", ".py", ".toml", ".txt", ".yaml", ".yml")
 _CHUNK: Final = 1 << 20
+_FEW_ZEROS: Final = 4096
+"""Bytes of a text that a zero byte may stand in. Numbers have more, and make any pattern by chance."""
+_LONGEST_HEADER: Final = 100 << 20  # Of safetensors, by their format.
 
 
 def machine_folders(*others: Path) -> list[str]:
@@ -160,7 +163,7 @@ def require_public(files: Mapping[str, Content], folders: list[str], environment
                 what = f"the value of {values[found[0]]}"
             elif found := paths.search(line):
                 what = f"a path of this machine, {found[0].decode()}"
-            else:
+            elif line.count(0) * _FEW_ZEROS <= len(line):
                 what = next((each for each, pattern in _PATTERNS.items() if pattern.search(line)), None)
             if what is not None:
                 raise DataError(
@@ -172,14 +175,20 @@ def require_public(files: Mapping[str, Content], folders: list[str], environment
 
 
 def _lines(name: str, content: Content) -> Iterator[tuple[int, bytes]]:
-    """Yield a file's lines with their numbers; of a file that is no text pieces that overlap. Gzip is unpacked."""
+    """Yield a file's lines with their numbers; of a file that is no text pieces that overlap. Gzip is unpacked.
+
+    The names and notes before a file's tensors, whose length stands first, are a line.
+    """
     with BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         stream = gzip.GzipFile(fileobj=file) if packed else file
-        if isinstance(content, bytes) or name.endswith(_TEXT):
+        of_tensors = name.endswith(".safetensors")
+        if name.endswith(_TEXT) or (isinstance(content, bytes) and not of_tensors):
             yield from enumerate(stream, start=1)
             return
+        if of_tensors:
+            yield 1, stream.read(min(_LONGEST_HEADER, int.from_bytes(stream.read(8), "little")))
         before = b""
         while piece := stream.read(_CHUNK):
             yield 1, before + piece

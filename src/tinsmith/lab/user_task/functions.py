@@ -305,6 +305,11 @@ def task_value(task: Task) -> TaskSource:
     )
 
 
+def _made_with(reward: StepReward) -> list[tuple[str, object]]:
+    """Return the arguments that a reward was made with, those that it has under their names."""
+    return [(name, getattr(reward, name, None)) for name in inspect.signature(type(reward)).parameters]
+
+
 def _sources(task: Task) -> dict[str, object]:
     """Return the source of each of a task's functions, and its other values."""
     names = ("prompt", "parse", "reply", "demonstrate", "answer", "unit")
@@ -317,13 +322,22 @@ def _sources(task: Task) -> dict[str, object]:
         **{f"section {name}": each for name, each in task.sections.items()},
     }
     sources: dict[str, object] = {"max_turns": task.max_turns}
+    scored = {f"reward {name}": one for name, one in task.rewards.items()}
+    scored |= {f"metric {name}": one for name, one in task.metrics.items()}
+    sources |= {f"{name} sees": type(one).__name__ for name, one in scored.items() if function_of(one) is not one}
+    sources |= {f"control {name}": sha256_of(_sources(one)) for name, one in task.controls.items()}
     if isinstance(task.reward, JudgedReward):
         functions |= {f"judged {name}": getattr(task.reward, name) for name in ("criteria", "prompt", "score")}
     elif isinstance(task.reward, StepReward):
         functions["reward"] = type(task.reward)
+        made_with = {f"reward {name}": value for name, value in _made_with(task.reward)}
+        functions |= {name: value for name, value in made_with.items() if callable(value)}
+        sources |= {name: repr(value) for name, value in made_with.items() if isinstance(value, int | float | str)}
     if task.turns is not None:
         functions["reply"] = task.turns.reply
         sources |= {"turns": (task.turns.most, task.turns.forks), "model": task.turns.model}
+        if task.turns.deepest or task.turns.several_agents:
+            sources["agents"] = (task.turns.deepest, [*task.turns.agents_by_step.items()])
     if task.probed is not None:
         functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
         sources["before_answer"] = task.probed.before_answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
@@ -42,11 +42,11 @@ class LearnedReward(StepReward):
     """Weight of earlier steps' answers at each step, beside those of the step."""
     ridge: float = 0.01
     """Penalty on the squared weights, beside the mean squared error."""
-    states: LastStates | None = None
-    steps: int = 0
-    moments: Moments | None = None
+    states: LastStates | None = field(default=None, init=False)
+    steps: int = field(default=0, init=False)
+    moments: Moments | None = field(default=None, init=False)
     """Of the answers so far, with a constant 1 behind their features."""
-    weights: Floats | None = None
+    weights: Floats | None = field(default=None, init=False)
     """Fitted weights; None before the first fit."""
 
     def open(self, model: Callable[[], str]) -> None:

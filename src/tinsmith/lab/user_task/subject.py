@@ -91,7 +91,8 @@ class UserEnvironment(Dialogue):
 
     def _child(self, item: object, place: int) -> UserEnvironment:
         seed, named = derive(self.seed, "spawned", self.item.prompt_id, place), named_item(self.task, item)
-        return UserEnvironment(task=self.task, item=named, seed=seed, depth=self.depth + 1, subject=self.subject)
+        group, depth = (self.group, named.prompt_id), self.depth + 1  # with all that its tree's group asks so deep
+        return UserEnvironment(task=self.task, item=named, seed=seed, group=group, depth=depth, subject=self.subject)
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from tinsmith.lab.prompt_search import (
 )
 from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
 from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
 from tinsmith.lab.study.files import made_once
@@ -36,6 +37,7 @@ from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.prompt_search import task as handbook
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say
 
@@ -104,7 +106,9 @@ def searched_on(asked: Searching, folder: Path, file: Path, say: Say) -> Found:
     """Search on the base of a run, or read what was found of it before with the same settings."""
     with reopened(plan_again(folder, (Kind.TASK,), asked.plan_of), folder, say) as there:
         search = msgspec.structs.replace(asked.search, seed=derive(there.materials.plan.settings.seed, "search"))
-        key = (search, asked.proposer, there.materials.model_name, asked.written, asked.bank)
+        of_run = RunFolder(folder).manifest()  # its plan, and the base that its server served
+        on = sha256_of((of_run.identity_sha256, of_run.identity.get("model")))
+        key = (search, asked.proposer, on, asked.written, asked.bank)
         return made_once(file, key, Found, lambda: _search(asked, search, there))
 
 
