@@ -439,7 +439,7 @@ def _page(comparison: RunsCompared) -> Document:
     facts = (
         ("Arms", str(len(arms))),
         ("Runs", str(len(reads))),
-        ("Models", listed(sorted({one.run.config.model_name for one in reads}))),
+        ("Models", listed(sorted({one.run.model for one in reads}))),
         ("Reward", reads[0].run.config.reward_name or "not stated"),
         ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
     )
