@@ -43,7 +43,7 @@ from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
 from tinsmith.types.arguments import require_known
 from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError
-from tinsmith.types.waits import tell
+from tinsmith.types.waits import Say, tell, ticking, unsaid
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -255,12 +255,9 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             temporary = folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
             plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
         try:
+            if server is None and self.verbose:
+                self.tell_price(papers, y)
             data = self._data(plan, papers, y)
-            if server is None:
-                base = sum(data.missing_base().values())
-                taken = data.minutes()
-                first = ", after the small base that it trains" if base else ""
-                self.tell(f"one fit{first}: {time_and_disk(taken and taken + base, RUN_MEGABYTES)}")
             materials = self._materials(plan, data)
             self.close()  # an earlier fit's server may hold the folder
             through = server and server.open(plan, materials.models)
@@ -363,13 +360,15 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
         return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
-    def fit_minutes(self, papers: Sequence[AnyPaper], y: Sequence[str] | None = None) -> tuple[float | None, float]:
-        """Return how long a fit on these papers takes on two cores, and how long the small base that it needs first.
-
-        None: nothing is known of the model; 0 where the base is there.
-        """
-        data = self._data(self.plan(), papers, y)
-        return data.minutes(), sum(data.missing_base().values())
+    def tell_price(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None, fits: int = 1) -> None:
+        """Say what so many fits as on these papers take, with the small base that they need first."""
+        with ticking("reading the papers", self.tell):
+            data = self._data(self.plan(), papers, y)
+            base, taken = sum(data.missing_base().values()), data.minutes()
+            what = f"{'one fit' if fits == 1 else f'{fits} fits on one server'}{', after a small base' if base else ''}"
+            each = f" (each fit {taken:.1f} without other work)" if taken is not None and fits > 1 else ""
+            total = None if taken is None else fits * taken + base
+            self.tell(f"{what}: {time_and_disk(total, fits * RUN_MEGABYTES)}{each}")
 
     def _data(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> PaperData:
         if isinstance(papers, LoadedSlice):
@@ -394,10 +393,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._policy
 
-    def tell(self, message: str) -> None:
-        """Print a line where progress is shown."""
-        if self.verbose:
-            tell(message)
+    @property
+    def tell(self) -> Say:
+        """Takes a line of progress; drops it where the model is not verbose."""
+        return tell if self.verbose else unsaid
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
