@@ -212,6 +212,9 @@ def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, caps
     assert "cells/" in command(capsys, "audit", tmp_path / "study").err
     missing = command(capsys, "diff", tmp_path / "nothing.zip", tmp_path)
     assert f"there is no folder or file {tmp_path / 'nothing.zip'}" in missing.err
+    for verb in ("report", "export-results"):
+        refused = command(capsys, verb, tmp_path / "stud", code=2)
+        assert f"perhaps {tmp_path / 'study'}" in refused.err
 
 
 @pytest.mark.parametrize("verb", ["ls", "export-results"])

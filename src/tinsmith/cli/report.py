@@ -186,9 +186,9 @@ def export_results(
         tables = {"labels": label_table(corpus := Corpus.open(folder))}
         notes += filter(None, [own_works_note(corpus)])
     else:
+        require_runs([] if folder.exists() else [folder])
         with loading():
             from tinsmith.lab.runs.frames import tables_of
-
         with ticking(f"reading {folder}"):
             tables = dict(tables_of(folder, notes))
     for note in notes:
