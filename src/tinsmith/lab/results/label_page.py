@@ -178,7 +178,7 @@ def console(comparison: RunsCompared) -> ConsoleTable:
     papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
     return console_table(
         f"Test split{papers}: accuracy, macro-F1 with 95 % interval and greedy",
-        ("accuracy", "macro-F1", "greedy", "min recall", "most said", "JSON"),
+        ("accuracy", "macro-F1", "greedy", "min\nrecall", "most said", "JSON"),
         [_line(arm) for arm in arms],
         [(one.name, *_figures(one.measures, "")) for one in baselines_of(arms)],
     )
