@@ -107,9 +107,8 @@ def conduct(
         materials = _gathered(plan, if_exists, say) if materials is None else replace(materials, plan=plan)
         # What a reward makes optimal is computed for these lines.
         with ticking(f"{STARTING}checking settings and reward", say):
-            lines = () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before())
-        for line in lines:
-            say(line)
+            for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
+                say(line)
         if resumes := if_exists is IfExists.RESUME:
             if (done := _finished_before(where.log_path, materials)) is not None:
                 return done
@@ -125,8 +124,7 @@ def conduct(
         except BaseException as error:
             if connection is not None:
                 (connection.abandon if isinstance(error, KeyboardInterrupt) else connection.close)()
-            begun = (folder.path / MANIFEST).exists() and not isinstance(error, ConfigError)
-            if not begun and mark is None and not resumes:
+            if mark is None and not resumes and (isinstance(error, ConfigError) or not folder.read_json(MANIFEST)):
                 folder.abandon()  # nothing was run: the next command finds the folder free
             raise
         finally:
@@ -146,9 +144,12 @@ def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
     """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
     with ticking(f"{STARTING}reading the items", say):
         data = plan.experiment.subject.run_data(plan, say)
+    with ticking(f"{STARTING}reading the items", say):
+        data = plan.experiment.subject.run_data(plan, say)
         if say is not unsaid and if_exists is not IfExists.RESUME:
             base, taken = sum(data.missing_base().values()), data.minutes()  # what a missing base is measured by, runs are
             if taken is not None and (base or taken > _LONG_MINUTES):
+                say(f"{'a small base, then ' if base else ''}the run: {time_and_disk(taken + base, RUN_MEGABYTES)}")
                 say(f"{'a small base, then ' if base else ''}the run: {time_and_disk(taken + base, RUN_MEGABYTES)}")
     return with_model(plan, data, say)
 

@@ -153,8 +153,7 @@ def dry_run(plan: Plan) -> list[str]:
     require_own_rates(plan)
     experiment = plan.experiment
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
-    unused = left_out(plan.settings) | left_out(plan.frame)
-    values = {key: value for key, value in plan.resolved().items() if key not in unused}
+    values = {key: value for key, value in plan.resolved().items() if key not in left_out(plan.settings)}
     return [
         f"{plan.title}: {experiment.question}",
         f"{parent}; it sets: {_listed(experiment.delta)}",

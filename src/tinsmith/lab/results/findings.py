@@ -52,8 +52,7 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
     ]
     if not scored:
         return []
-    trained = [one for one in scored if one[0].config.steps != 0]
-    arm, macro, num_items = max(trained or scored, key=lambda one: one[1].value)
+    arm, macro, num_items = max([one for one in scored if one[0].config.steps] or scored, key=lambda one: one[1].value)
     report = arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
     against: list[Beside] = []

@@ -61,9 +61,8 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     """Return a row for each step, split and item of flat rollouts.
 
     Its columns: samples, failures, `text` of the first answer with the label it predicts and the right one (`predicted`
-    and `gold`, where they are known), `right`, the share of answers that predict it, mean reward and means of terms
-    (null where answers are not rewarded, as in evaluations on labels). A failed rollout is counted, and is no answer.
-    `right` are right answers by item, where rollouts do not name them.
+    and `gold`, where they are known), `right`, the share of answers that predict it, mean reward and means of terms. A
+    failed rollout is counted, and is no answer. `right` are right answers by item, where rollouts do not name them.
     """
     if rollouts.is_empty():
         return rollouts

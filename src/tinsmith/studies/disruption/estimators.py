@@ -72,6 +72,7 @@ class SharedServer:
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}
 """Parameters that are no keys of `tinsmith run`."""
+AnyPapers = LoadedSlice | Sequence[AnyPaper]
 Strings = NDArray[np.str_]
 Floats = NDArray[np.float64]
 
@@ -229,7 +230,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         copy._bases = self._bases
         return copy
 
-    def fit(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None) -> PaperClassifier:
+    def fit(self, papers: AnyPapers, y: Sequence[str] | None = None) -> PaperClassifier:
         """Train, choose the best checkpoint on validation, and test it once; return self.
 
         A fit that is refused or fails leaves what an earlier one learned.
@@ -244,9 +245,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         """
         return self.fit_through(None, papers, y)
 
-    def fit_through(
-        self, server: SharedServer | None, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None
-    ) -> Self:
+    def fit_through(self, server: SharedServer | None, papers: AnyPapers, y: Sequence[str] | None = None) -> Self:
         """Fit on a server that others are fitted on too; None: on one of its own. See `fit`."""
         plan = self.plan()
         folder = plan.circumstances.log_path
@@ -360,17 +359,21 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
         return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
-    def tell_price(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None, fits: int = 1) -> None:
+    def fit_minutes(self, papers: AnyPapers, y: Sequence[str] | None = None) -> tuple[float | None, float]:
+        """Return the minutes of a fit on two cores, if they are known, and of the small base that it needs first."""
+        data = self._data(self.plan(), papers, y)
+        return data.minutes(), sum(data.missing_base().values())
+
+    def tell_price(self, papers: AnyPapers, y: Sequence[str] | None, fits: int = 1) -> None:
         """Say what so many fits as on these papers take, with the small base that they need first."""
         with ticking("reading the papers", self.tell):
-            data = self._data(self.plan(), papers, y)
-            base, taken = sum(data.missing_base().values()), data.minutes()
+            taken, base = self.fit_minutes(papers, y)
             what = f"{'one fit' if fits == 1 else f'{fits} fits on one server'}{', after a small base' if base else ''}"
             each = f" (each fit {taken:.1f} without other work)" if taken is not None and fits > 1 else ""
             total = None if taken is None else fits * taken + base
             self.tell(f"{what}: {time_and_disk(total, fits * RUN_MEGABYTES)}{each}")
 
-    def _data(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> PaperData:
+    def _data(self, plan: Plan, papers: AnyPapers, y: Sequence[str] | None) -> PaperData:
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
