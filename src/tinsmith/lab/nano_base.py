@@ -60,8 +60,9 @@ def build_base(
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all."""
     if len(conversations) < recipe.batch_size:
-        what = "there are too few papers to train a base model on"
-        raise DataError(what, field="conversations", value=len(conversations), allowed=f"{recipe.batch_size} or more")
+        what, allowed = "there are too few texts to train a base model on", f"{recipe.batch_size} or more"
+        fix = "train on more items, or name a model: model_name=..."
+        raise DataError(what, field="conversations", value=len(conversations), allowed=allowed, fix=fix)
     config = dataclasses.replace(
         PRESETS[recipe.preset],
         num_layers=recipe.num_layers,
