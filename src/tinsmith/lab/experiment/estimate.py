@@ -153,12 +153,14 @@ def dry_run(plan: Plan) -> list[str]:
     require_own_rates(plan)
     experiment = plan.experiment
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
-    values = {key: value for key, value in plan.resolved().items() if key not in left_out(plan.settings)}
+    values, usual = plan.resolved(), left_out(plan.settings)
+    rest = {key: value for key, value in values.items() if key in usual}
     return [
         f"{plan.title}: {experiment.question}",
         f"{parent}; it sets: {_listed(experiment.delta)}",
         *([f"changed here: {_listed(plan.overrides)}"] if plan.overrides else []),
-        f"values (without keys that change nothing here; --help lists all): {_listed(values)}",
+        f"values: {_listed({key: value for key, value in values.items() if key not in usual})}",
+        f"further values, at their defaults: {_listed(rest)}",
         f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
         *unusual(plan),
