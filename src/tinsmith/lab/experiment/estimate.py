@@ -154,13 +154,12 @@ def dry_run(plan: Plan) -> list[str]:
     experiment = plan.experiment
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
     values, usual = plan.resolved(), left_out(plan.settings)
-    rest = {key: value for key, value in values.items() if key in usual}
     return [
         f"{plan.title}: {experiment.question}",
         f"{parent}; it sets: {_listed(experiment.delta)}",
         *([f"changed here: {_listed(plan.overrides)}"] if plan.overrides else []),
         f"values: {_listed({key: value for key, value in values.items() if key not in usual})}",
-        f"further values, at their defaults: {_listed(rest)}",
+        f"further values, at their defaults: {_listed({key: value for key, value in values.items() if key in usual})}",
         f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
         *unusual(plan),
