@@ -144,12 +144,10 @@ def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
     """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
     with ticking(f"{STARTING}reading the items", say):
         data = plan.experiment.subject.run_data(plan, say)
-    with ticking(f"{STARTING}reading the items", say):
-        data = plan.experiment.subject.run_data(plan, say)
         if say is not unsaid and if_exists is not IfExists.RESUME:
-            base, taken = sum(data.missing_base().values()), data.minutes()  # what a missing base is measured by, runs are
+            # What a missing base is measured by, runs are.
+            base, taken = sum(data.missing_base().values()), data.minutes()
             if taken is not None and (base or taken > _LONG_MINUTES):
-                say(f"{'a small base, then ' if base else ''}the run: {time_and_disk(taken + base, RUN_MEGABYTES)}")
                 say(f"{'a small base, then ' if base else ''}the run: {time_and_disk(taken + base, RUN_MEGABYTES)}")
     return with_model(plan, data, say)
 
