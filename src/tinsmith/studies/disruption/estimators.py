@@ -362,7 +362,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     def fit_minutes(self, papers: AnyPapers, y: Sequence[str] | None = None) -> tuple[float | None, float]:
         """Return the minutes of a fit on two cores, if they are known, and of the small base that it needs first."""
         data = self._data(self.plan(), papers, y)
-        return data.minutes(), sum(data.missing_base().values())
+        base = sum(data.missing_base().values())  # what a missing base is measured by, fits are
+        return data.minutes(), base
 
     def tell_price(self, papers: AnyPapers, y: Sequence[str] | None, fits: int = 1) -> None:
         """Say what so many fits as on these papers take, with the small base that they need first."""
