@@ -70,11 +70,11 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
     failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
     columns = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]
+    kinds = {name: rollouts.schema[name] for name in columns}
     hits = {
-        name.replace("predicted", "right", 1): (pl.col(name).cast(pl.String) == pl.col(gold)).fill_null(value=False)
-        for name in columns
-        for gold in [name.replace("predicted", "gold", 1)]
-        if rollouts.schema.get(gold) == pl.String and rollouts.schema[name] in (pl.String, pl.Null) and gold != name
+        name.replace("predicted", "right", 1): (pl.col(name).cast(pl.String()) == pl.col(gold)).fill_null(value=False)
+        for name, gold in ((name, name.replace("predicted", "gold", 1)) for name in columns)
+        if gold != name and kinds.get(gold) == pl.String() and kinds[name] in (pl.String(), pl.Null())
     }
     answers = rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
         pl.len().alias("samples"),
