@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from tinsmith.lab.papers.labels import Labels
     from tinsmith.lab.papers.worlds import load_slice
     from tinsmith.lab.service.connect import connect
@@ -149,6 +152,16 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        module = import_module(_LAZY[name])
+        module = _imported(_LAZY[name])
         return module if name in ("checks", "measured") else getattr(module, name)
     raise AttributeError(f"module 'tinsmith' has no attribute {name!r}")
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module; count the seconds in a terminal, where somebody waits for the libraries that it needs."""
+    if name in sys.modules or not sys.stderr.isatty():
+        return import_module(name)
+    from tinsmith.types.waits import STARTING, ticking
+
+    with ticking(f"{STARTING}loading the libraries"):
+        return import_module(name)

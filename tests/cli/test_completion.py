@@ -43,6 +43,8 @@ ASKED: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
     ("run", "crossroads", "dry_run", "="): ({"true", "false"}, set()),
     ("run", "crossroads", "model_name", "=", "tins"): ({"tinsmith/nano", "tinsmith/smollm2"}, set()),
     ("run", "nothing", "st"): (set(), {"steps="}),
+    ("run", "dead_groups", "size", "="): ({"smallest", "nano"}, {"macro_f1"}),
+    ("run", "remedy/exp6", "reward", "=", "m"): ({"macro_f1"}, {"exp5"}),
     ("quickstart", "da"): ({"data="}, set()),
     ("replay", "runs/x", "dev"): ({"device="}, set()),
     ("serve", "--model", "tinsmith/n"): ({"tinsmith/nano"}, {"tinsmith/tiny"}),

@@ -80,10 +80,13 @@ def test_answers_by_item_hold_the_first_answer_its_label_and_the_right_one() -> 
         {**common, "step": 0, "text": "{...}", "predicted": "neutral", "failure": None, "total": 1.0},
         {**common, "step": 4, "text": "{...}", "predicted": "neutral", "failure": None, "total": 1.0},
     ])  # fmt: skip
-    found = answers_by_item(flat(labels)).select("step", "text", "predicted", "gold")
-    assert found.rows() == [(0, "not JSON", None, "neutral"), (4, "{...}", "neutral", "neutral")]
+    found = answers_by_item(flat(labels)).select("step", "text", "predicted", "gold", "right")
+    assert found.rows() == [(0, "not JSON", None, "neutral", 0.5), (4, "{...}", "neutral", "neutral", 1.0)]
     both = pl.DataFrame([{"step": 0, "split": "eval", "prompt_id": "a", "text": "t", "gold": {"novelty": "novel"}}])
     assert answers_by_item(flat(both))["gold.novelty"].to_list() == ["novel"]
+    two = both.with_columns(predicted=pl.struct(novelty=pl.lit("novel")))
+    assert answers_by_item(flat(two))["right.novelty"].to_list() == [1.0]
+    assert "right" not in answers_by_item(flat(both.with_columns(predicted=0.5, gold=pl.lit("0.5")))).columns
 
 
 def test_answers_to_a_task_stand_beside_those_it_names_right(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
         lines = command(capsys, "ls", folder, *options, code=0).out.splitlines()[1:]
         return [" ".join(line.split()) for line in lines]
 
-    runs = ["killed two begun 2 reward 0.500", "study a study not finished 2 of 5 expectations were met"]
+    runs = ["killed two interrupted 2 reward 0.500", "study a study not finished 2 of 5 expectations were met"]
     cell = "one finished 2 of 2 reward 0.750"
     assert listed(tmp_path) == runs
     assert listed(tmp_path, "--all") == [*runs, f"study/cells/a {cell}"]
@@ -209,6 +212,9 @@ def test_a_study_and_what_is_missing_are_not_taken_for_runs(tmp_path: Path, caps
     assert "cells/" in command(capsys, "audit", tmp_path / "study").err
     missing = command(capsys, "diff", tmp_path / "nothing.zip", tmp_path)
     assert f"there is no folder or file {tmp_path / 'nothing.zip'}" in missing.err
+    for verb in ("report", "export-results"):
+        refused = command(capsys, verb, tmp_path / "stud", code=2)
+        assert f"perhaps {tmp_path / 'study'}" in refused.err
 
 
 @pytest.mark.parametrize("verb", ["ls", "export-results"])

@@ -57,10 +57,21 @@ def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> 
     assert "ladder/exp4" in lines[1]
     assert lines[1].split()[-1] == "reward=macro_f1"
     assert lines[2].split()[-1] == "lora_rank=4"
-    values = dict(word.split("=") for word in lines[3].split()[1:])
+    assert [line.partition(":")[0] for line in lines[3:5]] == ["values", "further values, at their defaults"]
+    values, usual = (dict(word.split("=") for word in line.partition(": ")[2].split()) for line in lines[3:5])
     own = {each.name for each in key_help(EXPERIMENTS["remedy/exp6"]) if not each.circumstance}
-    assert set(values) == own
+    assert values.keys() | usual.keys() == own
+    assert not values.keys() & usual.keys()
+    assert {"early_stop", "snr_filter"} <= usual.keys()
     assert (values["reward"], values["lora_rank"], values["contract"]) == ("macro_f1", "4", "two_key")
+
+
+def test_an_interrupt_before_any_command_begins_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tinsmith.cli.app", interrupted)
+    assert run(code=130).err == "tinsmith: interrupted; nothing has begun\n"
 
 
 @pytest.mark.parametrize(("times", "says"), [(2.04, True), (1.1, False)])

@@ -334,6 +334,13 @@ def test_a_run_that_another_process_runs_does_not_go_on_with_the_same_command(tm
     assert settle(running.path, IfExists.RESUME_INTERRUPTED) is IfExists.RESUME
 
 
+def test_a_run_that_was_killed_before_its_manifest_goes_on_with_the_same_command(tmp_path: Path) -> None:
+    begun, _ = RunFolder.begin(tmp_path / "run", CONFIGURED, if_exists=IfExists.RAISE)
+    assert settle(begun.path, IfExists.RESUME_INTERRUPTED) is IfExists.RAISE
+    begun.close()
+    assert settle(begun.path, IfExists.RESUME_INTERRUPTED) is IfExists.RESUME
+
+
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "{}"])
 def test_a_damaged_manifest_says_nothing_and_the_run_is_left_alone(tmp_path: Path, manifest: str) -> None:
     folder = a_run(tmp_path / "run", manifest)

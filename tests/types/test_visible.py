@@ -93,7 +93,7 @@ def test_a_wait_in_a_pipe_has_a_line_every_two_seconds_and_then_after_a_tenth_of
     assert due[:4] == [1.0, 3.0, 5.0, 7.0]
     gaps = [later - sooner for sooner, later in pairwise(due)]
     assert gaps == pytest.approx([max(2.0, sooner / 10) for sooner in due[:-1]])
-    assert said[:3] == ["packing, 1 s", "packing, 3 s", "packing, 5 s"]
+    assert said[:3] == ["packing, 1 s so far", "packing, 3 s so far", "packing, 5 s so far"]
     clock.now = 4000.0
     assert ticks.tick() == 30.0, "also after an hour"
 
@@ -114,7 +114,7 @@ def test_a_wait_says_how_far_it_is_and_is_put_off_by_another_line() -> None:
     assert ticks.tick() == 1.75
     step, clock.now = 4, 2.75
     ticks.tick()
-    assert said == ["step 4 of 9, 3 s"]
+    assert said == ["step 4 of 9, 3 s so far"]
 
 
 def test_a_terminal_counts_the_seconds_in_one_line_that_other_lines_replace(monkeypatch: pytest.MonkeyPatch) -> None:

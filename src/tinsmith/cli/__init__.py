@@ -120,10 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments is None and (stop.code in (INTERRUPTED, TERMINATED) or sys.argv[1:2] == ["serve"]):
             _leave(int(stop.code or 0))
         raise
-    except LostError as error:
-        _fail(str(error), code=3)
+    except KeyboardInterrupt:  # where the commands are put together; they see to their own interrupts
+        _fail("interrupted; nothing has begun", code=INTERRUPTED)
     except TinsmithError as error:
-        _fail(str(error))
+        _fail(str(error), code=3 if isinstance(error, LostError) else 2)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("tinsmith"):
             raise

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from typer import Argument, Option
 
 from tinsmith.cli.completion import complete_here
-from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError, perhaps
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def require_runs(folders: Sequence[Path]) -> None:
     allowed = "the folder of a run, as `tinsmith run` leaves it, or a FILE.zip of `tinsmith pack`"
     for folder in folders:
         if not folder.exists():
-            raise DataError(f"there is no folder or file {folder}", field="DIR", value=str(folder), allowed=allowed)
+            what, fix = f"there is no folder or file {folder}", perhaps(str(folder), map(str, folder.parent.glob("*")))
+            raise DataError(what, field="DIR", value=str(folder), allowed=allowed, fix=fix)
         if not holds_run(folder):
             is_study = (folder / CELLS).is_dir()
             fix = f"name one of its runs, in {CELLS}/ (of a packed study after `tinsmith unpack`)" if is_study else None

@@ -125,7 +125,7 @@ def ls(
     every: Annotated[bool, Option("--all", help="List each run of a study too.")] = False,
 ) -> None:
     """List runs and studies: name, state, steps, last score or reward, a study's verdict."""
-    from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status
+    from tinsmith.lab.runs.files import CONFIG, MANIFEST, METRICS, Status, is_locked
     from tinsmith.lab.study.files import STUDY_JSON, holds_study
     from tinsmith.lab.study.sizes import CELLS
     from tinsmith.types.json_text import parse_json
@@ -153,13 +153,13 @@ def ls(
         config = read(file)
         if config and "name" not in config:  # another program's
             continue
-        state = str(read(run / MANIFEST).get("status", "begun"))
+        state = str(read(run / MANIFEST).get("status", Status.RUNNING))
         done, result = _standing(run / METRICS)
         settings = config.get("settings")
         steps = settings.get("steps") if isinstance(settings, dict) else None
         of = f"{min(done, steps)} of {steps}" if isinstance(steps, int) else str(done)
-        # One that was killed had no time to say so.
-        state = "not finished" if state == Status.RUNNING.value else state
+        if state == Status.RUNNING.value:  # one that was killed had no time to say so
+            state = "not finished" if is_locked(run) else Status.INTERRUPTED.value
         listed.append((name, str(config.get("name", "not readable")), state, of, result))
     if len(listed) == 1:
         fix = "tinsmith quickstart makes some; or name their folder: tinsmith ls DIR"
@@ -186,9 +186,9 @@ def export_results(
         tables = {"labels": label_table(corpus := Corpus.open(folder))}
         notes += filter(None, [own_works_note(corpus)])
     else:
+        require_runs([] if folder.exists() else [folder])
         with loading():
             from tinsmith.lab.runs.frames import tables_of
-
         with ticking(f"reading {folder}"):
             tables = dict(tables_of(folder, notes))
     for note in notes:

@@ -60,8 +60,9 @@ def build_base(
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all."""
     if len(conversations) < recipe.batch_size:
-        what = "there are too few papers to train a base model on"
-        raise DataError(what, field="conversations", value=len(conversations), allowed=f"{recipe.batch_size} or more")
+        what, allowed = "there are too few texts to train a base model on", f"{recipe.batch_size} or more"
+        fix = "train on more items, or name a model: model_name=..."
+        raise DataError(what, field="conversations", value=len(conversations), allowed=allowed, fix=fix)
     config = dataclasses.replace(
         PRESETS[recipe.preset],
         num_layers=recipe.num_layers,
@@ -89,28 +90,33 @@ def build_base(
 def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Say) -> Path:
     """Return the folder of a base, built below TINSMITH_HOME unless cached."""
     place = _place(recipe, conversations)
-    doing, began = "  base: preparing its texts", time.perf_counter()
+    doing, began, forecast = "  base: preparing its texts", 0.0, 0.0
 
     def progress(step: int, steps: int, loss: float) -> None:
         nonlocal doing, began
-        if step == 1:
-            began = time.perf_counter()
-        each = (time.perf_counter() - began) / max(1, step - 1)
-        left = f", about {duration(each * (steps - step))} left" if 1 < step < steps else ""
+        began = time.perf_counter() if step == 1 else began
+        seconds = seconds_left(step, steps, time.perf_counter() - began, forecast)
+        left = f", about {duration(seconds)} left" if step < steps else ""
         doing = f"  base: step {step}/{steps}, {loss:.3f} nats a token{left}"
 
     with one_writer(place):
         if not present(place).is_dir():
-            slower = 1.0 if say is unsaid else slowdown(physical_cores())
-            taken = duration(60 * slower * building_minutes(recipe, conversations))
-            say(f"building a base model from scratch, once: about {taken}")
+            say("building a base model from scratch, once")
             with ticking(lambda: doing, say):
+                slower = 1.0 if say is unsaid else slowdown(physical_cores())
+                forecast = 60 * slower * building_minutes(recipe, conversations)
                 build_base(recipe, conversations, place, say=progress)
             say(doing)
             if say is not unsaid and recipe.steps >= _TELLING_STEPS:
                 each = (time.perf_counter() - began) / recipe.steps
                 remember_steps(each / slower / _step_seconds(_tokens(recipe, conversations)))
     return present(place)
+
+
+def seconds_left(step: int, steps: int, took: float, forecast: float) -> float:
+    """Return the seconds left, by those since the first step and a forecast that counts as a tenth of the steps."""
+    known = 0.1 * steps
+    return (took + known * forecast / steps) / (step - 1 + known) * (steps - step)
 
 
 def _place(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> Path:

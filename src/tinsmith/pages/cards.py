@@ -358,7 +358,7 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
         f"What a model must beat before its score means something. Trained on {report.train_rows:,} of "
         f"{report.train_rows_available:,} training rows; intervals are percentiles of {report.resamples:,} "
         "resamples of the test rows. The prior's figures are expectations. "
-        + ("The oracle knows the cause of each paper and nothing else." if oracle else "")
+        + ("The oracle knows each paper's cause and nothing else; text may tell more." if oracle else "")
     )
     left = [f"{name} ({why})" for name, why in target.left_out.items()]
     words = [Words(text), *([Words(f"Left out: {'; '.join(left)}.")] if left else [])]

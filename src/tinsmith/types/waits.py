@@ -89,7 +89,7 @@ class Ticks:
         if (early := self._heard + self._pause - now) > 0:
             return early
         took = now - self._began
-        line = f"{self.what if isinstance(self.what, str) else self.what()}, {took:.0f} s"
+        line = f"{self.what if isinstance(self.what, str) else self.what()}, {took:.0f} s so far"
         if self.in_place:
             columns = max(1, shutil.get_terminal_size().columns - 1)
             print(f"\r{visible(line)[:columns]}\x1b[K", end="", file=sys.stderr, flush=True)

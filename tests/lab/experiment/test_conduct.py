@@ -260,6 +260,19 @@ def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
     assert manifest(tmp_path / "early")["status"] == "lost"
 
 
+def test_an_interrupt_before_the_manifest_leaves_the_folder_free(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conduct_module, "open_connection", NoServer.opened)
+    monkeypatch.setattr(conduct_module, "model_identity", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(made, tmp_path / "early", "sft/lora")
+    assert not (tmp_path / "early").exists()
+
+
 def test_an_interrupted_run_says_so_and_ends_its_server_and_its_pages_are_no_part_of_its_steps(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

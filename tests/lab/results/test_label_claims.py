@@ -13,6 +13,7 @@ from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.page.comparison import RunsCompared
 from tinsmith.lab.results.arms import LabelArm, arms_of, gather, label_arms
+from tinsmith.lab.results.findings import verdict_of
 from tinsmith.lab.results.label_page import compare_labels
 from tinsmith.lab.results.systems import rival, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
@@ -44,6 +45,18 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     assert [(arm.name, arm.seed_words()) for arm in found] == [("RL (macro-F1)", "0, 1, 2"), ("LoRA SFT", "0")]
     answers = found[0].answers_on()
     assert (answers.num_seeds, answers.num_items) == (3, 210)
+
+
+def test_the_verdict_is_on_a_trained_arm_even_where_the_untrained_one_scores_more(tmp_path: Path) -> None:
+    untrained = replace(LADDER["exp5"], name="control/zero_shot", steps=0)
+    zero, worse = arms(tmp_path, untrained, LADDER["exp5"])
+    first, then = (next(iter(one.systems.values())).measures["macro_f1"].value for one in (zero, worse))
+    assert first > then
+    (both,) = verdict_of([zero, worse])
+    assert f"{then:.3f}" in both
+    assert f"{first:.3f}" not in both
+    (alone,) = verdict_of([zero])
+    assert f"{first:.3f}" in alone
 
 
 def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from fake_runs import LADDER, write_run
 from kept_answers import keep_answers
@@ -12,7 +13,7 @@ from sentences import missing
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import SHOWN, gather
-from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.runs.files import SERVED_NAME, Kind
 from tinsmith.lab.runs.reader import read_rollouts, read_run
 from tinsmith.lab.runs.records import Cause, Split
 from tinsmith.types.errors import DataError
@@ -39,6 +40,19 @@ def test_a_finished_run_is_read_without_a_note(folder: Path) -> None:
     assert list(run.metrics) == list(range(61))
     assert run.manifest.selected.step == 60
     assert run.baselines is not None
+
+
+def test_a_model_is_called_by_what_was_named_and_not_by_what_it_was_served_as(folder: Path) -> None:
+    run = read_run(folder)
+    assert run.manifest is not None
+    run = replace(run, config=msgspec.structs.replace(run.config, model_name=SERVED_NAME))
+
+    def model(named: str | None) -> str:
+        return replace(run, manifest=msgspec.structs.replace(run.manifest, circumstances={"model_name": named})).model
+
+    assert model("/models/SmolLM2-135M") == "SmolLM2-135M"
+    assert model(None) not in (SERVED_NAME, "None")
+    assert replace(run, manifest=None).model == SERVED_NAME
 
 
 def test_a_line_that_was_being_written_is_left_out_and_told(folder: Path) -> None:

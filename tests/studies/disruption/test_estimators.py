@@ -246,6 +246,7 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert papers.to_polars()["split"].to_list().count("test") == len(papers.test)
     assert len(table) == 5
     assert len({line.count("|") for line in table}) == 1
+    assert str(found).splitlines() == table
     with pytest.raises(ConfigError, match="models of the same task"):
         tinsmith.compare({}, papers.test)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.nano_base import build_base, cached_base
+from tinsmith.lab.nano_base import build_base, cached_base, seconds_left
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.rlvr import LEXICON, RubricBaseRecipe, demonstrations, rubric_conversations
@@ -69,7 +69,7 @@ def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: py
     told: list[str] = []
     folder = cached_base(TINY, rubric_conversations(TINY), told.append)
     assert folder.parent == tmp_path / "home" / "bases"
-    assert told[0] == "building a base model from scratch, once: about 0 s"
+    assert told[0] == "building a base model from scratch, once"
     assert told[-1].startswith("  base: step 3/3,")
     told.clear()
     assert cached_base(TINY, rubric_conversations(TINY), told.append) == folder
@@ -80,6 +80,12 @@ def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: py
     build_base(TINY, rubric_conversations(TINY), tmp_path / "again")
     for file in folder.iterdir():
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
+
+
+def test_what_is_left_begins_as_forecast_and_ends_as_measured() -> None:
+    assert seconds_left(1, 1000, 0.0, 50.0) == pytest.approx(49.95)
+    assert 50.0 < seconds_left(100, 1000, 10.0, 50.0) < 90.0
+    assert seconds_left(901, 1000, 90.0, 50.0) == pytest.approx(9.405)
 
 
 def test_too_little_to_read_is_refused(tmp_path: Path) -> None:

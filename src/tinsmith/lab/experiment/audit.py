@@ -32,14 +32,14 @@ from tinsmith.lab.experiment.audit_record import config_contradictions, contradi
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
 from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.experiment.manifest import require_same_models, seeds
-from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_here
+from tinsmith.lab.experiment.materials import Materials, is_loaded_here
 from tinsmith.lab.experiment.replay import PlanOf, remake, seconds_of
 from tinsmith.lab.grouping import Line
 from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE, Kind
+from tinsmith.lab.runs.files import MANIFEST, METRICS, SERVED_NAME, STATE, TRACE, Kind
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Selected

@@ -51,7 +51,7 @@ from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
-from tinsmith.types.waits import Say, ticking, unsaid
+from tinsmith.types.waits import STARTING, Say, ticking, unsaid
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -106,26 +106,26 @@ def conduct(
         if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
         materials = _gathered(plan, if_exists, say) if materials is None else replace(materials, plan=plan)
         # What a reward makes optimal is computed for these lines.
-        for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
-            say(line)
+        with ticking(f"{STARTING}checking settings and reward", say):
+            for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
+                say(line)
         if resumes := if_exists is IfExists.RESUME:
             if (done := _finished_before(where.log_path, materials)) is not None:
                 return done
             require_same_run(RunFolder(where.log_path).manifest(), materials)
         # The folder comes first: a run that may not begin there starts no server.
         folder, mark = RunFolder.begin(where.log_path, config_of(materials), if_exists=if_exists)
-        began = time.perf_counter()
-        connection = through or _connected(materials, folder, resumes, say)
+        began, connection = time.perf_counter(), through
         try:
+            embedded = embedded_settings(plan, materials.models, folder.path)
+            connection = connection or open_connection(where.base_url, embedded, say)
             slower = _slower(materials)
             done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
-        except KeyboardInterrupt:
-            connection.abandon()
-            raise
         except BaseException as error:
-            connection.close()
-            if isinstance(error, ConfigError) and mark is None and not resumes:
-                folder.abandon()  # it was refused before its first step
+            if connection is not None:
+                (connection.abandon if isinstance(error, KeyboardInterrupt) else connection.close)()
+            if mark is None and not resumes and (isinstance(error, ConfigError) or not folder.read_json(MANIFEST)):
+                folder.abandon()  # nothing was run: the next command finds the folder free
             raise
         finally:
             folder.close()
@@ -142,24 +142,14 @@ def conduct(
 
 def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
     """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
-    data = plan.experiment.subject.run_data(plan, say)
-    if say is not unsaid and if_exists is not IfExists.RESUME:
-        base, taken = sum(data.missing_base().values()), data.minutes()  # what a missing base is measured by, runs are
-        if taken is not None and (base or taken > _LONG_MINUTES):
-            say(f"{'a small base, then the run' if base else 'the run'}: {time_and_disk(taken + base, RUN_MEGABYTES)}")
+    with ticking(f"{STARTING}reading the items", say):
+        data = plan.experiment.subject.run_data(plan, say)
+        if say is not unsaid and if_exists is not IfExists.RESUME:
+            # What a missing base is measured by, runs are.
+            base, taken = sum(data.missing_base().values()), data.minutes()
+            if taken is not None and (base or taken > _LONG_MINUTES):
+                say(f"{'a small base, then ' if base else ''}the run: {time_and_disk(taken + base, RUN_MEGABYTES)}")
     return with_model(plan, data, say)
-
-
-def _connected(materials: Materials, folder: RunFolder, resumes: bool, say: Say) -> Connection:
-    """Return a connection of the run's own; where there is none, the folder of a new run is free again."""
-    plan = materials.plan
-    try:
-        embedded = embedded_settings(plan, materials.models, folder.path)
-        return open_connection(plan.circumstances.base_url, embedded, say)
-    except (BackendError, LostError, KeyboardInterrupt):
-        if not resumes:
-            folder.abandon()  # nothing was run: the next command finds the folder free
-        raise
 
 
 def _conduct(

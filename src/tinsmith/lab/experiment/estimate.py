@@ -30,6 +30,7 @@ from tinsmith.models.published.sources import is_here
 from tinsmith.models.staging import one_writer
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import module, native
+from tinsmith.types.fingerprints import left_out
 from tinsmith.types.home import home
 
 MEASURED_PARAMETERS: Final = 134_479_872  # Of SmolLM2-135M: weights of all layers and the head.
@@ -152,11 +153,13 @@ def dry_run(plan: Plan) -> list[str]:
     require_own_rates(plan)
     experiment = plan.experiment
     parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent.name}"
+    values, usual = plan.resolved(), left_out(plan.settings)
     return [
         f"{plan.title}: {experiment.question}",
         f"{parent}; it sets: {_listed(experiment.delta)}",
         *([f"changed here: {_listed(plan.overrides)}"] if plan.overrides else []),
-        f"values: {_listed(plan.resolved())}",
+        f"values: {_listed({key: value for key, value in values.items() if key not in usual})}",
+        f"further values, at their defaults: {_listed({key: value for key, value in values.items() if key in usual})}",
         f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
         *unusual(plan),

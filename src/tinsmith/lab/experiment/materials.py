@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.slices.card import read_slice_card
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import At, Circumstances
-from tinsmith.lab.runs.files import IfExists, Kind, require_room, settle
+from tinsmith.lab.runs.files import SERVED_NAME, IfExists, Kind, require_room, settle
 from tinsmith.models.published.packaged import PREFIX, packaged_model
 from tinsmith.models.published.sources import find_model, is_here
 from tinsmith.ops.cuda.device import require_gpu
@@ -21,8 +21,6 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.user_task.run_data import TaskData
-
-SERVED_NAME: Final = "base"  # The name on an embedded server of a model that was given as a folder or a file.
 
 CARD: Final = "base.json"  # In the folder of a nano base: what it was built from.
 

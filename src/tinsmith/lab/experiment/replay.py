@@ -20,8 +20,8 @@ from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import Circumstances, shown_value
 from tinsmith.lab.experiment.manifest import Json, changed_identity, located
-from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, on_base, with_model
-from tinsmith.lab.runs.files import CONFIG, MANIFEST, Kind, Status
+from tinsmith.lab.experiment.materials import Materials, gather, named_model, on_base, with_model
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, SERVED_NAME, Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Run

@@ -139,7 +139,7 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
     found = by_seed(reads, lambda one: (_given(one), seedless(one.run.config.settings)))
     # An arm is called by what was changed of it that is not the same for all, or as the experiment.
     changed = distinct([""] * len(found), [_given(first) for first, *_ in found])
-    labels = numbered([own or first.run.config.title for (first, *_), own in zip(found, changed, strict=True)])
+    labels = numbered([own or first.run.config.name for (first, *_), own in zip(found, changed, strict=True)])
     return tuple(
         ArmRuns(Arm(f"arm-{place}", label), some) for place, (label, some) in enumerate(zip(labels, found, strict=True))
     )
@@ -439,7 +439,7 @@ def _page(comparison: RunsCompared) -> Document:
     facts = (
         ("Arms", str(len(arms))),
         ("Runs", str(len(reads))),
-        ("Models", listed(sorted({one.run.config.model_name for one in reads}))),
+        ("Models", listed(sorted({one.run.model for one in reads}))),
         ("Reward", reads[0].run.config.reward_name or "not stated"),
         ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
     )

@@ -212,7 +212,7 @@ def _facts(read: TaskRunRecords) -> Pairs:
         judged += [("Judge", judging.judge), ("Judging cost", examples.cost_words(judging))]
         judged.append(("Without verdicts", examples.failed_words(judging)))
     return (
-        ("Model", read.run.config.model_name or "not stated"),
+        ("Model", read.run.model),
         ("Reward", read.run.config.reward_name or "not stated"),
         *judged,
         ("Items", ", ".join(counts) or "not stated"),
@@ -277,8 +277,8 @@ def _claims(read: TaskRunRecords, gaps: Sequence[Gap]) -> str:
         for one in gaps
         if one.holds
     ]
-    about = f"of this one trained model on {'held-out' if read.held_out else 'its training'} items"
-    return f"{'; '.join(held) or 'nothing'}, {about}"
+    about = f"this one trained model, {'held-out' if read.held_out else 'its training'} items"
+    return f"{'; '.join(held) or 'nothing, as no difference is significant'} ({about})"
 
 
 def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:

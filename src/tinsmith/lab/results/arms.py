@@ -345,11 +345,11 @@ def label_arms(results: Results) -> Mapping[str, LabelArm]:
 def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tuple[LabelArm, ...]:
     """Group runs that differ by seed alone; arms in order of first occurrence, seeds ascending.
 
-    Arms are called by the titles of their experiments; one without a title by name and version.
+    Arms are called by the titles of their experiments; one without a title by its name.
     """
     groups = by_seed(reads, identity, _progress)
     firsts = [group[0].run.config for group in groups]
-    called = [TITLES.get(config.name, config.title) for config in firsts]
+    called = [TITLES.get(config.name, config.name) for config in firsts]
     apart = distinct(called, [_distinguishing(config) for config in firsts])
     names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(called, apart, strict=True)])
     return tuple(

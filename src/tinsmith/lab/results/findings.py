@@ -43,7 +43,7 @@ _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to 
 
 
 def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
-    """Return the verdict: macro-F1 of the best arm without controls, beside chance and the best baseline."""
+    """Return the verdict: macro-F1 of the best trained arm but controls, beside chance and the best baseline."""
     scored = [
         (arm, one.measures["macro_f1"], one.num_items)
         for arm in arms
@@ -52,7 +52,7 @@ def verdict_of(arms: Sequence[LabelArm]) -> list[str]:
     ]
     if not scored:
         return []
-    arm, macro, num_items = max(scored, key=lambda one: one[1].value)
+    arm, macro, num_items = max([one for one in scored if one[0].config.steps] or scored, key=lambda one: one[1].value)
     report = arm.first.baselines
     rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
     against: list[Beside] = []

@@ -164,7 +164,7 @@ def page_of_labels(comparison: RunsCompared) -> Document:
     facts = (
         ("Runs", str(len(runs))),
         ("Experiments", str(len(comparison.record.arms))),
-        ("Models", listed(sorted({run.config.model_name or "not stated" for run in runs}))),
+        ("Models", listed(sorted({run.model for run in runs}))),
         ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in runs}))),
         ("Papers", listed(sorted({papers_words(run) for run in runs}))),
     )
@@ -178,7 +178,7 @@ def console(comparison: RunsCompared) -> ConsoleTable:
     papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
     return console_table(
         f"Test split{papers}: accuracy, macro-F1 with 95 % interval and greedy",
-        ("match", "macro-F1", "greedy", "min recall", "most said", "JSON"),
+        ("accuracy", "macro-F1", "greedy", "min\nrecall", "most said", "JSON"),
         [_line(arm) for arm in arms],
         [(one.name, *_figures(one.measures, "")) for one in baselines_of(arms)],
     )
@@ -316,7 +316,7 @@ def label_document(run: Run) -> Document:
         title=TITLES.get(run.config.name, ""),
         facts=(
             ("Reward", reward_name(run.config.reward_name) or "none"),
-            ("Model", run.config.model_name or "not stated"),
+            ("Model", run.model),
             ("Task", f"{task}, prompt {task_config.prompt}, {contract_name(task_config.contract)}"),
             ("Papers", papers_words(run)),
         ),

@@ -131,7 +131,7 @@ def run_document(
     first = summary(story, raised, *top, limits=limits, notes=notes)
     return Document(
         kind=kind,
-        title=f"{title}: {run.config.title}" if title else run.config.title,
+        title=f"{title}: {run.config.name}" if title else run.config.name,
         question=run.config.question,
         claims=claims,
         facts=(("Training", run.config.kind.words), *progress, *facts),
@@ -156,14 +156,14 @@ def _details(run: Run) -> list[Fold]:
     """Return the headed lists of names and values at the end of a run's page."""
     config, manifest = run.config, run.manifest
     data = config.data
-    settings = {**config.settings, **{f"task.{k}": v for k, v in _fields(config.task).items()}}
+    of_task = {f"task.{name}": one for name, one in _fields(config.task).items()}
     identity = {
         key: value
         for key, value in (manifest.identity if manifest else {}).items()
         if key not in Config.__struct_fields__ and key not in ("schema", "title")
     }
     sections: list[tuple[str, Mapping[str, object]]] = [
-        ("Settings", settings),
+        ("Settings", {"experiment": config.title, **config.settings, **of_task}),
         ("Reward", config.reward or {}),
         (config.kind.data_words, _fields(data)),
         ("Identity: the same identity gives the same results", {"identity_sha256": config.identity_sha256, **identity}),

@@ -36,7 +36,7 @@ BASELINE_WORDS: Final[Mapping[Baseline, tuple[str, str]]] = {
     Baseline.METADATA: ("Metadata only", "gradient boosting on year, citations, field"),
     Baseline.TEXT: ("TF-IDF", "logistic regression on title and abstract"),
     Baseline.BOTH: ("TF-IDF + metadata", "logistic regression on both"),
-    Baseline.ORACLE: ("Oracle", "knows the planted cause of every paper, and nothing else"),
+    Baseline.ORACLE: ("Planted cause only", "the commonest label of each paper's planted cause"),
 }
 """Display name and description of every baseline."""
 RIVALS: Final = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)

@@ -31,22 +31,14 @@ class Kind(enum.StrEnum):
     @property
     def words(self) -> str:
         """Its name on a page."""
-        return {
-            Kind.RL: "RL",
-            Kind.SFT: "SFT",
-            Kind.RLVR: "RL with rubrics",
-            Kind.TASK: "RL on a task of one's own",
-            Kind.TASK_SFT: "SFT on a task of one's own",
-            Kind.TASK_SPARSE: "Sparse selection on a task of one's own",
-            Kind.JOINT: "RL on two labels",
-        }[self]
+        named = {Kind.RLVR: "RL with rubrics", Kind.JOINT: "RL on two labels", Kind.TASK_SPARSE: "Sparse selection"}
+        return named.get(self, "SFT" if self in (Kind.SFT, Kind.TASK_SFT) else "RL")
 
     @property
     def data_words(self) -> str:
         """The name of its data."""
-        return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items", Kind.TASK_SPARSE: "Items"}.get(
-            self, "Papers"
-        )
+        of_items = (Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
+        return "Tasks" if self is Kind.RLVR else "Items" if self in of_items else "Papers"
 
 
 class Status(enum.StrEnum):
@@ -74,6 +66,7 @@ TASK: Final = "task.json"  # Of a run on a task of the user's own: its terms, it
 SECTIONS: Final = "sections.json"  # The sections that it adds to its page.
 GENERAL: Final = "general.json"
 """Likelihood of fixed general texts under the trained model and its base, which measures forgetting."""
+SERVED_NAME: Final = "base"  # The name on an embedded server of a model that was given as a folder or a file.
 STATE: Final = "checkpoints"  # Where a run's embedded server keeps its state, in the run's folder.
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)  # Files that a step appends to, and that a resumed run cuts back.
@@ -135,6 +128,8 @@ def _already_there(path: Path, what: str) -> ConfigError:
 
 def _was_interrupted(path: Path) -> bool:
     """True if the run in a folder stopped early: it reported so, or the process that ran it is gone."""
+    if holds_run(path) and not (path / MANIFEST).exists():  # killed before it was written
+        return not is_locked(path)
     try:
         manifest: object = parse_json((path / MANIFEST).read_bytes())
     except (OSError, ValueError):

@@ -61,8 +61,8 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     """Return a row for each step, split and item of flat rollouts.
 
     Its columns: samples, failures, `text` of the first answer with the label it predicts and the right one (`predicted`
-    and `gold`, where they are known), mean reward and means of terms. A failed rollout is counted, and is no answer.
-    `right` are right answers by item, where rollouts do not name them.
+    and `gold`, where they are known), `right`, the share of answers that predict it, mean reward and means of terms. A
+    failed rollout is counted, and is no answer. `right` are right answers by item, where rollouts do not name them.
     """
     if rollouts.is_empty():
         return rollouts
@@ -70,10 +70,17 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
     failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
     columns = [name for name in rollouts.columns if name.partition(".")[0] in _ANSWER]
+    kinds = {name: rollouts.schema[name] for name in columns}
+    hits = {
+        name.replace("predicted", "right", 1): (pl.col(name).cast(pl.String()) == pl.col(gold)).fill_null(value=False)
+        for name, gold in ((name, name.replace("predicted", "gold", 1)) for name in columns)
+        if gold != name and kinds.get(gold) == pl.String() and kinds[name] in (pl.String(), pl.Null())
+    }
     answers = rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
         pl.len().alias("samples"),
         failed.sum().alias("failed"),
         *(pl.col(name).filter(~failed).first() for name in columns),
+        *(hit.filter(~failed).mean().alias(name) for name, hit in hits.items()),
         *(pl.col(name).mean() for name in numbers),
     )
     if right and not any(name.startswith("gold") for name in columns):

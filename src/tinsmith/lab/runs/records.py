@@ -18,7 +18,7 @@ import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.judge.records import Verdict
-from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.runs.files import SERVED_NAME, Kind
 from tinsmith.types.fingerprints import sha256_of
 
 
@@ -331,6 +331,14 @@ class Run:
     def labels(self) -> tuple[str, ...]:
         """The classes, in the task's order."""
         return self.config.task.labels
+
+    @property
+    def model(self) -> str:
+        """Its model in words: a folder or file by its own name, not by the one under which it was served."""
+        name, around = self.config.model_name, {} if self.manifest is None else self.manifest.circumstances
+        if name != SERVED_NAME or "model_name" not in around:
+            return name or "not stated"
+        return Path(str(around["model_name"])).name if around["model_name"] else "small base, trained from scratch"
 
     @property
     def last_step(self) -> int | None:

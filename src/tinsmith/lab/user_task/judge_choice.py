@@ -15,13 +15,13 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
+from tinsmith.lab.experiment.materials import is_loaded_here
 from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, cost_of, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
-from tinsmith.lab.runs.files import ROLLOUTS, TASKS
+from tinsmith.lab.runs.files import ROLLOUTS, SERVED_NAME, TASKS
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256

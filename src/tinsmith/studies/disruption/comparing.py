@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
@@ -57,7 +56,7 @@ def cross_val_score(
         raise ConfigError("this number of folds is not possible", field="cv", value=cv, allowed=allowed)
     draws = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32)
     folds = list(draws.split(labels, labels))
-    model.tell(_price(model, [papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], cv))
+    model.tell_price([papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], fits=cv)
     server, scores, left = SharedServer(), list[float](), list[PaperClassifier]()
     try:
         for number, (train, test) in enumerate(folds, 1):
@@ -71,15 +70,6 @@ def cross_val_score(
             fold.close()
         server.close()
     return np.array(scores)
-
-
-def _price(model: PaperClassifier, papers: Sequence[AnyPaper], labels: Sequence[str], folds: int) -> str:
-    """Say what fits as on the papers of the first fold take, with the base that they share."""
-    taken, base = model.fit_minutes(papers, labels)
-    total = None if taken is None else folds * taken + base
-    first = ", after the small base that they share" if base else ""
-    each = "" if taken is None else f" (each fit {taken:.1f} without other work)"
-    return f"{folds} fits on one server{first}: {time_and_disk(total, folds * RUN_MEGABYTES)}{each}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +107,7 @@ class Row:
         return commonest_answer(self.measures)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SideBySide:
     """Result of `compare`, in the models' order; the last row always says the most frequent label."""
 
@@ -126,11 +116,13 @@ class SideBySide:
     rows: tuple[Row, ...]
 
     def to_markdown(self) -> str:
-        """Return a table to print."""
+        """Return a Markdown table; `print` shows it too."""
         heads, rows = self._cells()
-        return "\n".join(
-            f"| {' | '.join(cells)} |" if cells else "|---" * len(heads) + "|" for cells in (heads, (), *rows)
-        )
+        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+        lines = (heads, ["-" * width for width in widths], *rows)
+        return "\n".join(f"| {' | '.join(map(str.ljust, cells, widths))} |" for cells in lines)
+
+    __repr__ = to_markdown
 
     def to_polars(self) -> pl.DataFrame:
         """Return the figures, a row for each model; `low` and `high` are the ends of the interval of macro-F1."""

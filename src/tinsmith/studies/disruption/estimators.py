@@ -43,7 +43,7 @@ from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
 from tinsmith.types.arguments import require_known
 from tinsmith.types.errors import ArgumentError, BackendError, ConfigError, LostError
-from tinsmith.types.waits import tell
+from tinsmith.types.waits import Say, tell, ticking, unsaid
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,6 +72,7 @@ class SharedServer:
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}
 """Parameters that are no keys of `tinsmith run`."""
+AnyPapers = LoadedSlice | Sequence[AnyPaper]
 Strings = NDArray[np.str_]
 Floats = NDArray[np.float64]
 
@@ -229,7 +230,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         copy._bases = self._bases
         return copy
 
-    def fit(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None) -> PaperClassifier:
+    def fit(self, papers: AnyPapers, y: Sequence[str] | None = None) -> PaperClassifier:
         """Train, choose the best checkpoint on validation, and test it once; return self.
 
         A fit that is refused or fails leaves what an earlier one learned.
@@ -244,9 +245,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         """
         return self.fit_through(None, papers, y)
 
-    def fit_through(
-        self, server: SharedServer | None, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None
-    ) -> Self:
+    def fit_through(self, server: SharedServer | None, papers: AnyPapers, y: Sequence[str] | None = None) -> Self:
         """Fit on a server that others are fitted on too; None: on one of its own. See `fit`."""
         plan = self.plan()
         folder = plan.circumstances.log_path
@@ -255,12 +254,9 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             temporary = folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
             plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
         try:
+            if server is None and self.verbose:
+                self.tell_price(papers, y)
             data = self._data(plan, papers, y)
-            if server is None:
-                base = sum(data.missing_base().values())
-                taken = data.minutes()
-                first = ", after the small base that it trains" if base else ""
-                self.tell(f"one fit{first}: {time_and_disk(taken and taken + base, RUN_MEGABYTES)}")
             materials = self._materials(plan, data)
             self.close()  # an earlier fit's server may hold the folder
             through = server and server.open(plan, materials.models)
@@ -363,15 +359,22 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
         return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
-    def fit_minutes(self, papers: Sequence[AnyPaper], y: Sequence[str] | None = None) -> tuple[float | None, float]:
-        """Return how long a fit on these papers takes on two cores, and how long the small base that it needs first.
-
-        None: nothing is known of the model; 0 where the base is there.
-        """
+    def fit_minutes(self, papers: AnyPapers, y: Sequence[str] | None = None) -> tuple[float | None, float]:
+        """Return the minutes of a fit on two cores, if they are known, and of the small base that it needs first."""
         data = self._data(self.plan(), papers, y)
-        return data.minutes(), sum(data.missing_base().values())
+        base = sum(data.missing_base().values())  # what a missing base is measured by, fits are
+        return data.minutes(), base
 
-    def _data(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> PaperData:
+    def tell_price(self, papers: AnyPapers, y: Sequence[str] | None, fits: int = 1) -> None:
+        """Say what so many fits as on these papers take, with the small base that they need first."""
+        with ticking("reading the papers", self.tell):
+            taken, base = self.fit_minutes(papers, y)
+            what = f"{'one fit' if fits == 1 else f'{fits} fits on one server'}{', after a small base' if base else ''}"
+            each = f" (each fit {taken:.1f} without other work)" if taken is not None and fits > 1 else ""
+            total = None if taken is None else fits * taken + base
+            self.tell(f"{what}: {time_and_disk(total, fits * RUN_MEGABYTES)}{each}")
+
+    def _data(self, plan: Plan, papers: AnyPapers, y: Sequence[str] | None) -> PaperData:
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
@@ -394,10 +397,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._policy
 
-    def tell(self, message: str) -> None:
-        """Print a line where progress is shown."""
-        if self.verbose:
-            tell(message)
+    @property
+    def tell(self) -> Say:
+        """Takes a line of progress; drops it where the model is not verbose."""
+        return tell if self.verbose else unsaid
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
