@@ -269,3 +269,13 @@ def test_the_engines_example_runs_and_trains() -> None:
     session = names["session"]
     assert session.optimizer.step_count == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert len(names["result"].sequences) == 4  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("page", ["kept-tasks", "labels", "stats", "your-study", "your-task"])
+def test_a_page_s_examples_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.with_stem(page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    by_themselves = [block for block in blocks if "run(" not in block]  # a run has tests of its own
+    assert by_themselves
+    for block in by_themselves:
+        exec(compile(block, page, "exec"), {"__name__": page})

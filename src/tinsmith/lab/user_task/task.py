@@ -192,7 +192,7 @@ class Turns(KnownArguments):
     All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
     """
 
-    reply: Callable[[Any, Sequence[Any], int], str | Ask | Spawn | None]
+    reply: Callable[[Any, Sequence[Any], int], str | Ask | Spawn | None] = field(kw_only=False)
     """(item, replies so far, seed) -> a text, a question to another model, items to spawn, or None at the end."""
     most: int = MOST_TURNS
     """Replies after which a conversation ends whatever `reply` would say."""
