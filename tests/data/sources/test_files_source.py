@@ -5,6 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pytest
 from building import SHARED, edges_of, files_of, gzip_lines, quarantined
 from fake_openalex import KEY, FakeOpenAlex, Mishap, serving
@@ -60,6 +61,17 @@ def test_papers_and_edges_are_read_as_they_are_given(tmp_path: Path) -> None:
     assert (last["concepts"], last["cited_by_count"]) == (["c"], 3)
     assert corpus.papers("title")["title"].null_count() == 4
     assert edges_of(corpus) == [("c", "77"), ("0001001", "9201001"), ("0001001", "b")]
+
+
+def test_white_space_is_no_text_and_no_journal(tmp_path: Path) -> None:
+    blank = {key: " \t" for key in ("title", "abstract", "venue", "field", "type", "language")}
+    papers = [{"id": "a", "year": 2000, **blank, "journal_ref": "Phys.Rev. D7 (2000) 1", "concepts": ["c", "", " "]}]
+    card = build(tmp_path, [*papers, {"id": "b", "year": 2001}], b"citing\tcited\nb\ta\n")
+    (paper,) = Corpus.open(tmp_path / "out").papers().filter(pl.col("id") == "a").rows(named=True)
+    assert paper["venue"] == "Phys.Rev. D"
+    assert [paper[key] for key in ("title", "abstract", "field", "type", "language")] == [None] * 5
+    assert paper["concepts"] == ["c"]
+    assert card.missing["title"] == 2
 
 
 def test_malformed_lines_are_set_aside_with_file_and_line(tmp_path: Path) -> None:

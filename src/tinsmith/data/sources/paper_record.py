@@ -75,16 +75,21 @@ def paper_of(line: bytes, lost: list[str] | None = None) -> Paper:
     return Paper(
         id=name,
         year=year,
-        title=record.title or None,
-        abstract=_abstract(record.abstract, lost) if record.abstract else None,
+        title=_written(record.title),
+        abstract=_abstract(text, lost) if (text := _written(record.abstract)) else None,
         date=date,
-        venue=record.venue or journal,
-        field=record.field or None,
-        concepts=record.concepts or (),
-        type=record.type or None,
-        language=record.language or None,
+        venue=_written(record.venue) or journal,
+        field=_written(record.field),
+        concepts=tuple(filter(_written, record.concepts or ())),
+        type=_written(record.type),
+        language=_written(record.language),
         cited_by_count=record.cited_by_count,
     )
+
+
+def _written(text: str | None) -> str | None:
+    """Return a text as it stands; None where it is empty, or white space alone."""
+    return text if text and not text.isspace() else None
 
 
 def _abstract(text: str, lost: list[str]) -> str | None:

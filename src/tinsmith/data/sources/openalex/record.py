@@ -161,10 +161,11 @@ def date_of(node: Node, complain: Complain) -> dt.date | None:
 
 def venue(node: Node) -> str | None:
     """Return the name of the source of a work's first location."""
-    location, old = node.primary_location, node.host_venue
+    location, source = node.primary_location, node.host_venue
     if location is not None and location.source is not None:
-        return location.source.display_name or None
-    return (old.display_name or None) if old is not None else None
+        source = location.source
+    name = None if source is None else source.display_name
+    return name if name and not name.isspace() else None
 
 
 def _field(work: Work) -> str | None:
