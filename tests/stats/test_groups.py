@@ -79,6 +79,12 @@ def test_the_published_example() -> None:
     assert kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9) == (True, True, True, False, False)
 
 
+@pytest.mark.parametrize("scale", [100.0, 0.001])
+def test_rewards_in_other_units_keep_the_same_groups(scale: float) -> None:
+    spread = [scale * one for one in (0.5, 0.5, 0.5, 0.5, 0.4, 0.4, 0.3, 0.2)]
+    assert kept_groups(spread, 0.9, scale) == (*[True] * 7, False)
+
+
 def test_groups_without_spread_are_never_kept_and_none_may_be() -> None:
     assert kept_groups([0.0, 0.0], 0.9) == (False, False)
     assert kept_groups([0.0, 0.2, 0.0], 1.0) == (False, True, False)

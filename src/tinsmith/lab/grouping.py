@@ -197,12 +197,14 @@ def _by_depth(roots: list[Rollout[I, A]]) -> list[list[Rollout[I, A]]]:
 
 def left_out_by_spread(groups: Sequence[ScoredGroup[I, A]], top_p: float) -> list[ScoredGroup[I, A]]:
     """Return the groups, those of little spread without advantages: see `kept_groups`."""
-    spread = [deviation([one.terms.total for one in group.scored]) for group in groups]
+    rewards = [[one.terms.total for one in group.scored] for group in groups]
+    every = [reward for some in rewards for reward in some]
+    mask = kept_groups(list(map(deviation, rewards)), top_p, max(every, default=0.0) - min(every, default=0.0))
     return [
         group
         if retained
         else replace(group, scored=tuple(map(_left_out, group.scored)), below=tuple(map(_left_out, group.below)))
-        for group, retained in zip(groups, kept_groups(spread, top_p), strict=True)
+        for group, retained in zip(groups, mask, strict=True)
     ]
 
 

@@ -93,7 +93,7 @@ class LabelGroups:
         return self.informative / self.groups if self.groups else math.nan
 
 
-SLACK = 0.01  # Of the sum: how much of it the kept ones may lack, as published.
+SLACK = 0.01  # How much of the sum the kept ones may lack, as published for rewards of 0 and 1.
 FIRST_STEPS = 10
 FLAT_SHARE = 0.1  # Of the mean variance of the first steps ...
 FLAT_STEPS = 10  # ... in so many steps running: nothing is left to learn from.
@@ -107,15 +107,17 @@ def deviation(rewards: Sequence[float]) -> float:
     return math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards))
 
 
-def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
-    """Return a mask of the groups with the largest deviations, up to `top_p` of their sum, less 0.01.
+def kept_groups(deviations: Sequence[float], top_p: float, scale: float = 1.0) -> tuple[bool, ...]:
+    """Return a mask of the groups with the largest deviations, up to `top_p` of their sum, less 0.01 of `scale`.
+
+    `scale` is what lies between the least and the largest reward, so that rewards in other units keep the same groups.
 
     A group whose rewards do not differ is never kept; of equal ones the earlier is taken first.
 
     >>> kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9)
     (True, True, True, False, False)
     """
-    enough = top_p * math.fsum(deviations) - SLACK
+    enough = top_p * math.fsum(deviations) - SLACK * scale
     by_size = sorted(range(len(deviations)), key=lambda place: (-deviations[place], place))
     taken: list[float] = []
     chosen: set[int] = set()
