@@ -79,7 +79,6 @@ def _changes(words: Sequence[str], incomplete: str, keys: Callable[[], Iterable[
 
 
 def _values(key: str, incomplete: str) -> list[str]:
-    """Return values of a key that has a few, or that names a model."""
     from tinsmith.cli.registered import SUBJECTS
 
     if key == "model_name":
@@ -93,7 +92,6 @@ def _values(key: str, incomplete: str) -> list[str]:
 
 
 def _keys_of(name: str) -> set[str]:
-    """Return the keys of a run by its name or file."""
     from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
     from tinsmith.lab.experiment.experiment import key_help
 

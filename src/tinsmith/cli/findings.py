@@ -195,8 +195,6 @@ class _Identity(msgspec.Struct):
 
 
 class _Model(msgspec.Struct):
-    """A model that a server has."""
-
     model_name: str | None = None
     identity: _Identity | None = None
 

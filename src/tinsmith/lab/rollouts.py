@@ -202,18 +202,15 @@ class _Live(Generic[I]):
 
     @property
     def is_over(self) -> bool:
-        """True if no reply follows."""
         return self.observation is None and self.waits is None
 
     def tree(self) -> Iterator[_Live[I]]:
-        """Yield this conversation and all that it spawned."""
         yield self
         for child in self.children:
             yield from child.tree()
 
     @property
     def environment(self) -> Environment:
-        """Its environment."""
         assert self.so_far.environment is not None, "it was not read yet"
         return self.so_far.environment
 

@@ -390,7 +390,6 @@ def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
 
 
 def _solved_line(run: ReportedRun, names: tuple[str, ...], lumped: int, sizes: Ints) -> SolvedLine | None:
-    """Tighten one system's windows by each other and by printed means; None if no count remains."""
     n = int(sizes.sum())
     correct, total, answers = (Window(one.low[0], one.high[0]) for one in _windows(run, names, sizes[None, :]))
     total = total.meet(Window(correct.low.sum(), correct.high.sum()))

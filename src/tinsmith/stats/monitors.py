@@ -316,15 +316,12 @@ class _Monitor(Generic[KeptT]):
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        """Every alarm raised so far, oldest first."""
         return self._kept.alarms
 
     def state(self) -> object:
-        """Return the state as plain JSON values."""
         return msgspec.to_builtins(self._kept)
 
     def restore(self, state: object) -> None:
-        """Restore the state from `state`."""
         self._kept = msgspec.convert(state, type(self._kept))
 
 

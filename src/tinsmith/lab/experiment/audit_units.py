@@ -186,7 +186,6 @@ def _who(line: Line) -> tuple[object, object]:
 
 
 def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> Iterator[Difference]:
-    """Yield drawn units whose hash differs from the trace, and substeps with another number of units."""
     for (at, substep), alone in sorted(trainer.units.items()):
         if at != step or (at, substep) not in trainer.drawn:
             continue

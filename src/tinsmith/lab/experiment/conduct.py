@@ -117,7 +117,9 @@ def conduct(
         began = time.perf_counter()
         connection = through or _connected(materials, folder, resumes, say)
         try:
-            slower = _slower(materials)
+            minutes = materials.run_data.minutes()
+            is_told = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
+            slower = slowdown(where.threads or physical_cores()) if is_told else 1.0  # Other work beside a long run.
             done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
         except KeyboardInterrupt:
             connection.abandon()
@@ -130,7 +132,6 @@ def conduct(
         finally:
             folder.close()
         if mark is None and done.finished is not None and through is None:
-            minutes = materials.run_data.minutes()
             remember(plan, minutes and 60 * minutes * slower, time.perf_counter() - began)
         if done.finished is None:
             further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
@@ -141,7 +142,6 @@ def conduct(
 
 
 def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
-    """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
     data = plan.experiment.subject.run_data(plan, say)
     if say is not unsaid and if_exists is not IfExists.RESUME:
         base, taken = sum(data.missing_base().values()), data.minutes()  # what a missing base is measured by, runs are
@@ -272,13 +272,6 @@ def open_run(
     if mark is not None:
         run.resume(mark)
     return run
-
-
-def _slower(materials: Materials) -> float:
-    """Return how many times as long other work lets a run take that says how long it takes, and takes long."""
-    minutes, where = materials.run_data.minutes(), materials.plan.circumstances
-    long = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
-    return slowdown(where.threads or physical_cores()) if long else 1.0
 
 
 def _tokenizer(materials: Materials, trainer: tinker.TrainingClient) -> PreTrainedTokenizerBase:

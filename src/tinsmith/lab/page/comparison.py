@@ -130,7 +130,6 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
 
 
 def _judge_of(arm: ArmRuns) -> str:
-    """Return the judge of a run; empty if it has none."""
     judging = arm.reads[0].judging
     return "" if judging is None else judging.judge
 
@@ -146,7 +145,6 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
-    """Check that runs have the same task, by its name and its code."""
     first = runs[0]
     for other in runs[1:]:
         if _task(other) != _task(first):
@@ -304,7 +302,6 @@ _JUDGED = (
 
 
 def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
-    """Return every arm's differences to earlier arms, by metric and arm."""
     ends = {name: end for name, arm in results.arms.items() if (end := _end(metric, arm)) is not None}
     arms = [(results.arms[name], end) for name, end in ends.items()]
     return [
@@ -416,7 +413,6 @@ def _runs(results: Results) -> list[list[Shown]]:
 
 
 def _notes(arms: Sequence[ArmRuns]) -> list[str]:
-    """Return notes on the comparison's limits and unreadable files."""
     reads = [one for arm in arms for one in arm.reads]
     alarms = sum(len(one.run.alarms) for one in reads)
     remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]

@@ -309,7 +309,6 @@ def _training(read: TaskRunRecords) -> list[str]:
 
 
 def _limits(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
-    """Return the limits of the figures, one sentence each."""
     manifest, seed = read.run.manifest, read.run.config.seed
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
     limits = (
@@ -367,7 +366,6 @@ def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place
 
 
 def _drawn(read: TaskRunRecords) -> list[Drawn]:
-    """Return the figures over the steps whose metrics are those of metrics.jsonl."""
     task = read.task
     terms = task.terms if len(task.terms) > 1 else ()
     of_task = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
@@ -414,7 +412,6 @@ def _evaluated(key: str, title: str, note: str, *, train: bool = True) -> Drawn:
 
 
 def _evaluations(read: TaskRunRecords) -> Table | None:
-    """Return the evaluations by step, and then those of the test."""
     if not read.sampled:
         return None
     greedy = {one.step: one for one in read.greedy}
@@ -450,7 +447,6 @@ def _figures(read: TaskRunRecords) -> Table | None:
 
 
 def _terms(read: TaskRunRecords) -> Table | None:
-    """Return the terms of the reward within the groups of training, where there are several."""
     rows = term_rows([audit_of_run(read.run.folder)]) if len(read.task.terms) > 1 else []
     return shown_table(CAPTION, "Term", TERM_HEADS, rows) if rows else None
 

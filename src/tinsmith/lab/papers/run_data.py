@@ -34,17 +34,10 @@ from tinsmith.lab.labels.labelled_papers import LabelGradient, LabelledPapers, P
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
+from tinsmith.lab.nano_base import missing_base
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.papers.worlds import (
-    PaperBaseRecipe,
-    is_missing,
-    missing_nano_base,
-    nano_base,
-    papers_of,
-    slice_identity,
-    slice_in,
-)
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, is_missing, nano_base, paper_conversations, papers_of, slice_in
 from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
@@ -218,8 +211,10 @@ class PaperData:
 
     def missing_base(self) -> Mapping[Path, float]:
         """Return the minutes to build the base on two cores, by its place; empty if it is cached, or one is named."""
-        named = self.base or named_model(self.plan)
-        return {} if named else missing_nano_base(PaperBaseRecipe(), self._read_by_base, self.papers)
+        if self.base or named_model(self.plan):
+            return {}
+        recipe = PaperBaseRecipe()
+        return missing_base(recipe, paper_conversations(recipe, self._read_by_base, self.papers.train))
 
     @property
     def _read_by_base(self) -> Task:
@@ -270,7 +265,7 @@ def data_of(plan: Plan, source: Slice) -> PaperData:
     return PaperData(
         plan=plan,
         papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
-        data=slice_identity(source),
+        data={"sha256": source.card.sha256, "rows": {one.value: source.card.splits[one].rows for one in Split}},
         source=source,
     )
 

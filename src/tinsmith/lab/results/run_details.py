@@ -153,7 +153,6 @@ def alarms_table(run: Run) -> Table | None:
 
 
 def _details(run: Run) -> list[Fold]:
-    """Return the headed lists of names and values at the end of a run's page."""
     config, manifest = run.config, run.manifest
     data = config.data
     settings = {**config.settings, **{f"task.{k}": v for k, v in _fields(config.task).items()}}

@@ -13,10 +13,9 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
-from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, UserTaskEntry, open_task
+from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, open_task
 from tinsmith.lab.user_task.functions import TaskSource, function_task
 from tinsmith.lab.user_task.items import Examined
-from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
 CELLS: Final = "cells"  # The folder of a study's runs, in the study's own.
@@ -153,13 +152,6 @@ class Asked:
         if source is None:
             raise ConfigError("only runs on a task can be examined", field="run", value=name)
         return open_task(source, given)
-
-
-def opened_task(plan: Plan) -> Task:
-    """Return the task of a plan."""
-    entry = plan.experiment.subject
-    assert isinstance(entry, UserTaskEntry)
-    return entry.task_of(plan)
 
 
 def _at_small(study: Study, given: Mapping[str, str]) -> dict[str, str]:

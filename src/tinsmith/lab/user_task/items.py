@@ -134,7 +134,6 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
 
 
 def _lines(file: Path, what: str) -> list[Any]:
-    """Read a JSONL file; empty lines are passed over."""
     if not file.is_file():
         allowed = "a JSONL file; a name is looked for beside the task's file"
         raise DataError("there is no such file", field=what, value=str(file), allowed=allowed)

@@ -339,7 +339,6 @@ class Side:
         return cls(Path(folder), when)
 
     def __str__(self) -> str:
-        """Return it as it was asked for."""
         return f"{self.folder}@{self.when}"
 
 
