@@ -128,11 +128,9 @@ def _package(where: str) -> str:
 
 def _found(where: str) -> tuple[ast.Module, str]:
     """Return the syntax tree of MODULE:NAME below `tinsmith.studies`, and the name."""
-    from tinsmith.types.source import PACKAGE
+    from tinsmith.cli.registered import source_file
 
-    module, _, name = where.partition(":")
-    path = PACKAGE.joinpath("studies", *module.split("."))
-    return _tree(path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")), name
+    return _tree(source_file(where)), where.partition(":")[2]
 
 
 def _tree(file: Path) -> ast.Module:
