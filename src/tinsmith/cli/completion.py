@@ -134,7 +134,6 @@ def _found(where: str) -> tuple[ast.Module, str]:
 
 
 def _tree(file: Path) -> ast.Module:
-    """Return a file's syntax tree; an empty one if it is unreadable."""
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -142,7 +141,6 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _arguments(tree: ast.Module, name: str) -> set[str] | None:
-    """Return the arguments of a function of a file; None if the file does not define it."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
@@ -150,7 +148,6 @@ def _arguments(tree: ast.Module, name: str) -> set[str] | None:
 
 
 def _study_keys(tree: ast.Module) -> set[str]:
-    """Return the names of keys that a study's file makes."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     firsts = (call.args[0] for call in calls if ast.unparse(call.func).endswith("StudyKey"))
     return {one.value for one in firsts if isinstance(one, ast.Constant) and isinstance(one.value, str)}

@@ -400,7 +400,6 @@ def cut_slice(options: SliceOptions) -> None:
 
 
 def _slice_lines(card: SliceCard) -> list[str]:
-    """Return the slice's settings, removed papers and pool, one fact per line."""
     settings = card.settings
     size = "natural" if settings.per_class is None else f"{settings.per_class:,} per class"
     removed = [f"{count:,} {name}" for name, count in card.removed.items() if count]

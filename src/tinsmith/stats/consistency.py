@@ -213,7 +213,6 @@ def window(rate: Rate | None, n: Ints) -> Window:
 
 
 def _stacked(windows: Sequence[Window]) -> Window:
-    """Stack windows as the columns of one, (M, columns)."""
     return Window(np.stack([one.low for one in windows], axis=1), np.stack([one.high for one in windows], axis=1))
 
 

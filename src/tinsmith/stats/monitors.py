@@ -196,7 +196,6 @@ class CollapseMonitor:
         return self._begin(holding, {AlarmKind.GROUPS})
 
     def _remember(self, signals: Signals) -> None:
-        """Carry streaks and the best evaluation on."""
         state, limits = self.state(), self.limits
         shares = signals.confusion.class_score(ClassMetric.PREDICTED_SHARE)
         streaks = tuple(

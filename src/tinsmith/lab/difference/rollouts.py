@@ -266,7 +266,6 @@ def _unjudged(pair: _Pair) -> bool:
 
 
 def _other(pair: _Pair, wanted: Callable[[str], bool]) -> RolloutDifference | None:
-    """Compare the fields whose names satisfy a condition."""
     one, two = ({k: v for k, v in (each or {}).items() if wanted(k)} for each in pair)
     found = unequal_fields(one, two)
     return _difference(pair, found[0].name, found[0].first, found[0].second) if found else None

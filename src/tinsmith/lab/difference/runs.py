@@ -193,7 +193,6 @@ def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference
 
 
 def _ends(lasts: Sequence[int], manifests: Sequence[Manifest | None], *, whole: bool) -> Difference | None:
-    """Compare the runs' last steps and final weights."""
     if lasts[0] != lasts[1]:
         return Difference(step=1 + min(lasts), phase=Phase.LENGTH)
     hashes = [each and each.hashes.get("weights_sha256") for each in manifests]

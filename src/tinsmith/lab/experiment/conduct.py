@@ -339,7 +339,6 @@ def _ended(
 
 
 def _finished_before(path: Path, materials: Materials) -> Conducted | None:
-    """Return the run in a folder, if it is this one and came to its end."""
     manifest = RunFolder(path).manifest()
     same = manifest.identity_sha256 == sha256_of(identity_of(materials))
     if not same or manifest.status != Status.FINISHED.value or manifest.selected is None:

@@ -63,7 +63,6 @@ class JudgeRequest:
 
 
 def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last: str) -> str:
-    """Return the user's message: a task, numbered criteria, named responses, and what is asked."""
     task, criteria = characters(task), [characters(criterion).strip() for criterion in criteria]
     read = {name: characters(response) for name, response in responses.items()}
     # Two marks: the responses' depends on them, and would part the prompts of a group too early.

@@ -314,7 +314,6 @@ def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
 
 
 def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
-    """Return a metric at the last evaluation; None where a run has none."""
     has = all(metric.metric in one.sampled[-1].rewards for one in arm.reads)
     return arm.per_item(metric) if has else None
 
@@ -330,8 +329,6 @@ def _metrics_compared(metrics: Sequence[PerItem]) -> Listing:
 
 
 def _figures(arms: Sequence[ArmRuns], figures: Mapping[str, str]) -> Listing:
-    """Return figures of the last line of metrics: means over an arm's runs, and every run."""
-
     def last(read: TaskRunRecords) -> list[float | None]:
         return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in figures.values()]
 
@@ -360,7 +357,6 @@ def _against(results: Results) -> list[list[Shown]]:
 
 
 def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:
-    """Return the score and all metrics of arms that were evaluated once."""
     panels: list[Panel] = []
     for one in (item_score(results.study.score), *metrics):
         ends = [_end(one, arm) for arm in results.arms.values()]

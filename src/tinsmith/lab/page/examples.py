@@ -301,7 +301,6 @@ def _change(ends: Sequence[Fraction | None]) -> Cell:
 
 
 def _answered(exam: Examination, judging: Judging | None, item: str) -> Cell:
-    """Return an answer as a cell, with its reward and verdicts below it."""
     if item not in exam.by_item():
         why = exam.failed[item]
         return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True)

@@ -271,7 +271,6 @@ def _verdict(read: TaskRunRecords, gaps: Sequence[Gap], items: str) -> list[str]
 
 
 def _claims(read: TaskRunRecords, gaps: Sequence[Gap]) -> str:
-    """Return which differences may be repeated elsewhere, in a line."""
     held = [
         f"{one.name} {'above' if one.side > 0 else 'below'} {one.against} ({signed(one.delta.value)})"
         for one in gaps
@@ -289,7 +288,6 @@ def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:
 
 
 def _training(read: TaskRunRecords) -> list[str]:
-    """Return sentences on failures, and on training groups without a gradient."""
     failed = sum(read.failures.values())
     lines = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
     if not read.groups:

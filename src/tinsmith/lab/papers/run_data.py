@@ -338,7 +338,6 @@ def forecast_lines(plan: Plan) -> list[str]:
 
 
 def _tried(plan: Plan) -> list[str]:
-    """Return lines on a made-up answer: its parse, and the rewards of a right and a wrong one."""
     task = task_asked(plan)
     right, wrong = (tuple(subject.labels[place] for subject in task.subjects) for place in (0, 1))
     text = task.contract.answer_text(right, Confidence.MEDIUM)
@@ -356,7 +355,6 @@ def _tried(plan: Plan) -> list[str]:
 
 
 def _built_before(plan: Plan) -> list[str]:
-    """Return lines on everything built before a run: base and papers, unless they are given or cached."""
     world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
     missing = missing_before(plan).values()
     return [f"first {world}a small base: {time_and_disk(taken, _BASE_MEGABYTES)}" for taken in missing]

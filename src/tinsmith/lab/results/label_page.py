@@ -139,7 +139,6 @@ def _agreeing(arm: LabelArm, notes: list[str]) -> LabelArm:
 
 
 def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
-    """Return scores with a line for each arm; then, of each arm, shares of its answers and informative groups."""
     known = {**PROGRESS, GROUPS: "informative groups"}
     curves = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
     for place, arm in enumerate(arms):

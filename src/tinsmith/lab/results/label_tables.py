@@ -228,7 +228,6 @@ def _evaluations(member: LabelRun) -> list[Listing]:
 
 
 def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return a row for each true label: answers, with their share of the row; seeds together."""
     rows: list[Row] = []
     for arm in arms:
         for split in (one for one in arm.systems if one in _SHOWN):
@@ -245,7 +244,6 @@ def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
 
 
 def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return the calibration of stated confidences, for each run and split with any."""
     levels = (head for word, p in STATED.items() for head in (f"{word} ({p:g})|share right", f"{word}|papers"))
     heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []

@@ -177,7 +177,6 @@ def _details(run: Run) -> list[Fold]:
 
 
 def _fields(record: object) -> dict[str, object]:
-    """Return the non-empty fields of a record."""
     names: Sequence[str] = getattr(record, "__struct_fields__", ())
     found = {name: getattr(record, name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, "", ())}

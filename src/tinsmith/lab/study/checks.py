@@ -65,8 +65,6 @@ def allowed(*arms: str, over: str) -> Check:
 def _beside(
     first: str, second: str, measure: PerItem, is_met: Callable[[Figure], bool], times: float | None = None
 ) -> Check:
-    """Return the check of a difference, with both values beside it."""
-
     def check(results: Results) -> Finding:
         if left_out := [name for name in (first, second) if name not in results.arms]:
             return Finding(False, f"this size has no arm {listed(left_out)}")
@@ -90,7 +88,6 @@ def lower(first: str, second: str, measure: PerItem) -> Check:
 
 
 def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> Check:
-    """Return the check of a difference that is read."""
     return lambda results: Finding(is_met(one := read(results)), difference(one))
 
 

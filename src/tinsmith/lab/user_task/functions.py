@@ -306,7 +306,6 @@ def task_value(task: Task) -> TaskSource:
 
 
 def _sources(task: Task) -> dict[str, object]:
-    """Return the source of each of a task's functions, and its other values."""
     names = ("prompt", "parse", "reply", "demonstrate", "answer", "unit")
     functions: dict[str, object] = {
         **{name: getattr(task, name) for name in names},

@@ -103,7 +103,6 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
 
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
-    """Return the distinct items with names and prompts, and the number of repetitions."""
     by_id: dict[str, UserItem] = {}
     repeated = 0
     for place, item in enumerate(_raw(items, folder, what)):

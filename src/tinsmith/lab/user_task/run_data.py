@@ -358,7 +358,6 @@ def _right_answer(task: Task, one: UserItem) -> str:
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:
-    """Return the rewards of a baseline's answers by item, or the cause of its failure."""
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
     for item in items:

@@ -188,7 +188,6 @@ def _takes_up(exchange: Exchange, justification: tuple[str, ...]) -> bool:
 
 
 def _places(text: tuple[str, ...], words: tuple[str, ...]) -> list[int]:
-    """Places of the words in a text, one after the other."""
     size = len(words)
     return [at for at in range(len(text) - size + 1) if text[at : at + size] == words]
 

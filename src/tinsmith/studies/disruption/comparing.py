@@ -74,7 +74,6 @@ def cross_val_score(
 
 
 def _price(model: PaperClassifier, papers: Sequence[AnyPaper], labels: Sequence[str], folds: int) -> str:
-    """Say what fits as on the papers of the first fold take, with the base that they share."""
     taken, base = model.fit_minutes(papers, labels)
     total = None if taken is None else folds * taken + base
     first = ", after the small base that they share" if base else ""

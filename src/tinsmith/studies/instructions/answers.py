@@ -316,7 +316,6 @@ def _language(_sentences: Sequence[str], kwargs: Kwargs, telling: Telling) -> st
 
 
 def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
-    """Begin and end with the same word."""
     word = telling.name.split()[0]
     return f"{as_first(word)} first. {' '.join(sentences)} And once more {word}."
 

@@ -233,8 +233,6 @@ class Ours:
 
 
 class _Cached:
-    """Texts that grow together over a paged cache."""
-
     def __init__(self, decoder: Decoder, prompts: Sequence[IntArray], tokens: int) -> None:
         self.decoder = decoder
         needed = [pages_for(len(prompt) + tokens) for prompt in prompts]
