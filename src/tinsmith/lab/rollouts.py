@@ -28,8 +28,6 @@ SEED_BITS = 31  # Other Tinker servers keep a seed in 32 bits with a sign.
 WAIT_SECONDS = 3600.0
 
 AHEAD = 8  # Requests that a progress is first told by.
-
-
 Sampler = tinker.SamplingClient | Sequence[tinker.SamplingClient]
 """Client of a policy; several clients are its agents', each writing one reply of a conversation, in order."""
 

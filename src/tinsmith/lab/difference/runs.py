@@ -88,8 +88,6 @@ class Comparison:
 
 
 _FILES: Final = (ROLLOUTS, TRACE, METRICS)
-
-
 Recorded = Mapping[str, Timeline]  # Lines of a run that are compared, by file.
 
 

@@ -31,8 +31,6 @@ from tinsmith.stats.significance import ALPHA, holm
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "
 FEW: Final = 12  # Items below which a page says that they are few.
-
-
 HEADS: Final = ("items", "from", "to", apart("difference"), "p|Holm", "up / down|items", "Finding")
 MORE_HEADS: Final = (*HEADS, "ratio|95 % interval", "standard error")
 HOW: Final = (

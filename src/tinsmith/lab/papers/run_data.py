@@ -329,10 +329,11 @@ def forecast_lines(plan: Plan) -> list[str]:
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     trained = settings.steps * a_step
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
+    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
     return [
         f"{settings.steps} steps; {tokens}",
         *_tried(plan),
-        *_built_before(plan),
+        *(f"first {world}a small base: {time_and_disk(a, _BASE_MEGABYTES)}" for a in missing_before(plan).values()),
         f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}",
     ]
 
@@ -352,12 +353,6 @@ def _tried(plan: Plan) -> list[str]:
         shown = [f"{sum(each) / len(each):g}" for each in paid]
         lines.append(f"  reward {shown[0]} if it is right, {shown[1]} if it is wrong")
     return lines
-
-
-def _built_before(plan: Plan) -> list[str]:
-    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
-    missing = missing_before(plan).values()
-    return [f"first {world}a small base: {time_and_disk(taken, _BASE_MEGABYTES)}" for taken in missing]
 
 
 def missing_before(plan: Plan) -> Mapping[Path, float]:

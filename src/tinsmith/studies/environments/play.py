@@ -172,8 +172,6 @@ def _messages(message: str | Sequence[Any] | None) -> list[Any]:
 
 T = TypeVar("T")
 _MOST_CACHED: Final = 256  # Scored conversations that are remembered: each of a task's functions wants the same one.
-
-
 Row = tuple["vf.Env[Any]", AnyTask]  # One task, and the environment that it is played in.
 
 

@@ -206,8 +206,6 @@ def _parsed(value: object, field: str) -> object:
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SPACE = re.compile(r"[ \t\r\n]*")
-
-
 JsonRecord = tuple[int, dict[str, object]]  # The line on which it begins, and its values.
 
 
