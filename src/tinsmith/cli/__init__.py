@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 from typer import Option
@@ -118,7 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             gc.freeze()  # the process ends: nobody waits for garbage to be looked for
         # A server has put its state away, and who interrupts does not wait for libraries to be taken down.
         if arguments is None and (stop.code in (INTERRUPTED, TERMINATED) or sys.argv[1:2] == ["serve"]):
-            _leave(int(stop.code or 0))
+            # At once: unloading the libraries may take seconds after an interrupt.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(stop.code or 0))
         raise
     except KeyboardInterrupt:  # where the commands are put together; they see to their own interrupts
         _fail("interrupted; nothing has begun", code=INTERRUPTED)
@@ -137,13 +140,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         file = Path(str(error.filename or "a file"))
         file = file.with_name(re.sub(r"^\.(.+)\.part$", r"\1", file.name))  # It is written beside its place.
         _fail(f"{file}: {error.strerror or error}\n  do: check its name, and that you may read and write there")
-
-
-def _leave(code: int) -> NoReturn:
-    """End this process at once: unloading the libraries may take seconds after an interrupt."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _fail(message: str, *, code: int = 2) -> None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _GAP: Final = "  "
 _LEAST: Final = 30  # Characters that the last column needs beside the others; with less room it stands below them.
-
-
 _UNLIMITED: Final = 1000
 
 

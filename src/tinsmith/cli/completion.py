@@ -79,7 +79,6 @@ def _changes(words: Sequence[str], incomplete: str, keys: Callable[[], Iterable[
 
 
 def _values(key: str, incomplete: str) -> list[str]:
-    """Return values of a key that has a few, or that names a model."""
     from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS
 
     if key == "model_name":
@@ -94,7 +93,6 @@ def _values(key: str, incomplete: str) -> list[str]:
 
 
 def _keys_of(name: str) -> set[str]:
-    """Return the keys of a run by its name or file."""
     from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
     from tinsmith.lab.experiment.experiment import key_help
 
@@ -131,15 +129,12 @@ def _package(where: str) -> str:
 
 def _found(where: str) -> tuple[ast.Module, str]:
     """Return the syntax tree of MODULE:NAME below `tinsmith.studies`, and the name."""
-    from tinsmith.types.source import PACKAGE
+    from tinsmith.cli.registered import source_file
 
-    module, _, name = where.partition(":")
-    path = PACKAGE.joinpath("studies", *module.split("."))
-    return _tree(path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")), name
+    return _tree(source_file(where)), where.partition(":")[2]
 
 
 def _tree(file: Path) -> ast.Module:
-    """Return a file's syntax tree; an empty one if it is unreadable."""
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -147,7 +142,6 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _arguments(tree: ast.Module, name: str) -> set[str] | None:
-    """Return the arguments of a function of a file; None if the file does not define it."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
@@ -155,7 +149,6 @@ def _arguments(tree: ast.Module, name: str) -> set[str] | None:
 
 
 def _study_keys(tree: ast.Module) -> set[str]:
-    """Return the names of keys that a study's file makes."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     firsts = (call.args[0] for call in calls if ast.unparse(call.func).endswith("StudyKey"))
     return {one.value for one in firsts if isinstance(one, ast.Constant) and isinstance(one.value, str)}

@@ -400,7 +400,6 @@ def cut_slice(options: SliceOptions) -> None:
 
 
 def _slice_lines(card: SliceCard) -> list[str]:
-    """Return the slice's settings, removed papers and pool, one fact per line."""
     settings = card.settings
     size = "natural" if settings.per_class is None else f"{settings.per_class:,} per class"
     removed = [f"{count:,} {name}" for name, count in card.removed.items() if count]
@@ -459,7 +458,6 @@ def baselines(
 
 
 def _baseline_lines(report: BaselineReport, target: TargetReport) -> list[str]:
-    """Return the lines above and below the table of one label."""
     used = f"{report.train_rows:,}"
     if report.train_rows < report.train_rows_available:
         used = f"the first {used} of {report.train_rows_available:,}"
@@ -472,7 +470,6 @@ def _baseline_lines(report: BaselineReport, target: TargetReport) -> list[str]:
 
 
 def _baseline_table(target: TargetReport) -> Table:
-    """Return one row per baseline: accuracy, macro-F1 and least recall with intervals, recalls."""
     heads = ("accuracy", "macro-F1", "min recall", *(f"{name[:4]}." for name in target.classes))
     table = figures_table("baseline", *heads)
     for column in table.columns:

@@ -146,7 +146,6 @@ def gpu() -> list[Finding]:
 
 
 def _gpu(device: torch.device) -> Finding:
-    """GPU, and its support of canonical arithmetic."""
     name = torch.cuda.get_device_name(device)
     try:
         identity = select(Arithmetic.CANONICAL, str(device)).identity()
@@ -195,8 +194,6 @@ class _Identity(msgspec.Struct):
 
 
 class _Model(msgspec.Struct):
-    """A model that a server has."""
-
     model_name: str | None = None
     identity: _Identity | None = None
 
@@ -259,7 +256,6 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
 
 
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
-    """Return a line on all workers and one on each; none if the server reports no workers."""
     answer = answer_of(client, "GET", f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key}, seconds=_SECONDS)
     workers = read_workers(parse_json(answer.content)) if answer.is_success else None
     if workers is None:

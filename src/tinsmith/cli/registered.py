@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +16,7 @@ from tinsmith.lab.runs.files import CONFIG, Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import EXPERIMENTS, JOINT, LABELS
 from tinsmith.types.errors import ConfigError, no_such
+from tinsmith.types.source import PACKAGE
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.keys import Measurement, StudyKeys
@@ -29,12 +32,17 @@ Preset = Mapping[str, str]
 class TaskEntry:
     """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
 
-    question: str
     where: str  # Module below `tinsmith.studies`, and the function in it.
+    asks: str = ""  # Its question in the list; empty: that of the task itself.
     package: str = ""  # Package whose tasks they are; empty: none.
     part: str = ""  # The argument that stands after a colon, `NAME:PART`.
     presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])
     """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
+
+    @property
+    def question(self) -> str:
+        """Its question."""
+        return self.asks or _question_in(self.where)
 
     def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> TaskSource:
         """Return the task as it is named; its keys may depend on those that are given."""
@@ -56,6 +64,22 @@ class TaskEntry:
         )
 
 
+def source_file(where: str) -> Path:
+    """Return the file of a MODULE:NAME below `tinsmith.studies`."""
+    module = where.partition(":")[0]
+    return PACKAGE.joinpath("studies", *module.split(".")).with_suffix(".py")
+
+
+@cache
+def _question_in(where: str) -> str:
+    """Return the question of a study or a task from the text of its file: to import it may take seconds."""
+    name = where.partition(":")[2]
+    pattern = rf'^(?:def {name}\(|{name} = ).*?\bquestion="(.*?)",$'
+    found = re.search(pattern, source_file(where).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{where} has its question in a line"
+    return found[1]
+
+
 _BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
     {"rl": {}, "sft": {"kind": Kind.TASK_SFT.value}, "sft_then_rl": {"sft_steps": "20"}}
 )
@@ -64,51 +88,28 @@ _BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
 TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
     {
         "reasoning_gym": TaskEntry(
-            "What does the model learn of a puzzle that is generated? task=NAME",
             "reasoning:reasoning_gym",
+            "What does the model learn of a puzzle that is generated? task=NAME",
             package="reasoning-gym",
             presets=_BY_ANSWERS,
         ),
-        "instructions": TaskEntry(
-            "Does the model learn to follow instructions that a program can check?",
-            "instructions.task:instructions",
-            package="if-verifiable",
-            presets=_BY_ANSWERS,
-        ),
+        "instructions": TaskEntry("instructions.task:instructions", package="if-verifiable", presets=_BY_ANSWERS),
         "verifiers": TaskEntry(
-            "What does the model learn of an installed environment? verifiers:NAME",
             "environments.task:verifiers",
+            "What does the model learn of an installed environment? verifiers:NAME",
             package="verifiers",
             part="environment",
         ),
-        "crossroads": TaskEntry(
-            "Does the model learn which of the ways that it knows is asked for?",
-            "crossroads:crossroads",
-            presets=_BY_ANSWERS,
-        ),
-        "backchained": TaskEntry(
-            "Does the model learn to call one tool with what another one brought?", "backchain:backchained"
-        ),
-        "lookup": TaskEntry(
-            "Does the model learn to look up what it is asked, in one step or in two?",
-            "pass_at_k.lookup:lookup",
-            presets=_BY_ANSWERS,
-        ),
-        "searches": TaskEntry("Does a model search as long as those who showed it how?", "patience:searches"),
-        "shell": TaskEntry(
-            "Does the model learn where files are, from what a shell answers?", "environment_loss.shell:shell"
-        ),
-        "house": TaskEntry(
-            "Does the model find keys in houses that it has not seen, and look around in them?",
-            "exploration.house:house",
-            presets={"explore": {"interleave": "5:1"}},
-        ),
-        "rlvr": TaskEntry(
-            "Does a model follow instructions better once fulfilled rubrics are rewarded?", "rubrics.rlvr:rlvr"
-        ),
+        "crossroads": TaskEntry("crossroads:crossroads", presets=_BY_ANSWERS),
+        "backchained": TaskEntry("backchain:backchained"),
+        "lookup": TaskEntry("pass_at_k.lookup:lookup", presets=_BY_ANSWERS),
+        "searches": TaskEntry("patience:searches"),
+        "shell": TaskEntry("environment_loss.shell:shell"),
+        "house": TaskEntry("exploration.house:house", presets={"explore": {"interleave": "5:1"}}),
+        "rlvr": TaskEntry("rubrics.rlvr:rlvr"),
         "adversarial": TaskEntry(
-            "Does a model under challenge learn to give in to evidence and to nothing else?",
             "debate.task:debate",
+            "Does a model under challenge learn to give in to evidence and to nothing else?",
             presets={
                 "gated": {},
                 "seed": {"reward": "adversarial/seed"},
@@ -118,13 +119,13 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             },
         ),
         "taste": TaskEntry(
-            "Does the model learn which of two papers is cited more? data=CORPUS",
             "taste.task:taste",
+            "Does the model learn which of two papers is cited more? data=CORPUS",
             presets={**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
         ),
         "sandbagger": TaskEntry(
-            "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
             "dead_groups:sandbagger",
+            "Does RL teach a model that fails at the same questions always, or by chance? fails=always",
             presets={
                 "always": {"fails": "always"},
                 "chance": {"fails": "chance"},
@@ -132,47 +133,27 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             },
         ),
         "handbook": TaskEntry(
-            "Does the model learn by which of the ways that it knows signs are sorted?",
             "prompt_search.task:handbook",
+            "Does the model learn by which of the ways that it knows signs are sorted?",
             presets=_BY_ANSWERS,
         ),
-        "relay": TaskEntry(
-            "Does the model learn to ask itself about the parts of what does not fit?",
-            "recursion:relay",
-            presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
-        ),
-        "errands": TaskEntry(
-            "Do several agents on one base learn who adds which word?",
-            "coupled_agents:errands",
-            presets={"grown": {"nodes": "3,5@14,7@28"}},
-        ),
+        "relay": TaskEntry("recursion:relay", presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}}),
+        "errands": TaskEntry("coupled_agents:errands", presets={"grown": {"nodes": "3,5@14,7@28"}}),
         "countdown": TaskEntry(
-            "Which signs between the numbers make the target, and when does the model know?",
             "confidence.countdown:countdown",
+            "Which signs between the numbers make the target, and when does the model know?",
             presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
         ),
-        "rooms": TaskEntry(
-            "Does the model learn to do what is asked, or what its reward's writer happened to see?",
-            "barrier.rooms:rooms",
-            presets={"open": {"barrier": "open", "tests": "two"}},
-        ),
+        "rooms": TaskEntry("barrier.rooms:rooms", presets={"open": {"barrier": "open", "tests": "two"}}),
         "sums": TaskEntry(
-            "Does the model learn to state what it needs, and to follow its plan?",
-            "metacognition:sums",
-            presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
+            "metacognition:sums", presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}}
         ),
         "tones": TaskEntry(
-            "Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
             "alignment_collapse:tones",
             presets={"exact": {"steer": "exact"}, "practical": {"steer": "practical"}, "labels": {"steer": "labels"}},
         ),
-        "porter": TaskEntry(
-            "Does the order of examples matter, and does the model mend its answers where it is asked to?",
-            "curriculum:porter",
-            presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
-        ),
+        "porter": TaskEntry("curriculum:porter", presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}}),
         "reasons": TaskEntry(
-            "Do the reasons of an answer go on depending on what was asked?",
             "template_collapse:reasons",
             presets={
                 "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
@@ -246,9 +227,14 @@ def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
 class StudyEntry:
     """A run that is more than one run, or none; `tinsmith run NAME key=value ...` runs it."""
 
-    question: str
     where: str | Study | Measurement
     """MODULE:NAME below `tinsmith.studies`, imported when its keys are asked for or it is run."""
+    asks: str = ""  # Its question in the list; empty: that of the study itself.
+
+    @property
+    def question(self) -> str:
+        """Its question."""
+        return self.asks or (_question_in(self.where) if isinstance(self.where, str) else "")
 
     def value(self) -> Study | Measurement:
         """Return the study; or a measurement, whose arguments are its keys."""
@@ -293,118 +279,64 @@ def study_named(name: str) -> StudyEntry | None:
     if found is None:
         return None
     if callable(found):
-        return StudyEntry((found.__doc__ or "").strip().partition("\n")[0], found)
-    return StudyEntry(found.question, found)
+        return StudyEntry(found, (found.__doc__ or "").strip().partition("\n")[0])
+    return StudyEntry(found, found.question)
 
 
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
     {
         "study/learning": StudyEntry(
+            "learning:study",
             "What do supervised training, RL, and one after the other teach of a task, at equal effort? "
             "task=FILE.py or a packaged one",
-            "learning:study",
         ),
         "study/taste": StudyEntry(
-            "What do SFT, RL, and one after the other teach of which of two papers is cited more?", "learning:taste"
+            "learning:taste", "What do SFT, RL, and one after the other teach of which of two papers is cited more?"
         ),
         "study/instructions": StudyEntry(
-            "What do SFT, RL, and one after the other teach of following instructions?", "learning:instructions"
+            "learning:instructions", "What do SFT, RL, and one after the other teach of following instructions?"
         ),
         "study/reasoning": StudyEntry(
-            "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME", "learning:reasoning"
+            "learning:reasoning", "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME"
         ),
-        "alignment_collapse": StudyEntry(
-            "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?",
-            "alignment_collapse:study",
-        ),
-        "backchain": StudyEntry(
-            "Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
-            "backchain:study",
-        ),
-        "barrier": StudyEntry(
-            "Does it matter that the writer of a reward cannot see how its tasks were made?", "barrier.study:study"
-        ),
+        "alignment_collapse": StudyEntry("alignment_collapse:study"),
+        "backchain": StudyEntry("backchain:study"),
+        "barrier": StudyEntry("barrier.study:study"),
         "bridge": StudyEntry(
-            "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
             "nets.bridge:bridge",
+            "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
         ),
-        "confidence": StudyEntry(
-            "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
-            "confidence.study:study",
-        ),
-        "coupled_agents": StudyEntry(
-            "Do several agents with small adapters do more than one agent with as many weights, if they are grown?",
-            "coupled_agents:study",
-        ),
-        "curriculum": StudyEntry(
-            "Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?",
-            "curriculum:study",
-        ),
-        "dead_groups": StudyEntry(
-            "Can RL fix a model that fails, always at the same questions or at random?", "dead_groups:study"
-        ),
-        "environment_loss": StudyEntry(
-            "Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?",
-            "environment_loss.study:study",
-        ),
-        "exploration": StudyEntry(
-            "Does exploration between batches of a task teach an agent its environment, at no cost to the task?",
-            "exploration.study:study",
-        ),
-        "metacognition": StudyEntry(
-            "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
-            "metacognition:study",
-        ),
-        "microscope": StudyEntry(
-            "Which tokens of an answer does RL change, and do those few explain the gain?", "microscope.study:study"
-        ),
-        "patience": StudyEntry(
-            "Does a model search as long as its demonstrations do, and does it then find what is far away?",
-            "patience:study",
-        ),
-        "pass_at_k": StudyEntry(
-            "Does RL make a model solve questions that its base never solves, however often it is asked?",
-            "pass_at_k.study:study",
-        ),
+        "confidence": StudyEntry("confidence.study:study"),
+        "coupled_agents": StudyEntry("coupled_agents:study"),
+        "curriculum": StudyEntry("curriculum:study"),
+        "dead_groups": StudyEntry("dead_groups:study"),
+        "environment_loss": StudyEntry("environment_loss.study:study"),
+        "exploration": StudyEntry("exploration.study:study"),
+        "metacognition": StudyEntry("metacognition:study"),
+        "microscope": StudyEntry("microscope.study:study"),
+        "patience": StudyEntry("patience:study"),
+        "pass_at_k": StudyEntry("pass_at_k.study:study"),
         "prompt_masked_pretraining": StudyEntry(
-            "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?",
             "nets.prompt_masked_pretraining:prompt_masked_pretraining",
+            "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?",
         ),
-        "prompt_search": StudyEntry(
-            "Does a search for a better prompt reach what RL reaches, with the model as it is?",
-            "prompt_search.study:study",
-        ),
-        "recursion": StudyEntry(
-            "Does RL teach a model to split what does not fit its context, and ask itself about the parts?",
-            "recursion:study",
-        ),
-        "sparse_select": StudyEntry(
-            "Does offline training on a few uncertain tokens of the base's own rollouts do what GRPO does?",
-            "sparse_select:study",
-        ),
-        "study/adapters": StudyEntry(
-            "What do 4-bit weights and trained magnitudes cost and gain, each adapter at its best learning rate?",
-            "adapters:study",
-        ),
-        "study/sft_vs_rl": StudyEntry(
-            "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
-            "sft_vs_rl:study",
-        ),
-        "template_collapse": StudyEntry(
-            "Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?",
-            "template_collapse:study",
-        ),
+        "prompt_search": StudyEntry("prompt_search.study:study"),
+        "recursion": StudyEntry("recursion:study"),
+        "sparse_select": StudyEntry("sparse_select:study"),
+        "study/adapters": StudyEntry("adapters:study"),
+        "study/sft_vs_rl": StudyEntry("sft_vs_rl:study"),
+        "template_collapse": StudyEntry("template_collapse:study"),
         "rubric_quality": StudyEntry(
-            "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
             "rubrics.quality.study:rubric_quality",
+            "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
         ),
         "taste/probe": StudyEntry(
-            "Which of two papers is cited more: what does a linear probe of the base's hidden states know?",
             "taste.probe:probe",
+            "Which of two papers is cited more: what does a linear probe of the base's hidden states know?",
         ),
         "moe/wander": StudyEntry(
-            "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?",
             "moe.study:wander",
+            "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?",
         ),
     }
 )

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130  # Exit code after Ctrl-C, as shells have it.
 TERMINATED: Final = 143  # Exit code after SIGTERM, as shells have it.
-
-
 _FIRST: Final = (
     ("  tinsmith quickstart", "labels of papers: SFT and three rewards on one base, compared on one page"),
     ("  tinsmith run crossroads", "a small task: what RL teaches a small model, in minutes"),
@@ -82,7 +80,9 @@ def run(
     if wants_help:
         _keys(name, overrides)
         return
-    _require_no_command(name, context)
+    above = context.find_root().command
+    if isinstance(above, TyperGroup) and name in above.list_commands(context):
+        raise ConfigError("this is a command of its own", field="NAME", value=name, fix=f"tinsmith {name}")
     with loading(), _named_in_errors(name, config, settings):
         from tinsmith.cli.registered import plan_of, study_named
         from tinsmith.lab.experiment.experiment import with_default_log_path
@@ -245,13 +245,6 @@ def _meant(parts: Sequence[str], run: str) -> str | None:
     if value is None and field_kinds(Circumstances).get(key) is bool:
         value = "true"
     return None if value is None else f"{key}={value}"
-
-
-def _require_no_command(name: str, context: typer.Context) -> None:
-    """Refuse the name of a command, which needs no `run` before it."""
-    above = context.find_root().command
-    if isinstance(above, TyperGroup) and name in above.list_commands(context):
-        raise ConfigError("this is a command of its own", field="NAME", value=name, fix=f"tinsmith {name}")
 
 
 def _require_nothing(overrides: Mapping[str, str], of_file: bool) -> None:

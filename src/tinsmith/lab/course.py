@@ -39,7 +39,6 @@ class Tested:
     lines: Sequence[Line] = ()  # Its rollouts.
 
     def __or__(self, other: Tested) -> Tested:
-        """Return both."""
         return Tested(metrics={**self.metrics, **other.metrics}, lines=[*self.lines, *other.lines])
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from statistics import fmean
 from typing import TypedDict, cast
 
 import tinker
@@ -49,7 +50,7 @@ def general_changes(
     ]
     means = [
         [
-            _mean(text_logprobs(one.result(WAIT_SECONDS), len(tokens)), start)
+            fmean(each for each in text_logprobs(one.result(WAIT_SECONDS), len(tokens))[start:] if each is not None)
             for one, (tokens, start) in zip(pending, read, strict=True)
         ]
         for pending in futures
@@ -74,8 +75,3 @@ def _tokens(renderer: Renderer, prompt: str, answer: str) -> tuple[tuple[int, ..
     messages = (Message(role=Role.USER, content=prompt), Message(role=Role.ASSISTANT, content=answer))
     tokens, weights = renderer.build_supervised_example(messages)
     return tokens, sum(weight == 0.0 for weight in weights)
-
-
-def _mean(logprobs: Sequence[float | None], start: int) -> float:
-    answer = [one for one in logprobs[start:] if one is not None]
-    return math.fsum(answer) / len(answer)

@@ -118,7 +118,10 @@ def update_policy(
     foreseen = _foreseen(compared, settings, metrics)
     # Of each optimizer step its rollouts, all losses (theirs first), and the step: gradients add up before it.
     sent: list[tuple[list[_AnyScored], list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []
-    for part in _split(taught, settings.num_substeps):
+    # Consecutive parts of nearly equal size, none empty.
+    parts = min(settings.num_substeps, len(taught))
+    for first, after in pairwise(len(taught) * i // parts for i in range(parts + 1)):
+        part = taught[first:after]
         flat = [one for group in part for one in trained[id(group)]]
         datums = [policy_datum(one.rollout, _advantages(one, penalty.get(id(one))), foreseen) for one in flat]
         losses: list[_Future] = []
@@ -157,13 +160,6 @@ def _advantages(one: _AnyScored, penalty: NDArray[np.float64] | None) -> list[li
         found.append((advantage + penalty[first:after]).tolist())
         first = after
     return found
-
-
-def _split(groups: list[ScoredGroup[I, A]], parts: int) -> list[list[ScoredGroup[I, A]]]:
-    """Split groups into at most `parts` consecutive parts of nearly equal size, none empty."""
-    parts = min(parts, len(groups))
-    bounds = [len(groups) * i // parts for i in range(parts + 1)]
-    return [groups[a:b] for a, b in pairwise(bounds)]
 
 
 def _penalties(

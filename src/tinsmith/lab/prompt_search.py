@@ -58,7 +58,6 @@ class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
     """Line to append, to replace `at` with, or to swap with it."""
 
     def __str__(self) -> str:
-        """Return the edit as text."""
         return f"{self.change}: {self.at}{_BETWEEN[self.change]}{self.line}"
 
     def applied(self, document: Document) -> Document | None:

@@ -57,7 +57,6 @@ def take_step(run: Run[I, A], step: int) -> None:
 
 
 def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
-    """Sample a step's groups, and train on them."""
     course, settings = run.course, run.settings
     assert isinstance(settings, RlSettings), "other settings teach by example"
     items, more = _items(run, settings, step)

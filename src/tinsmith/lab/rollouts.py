@@ -28,8 +28,6 @@ SEED_BITS = 31  # Other Tinker servers keep a seed in 32 bits with a sign.
 WAIT_SECONDS = 3600.0
 
 AHEAD = 8  # Requests that a progress is first told by.
-
-
 Sampler = tinker.SamplingClient | Sequence[tinker.SamplingClient]
 """Client of a policy; several clients are its agents', each writing one reply of a conversation, in order."""
 
@@ -202,18 +200,15 @@ class _Live(Generic[I]):
 
     @property
     def is_over(self) -> bool:
-        """True if no reply follows."""
         return self.observation is None and self.waits is None
 
     def tree(self) -> Iterator[_Live[I]]:
-        """Yield this conversation and all that it spawned."""
         yield self
         for child in self.children:
             yield from child.tree()
 
     @property
     def environment(self) -> Environment:
-        """Its environment."""
         assert self.so_far.environment is not None, "it was not read yet"
         return self.so_far.environment
 

@@ -134,7 +134,6 @@ class Run(Generic[I, A]):
         return self._sampler
 
     def _saved(self, name: str) -> str:
-        """Save the policy to sample from; return where."""
         made = [one.save_weights_for_sampler(name) for one in self.trainers]
         return joined(one.result(WAIT_SECONDS).path for one in made)
 
@@ -211,7 +210,6 @@ class Run(Generic[I, A]):
         self._began = time.perf_counter()  # What draws a page is no part of the step that follows.
 
     def _trace_lines(self, step: int) -> list[Line]:
-        """Return one line for each of the step's optimizer steps."""
         if self.connection is not None:
             untraced = self.agents.trainers[len(self._tracers) :]
             self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]

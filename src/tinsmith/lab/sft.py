@@ -53,7 +53,10 @@ def ordered(
     if order is not Order.RECOMPUTED:
         epoch = 0  # one order for all epochs
     if run.order is None or run.order.epoch != epoch:
-        nats = unit_nats(run, units)
+        # The mean nats a token of the right answers in each unit, under the trainer's weights of now.
+        each = answer_nats(run.trainer, [run.course.subject.example(one) for unit in units for one in unit])
+        ends = [0, *accumulate(len(unit) for unit in units)]
+        nats = [math.fsum(each[a:b]) / (b - a) for a, b in pairwise(ends)]
         places = sorted(range(len(units)), key=lambda at: (nats[at] if order is Order.ASCENDING else -nats[at], at))
         run.order = EpochOrder(epoch=epoch, places=tuple(places))
         names = [one.prompt_id for place in places for one in units[place]]
@@ -70,14 +73,6 @@ def order_hashes(values: Sequence[float]) -> str | None:
     """Return the first digits of the SHA-256 of the first order, and the number of others, from `order/sha256`."""
     found = [f"{int(one):0{_DIGITS}x}" for one in dict.fromkeys(values)]
     return None if not found else found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1} more"
-
-
-def unit_nats(run: Run[I, A], units: Sequence[Sequence[I]]) -> list[float]:
-    """Return the mean nats a token of the right answers in each unit, under the trainer's weights of now."""
-    subject = run.course.subject
-    each = answer_nats(run.trainer, [subject.example(one) for unit in units for one in unit])
-    ends = [0, *accumulate(len(unit) for unit in units)]
-    return [math.fsum(each[a:b]) / (b - a) for a, b in pairwise(ends)]
 
 
 def answer_nats(trainer: tinker.TrainingClient, examples: Sequence[Example]) -> list[float]:

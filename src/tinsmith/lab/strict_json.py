@@ -68,7 +68,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _check(value: JsonValue, levels: int) -> None:
-    """Require a limited depth, and strings that UTF-8 can encode."""
     match value:
         case str():
             if any("\ud800" <= character <= "\udfff" for character in value):

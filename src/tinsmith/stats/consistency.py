@@ -213,7 +213,6 @@ def window(rate: Rate | None, n: Ints) -> Window:
 
 
 def _stacked(windows: Sequence[Window]) -> Window:
-    """Stack windows as the columns of one, (M, columns)."""
     return Window(np.stack([one.low for one in windows], axis=1), np.stack([one.high for one in windows], axis=1))
 
 
@@ -390,7 +389,6 @@ def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
 
 
 def _solved_line(run: ReportedRun, names: tuple[str, ...], lumped: int, sizes: Ints) -> SolvedLine | None:
-    """Tighten one system's windows by each other and by printed means; None if no count remains."""
     n = int(sizes.sum())
     correct, total, answers = (Window(one.low[0], one.high[0]) for one in _windows(run, names, sizes[None, :]))
     total = total.meet(Window(correct.low.sum(), correct.high.sum()))

@@ -70,7 +70,6 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def _centred(values: Sequence[float]) -> list[float]:
-    """Return ranks less their mean."""
     middle = (len(values) + 1) / 2
     return [
         sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 - middle
@@ -296,6 +295,5 @@ class Evaluations:
         )
 
     def _right(self) -> NDArray[np.bool_]:
-        """Return which tasks were answered rightly, (n, tasks)."""
         columns = [[answer.predicted == answer.gold for answer in one.answers] for one in self.tasks.values()]
         return np.array(columns, dtype=np.bool_).T

@@ -322,7 +322,10 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
     def claim(p_holm: float, level: float) -> Claim:
         checks = [same_training(one.training), above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)]
         if isinstance(first, Runs) and items:
-            checks.append(_recall_kept(first, second))
+            mine, theirs = (each.score(Metric.MIN_CLASS_RECALL) for each in (first, second))
+            needed = RECALL_KEPT * theirs
+            sentence = f"smallest recall {mine:.3f} against {theirs:.3f} (at least {needed:.3f} is needed)"
+            checks.append(checked(CheckName.RECALL, mine >= needed, sentence))
         return Claim(
             kind=ClaimKind.BEATS,
             first=first.name,
@@ -446,13 +449,6 @@ _ABSENT = {
     CheckName.CONTROL: "no run on shuffled labels was trained in this way",
 }
 """Evidence that a claim on means needs, and what is said where there is none."""
-
-
-def _recall_kept(first: Runs, second: Runs) -> Check:
-    mine, theirs = first.score(Metric.MIN_CLASS_RECALL), second.score(Metric.MIN_CLASS_RECALL)
-    needed = RECALL_KEPT * theirs
-    sentence = f"smallest recall {mine:.3f} against {theirs:.3f} (at least {needed:.3f} is needed)"
-    return checked(CheckName.RECALL, mine >= needed, sentence)
 
 
 def _leak(control: Runs, bootstrap: Bootstrap) -> Check | None:

@@ -196,7 +196,6 @@ class CollapseMonitor:
         return self._begin(holding, {AlarmKind.GROUPS})
 
     def _remember(self, signals: Signals) -> None:
-        """Carry streaks and the best evaluation on."""
         state, limits = self.state(), self.limits
         shares = signals.confusion.class_score(ClassMetric.PREDICTED_SHARE)
         streaks = tuple(
@@ -316,15 +315,12 @@ class _Monitor(Generic[KeptT]):
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        """Every alarm raised so far, oldest first."""
         return self._kept.alarms
 
     def state(self) -> object:
-        """Return the state as plain JSON values."""
         return msgspec.to_builtins(self._kept)
 
     def restore(self, state: object) -> None:
-        """Restore the state from `state`."""
         self._kept = msgspec.convert(state, type(self._kept))
 
 

@@ -165,7 +165,6 @@ def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
 
 
 def _squares(gradient: Mapping[str, Mapping[str, float | None]]) -> tuple[float, float]:
-    """Return the squared norms of the gradient of the magnitudes, and of all else."""
     squares = {name: (one["norm"] or 0.0) ** 2 for name, one in gradient.items()}
     magnitudes = [square for name, square in squares.items() if name.endswith(_MAGNITUDE)]
     others = [square for name, square in squares.items() if not name.endswith(_MAGNITUDE)]

@@ -26,8 +26,8 @@ from typing import Final
 
 import numpy as np
 
-from tinsmith.lab.study.checks import PerRun, equivalent, falls, higher, more, not_higher, not_lower, within
-from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns
+from tinsmith.lab.study.checks import PerRun, equivalent, falls, higher, more, moved, not_higher, not_lower, within
+from tinsmith.lab.study.measures import ArmRuns
 from tinsmith.lab.study.study import Arm, Beats, BeforeAfter, Expectation, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
 from tinsmith.lab.user_task.step_reward import Asked, Scored
@@ -148,8 +148,6 @@ def tones(steer: str = "myopic", every: int = 5, gamma: float = 0.1, base_steps:
 
 
 LABEL: Final = PerItem("label", "label", "metric/label")
-
-
 RIGHT: Final = PerItem("right", "right door", "metric/right")
 TONE: Final = PerItem("sure", "sure", "metric/sure")
 
@@ -170,12 +168,6 @@ def over_training(metric: str) -> Callable[[ArmRuns], list[float]]:
 def of(arm: str, metric: str) -> PerRun:
     """Return a metric of an arm's training, one value a run."""
     return lambda results: over_training(metric)(results.arms[arm])
-
-
-def doors_lost(arm: ArmRuns) -> list[float]:
-    """Return the change of the right doors, one a run."""
-    ends = (arm.per_run("eval/metric/right", at) for at in (AFTER, BEFORE))
-    return [after - before for after, before in zip(*ends, strict=True)]
 
 
 TRAINED, OVERRATED = "train/metric/label", "train/overrated"
@@ -236,7 +228,7 @@ study = Study(
         Table(
             "Doors and tone",
             "Held-out signs: right doors, and answers that are sure. Change: right doors after training less before.",
-            (RIGHT, TONE, Measure("doors", "right|change", doors_lost, "+.3f")),
+            (RIGHT, TONE, Measure("doors", "right|change", moved("eval/metric/right"), "+.3f")),
         ),
     ),
     pictures=(BeforeAfter((LABEL, RIGHT, TONE)),),

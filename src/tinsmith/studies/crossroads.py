@@ -18,8 +18,6 @@ from tinsmith.types.seeds import derive
 NAME: Final = "crossroads"
 _ALPHABET: Final = "abcdefghijklmnopqrst"
 _SEED: Final = 17  # From which items are drawn.
-
-
 ROADS: Final[Mapping[str, int]] = {"stay": 0, "up": 1, "leap": 2, "down": -1}
 """Letters that a road goes on with each step, round the alphabet."""
 SIGNS: Final[Mapping[str, str]] = {"north": "stay", "east": "up", "south": "leap", "west": "down"}

@@ -15,7 +15,7 @@ from random import Random
 from statistics import fmean
 from typing import Final
 
-from tinsmith.lab.study.checks import allowed, no_gain, predicted, rises, within
+from tinsmith.lab.study.checks import allowed, mean_in_training, no_gain, predicted, rises, within
 from tinsmith.lab.study.measures import BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, Expectation, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.task import Task
@@ -108,12 +108,6 @@ def index(arm: ArmRuns) -> float | None:
     return found.determinism if found.expected > 0.0 else None
 
 
-def informative(arm: ArmRuns) -> float | None:
-    """Return the share of training groups whose rewards differ."""
-    shares = arm.in_training("train/groups/informative")
-    return fmean(shares) if shares else None
-
-
 MIXED = PerItem("mixed", "groups of both kinds", of=lambda group: float(len(set(group)) > 1))
 REMEDIES: Final = ("hotter", "forced", "examples")
 study = Study(
@@ -169,7 +163,7 @@ study = Study(
                 Measure("mixed", "mixed|observed", lambda arm: arm.per_item(MIXED, BEFORE)),
                 Measure("expected", "mixed|expected", lambda arm: census(arm).expected),
                 Measure("index", "index", index, missing="none expected"),
-                Measure("informative", "informative|in training", informative),
+                Measure("informative", "informative|in training", mean_in_training("train/groups/informative")),
                 Measure("alarms", "runs|with the alarm", lambda a: a.runs_with(f"alarm/{AlarmKind.DETERMINISM}"), "d"),
             ),
             note="A temperature above 1 makes groups mixed, and the ratio of trainer to sampler, which is of "

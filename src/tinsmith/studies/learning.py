@@ -18,8 +18,9 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates
 from tinsmith.lab.study.record import Column
-from tinsmith.lab.study.sizes import Asked, opened_task
+from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Curves, Points
+from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.studies.effort import (
     CONTROLS,
     GAIN_HEADS,
@@ -52,8 +53,10 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
 
     counts = {key: given[key] for key in ("steps", "groups_per_batch") if key in given}
     plan = asked.plan({"sft_steps": 0, **counts, **first("rl_rates")})
-    settings, task = plan.settings, opened_task(plan)
+    settings, entry = plan.settings, plan.experiment.subject
     assert isinstance(settings, RlSettings)
+    assert isinstance(entry, UserTaskEntry)
+    task = entry.task_of(plan)
     names = arms_asked(own["arms"])
     if "arms" not in given and task.answer is None:
         names = [name for name in names if method_of(name) == RL]

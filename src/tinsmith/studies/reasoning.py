@@ -154,8 +154,6 @@ _PACKAGE: Final = "reasoning-gym"
 _TRIES: Final = 4  # Items that are drawn for each one that is wanted, before a generator is taken to have no more.
 _PROMPT: Final = "{question}\n\nGive only the answer, without steps and without explanation."
 _TAG_PROMPT: Final = "{question}\n\nGive the answer as <answer>...</answer>."
-
-
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 

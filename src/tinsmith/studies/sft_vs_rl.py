@@ -25,7 +25,7 @@ from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import within
 from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
@@ -200,9 +200,8 @@ def equivalences(results: ts.Results) -> list[list[Shown]]:
         interval = gap.at(0.9)
         assert interval is not None, "a share and a macro-F1 are defined in every resample"
         is_met = interval.low > -MARGIN and interval.high < MARGIN
-        figure = Figure(gap.value, interval.low, interval.high)
         name = f"{one.arm.label} and {other.arm.label}|{metric}"
-        rows.append([name, figure, "equivalent" if is_met else "not shown"])
+        rows.append([name, within(gap.value, interval), "equivalent" if is_met else "not shown"])
     return rows
 
 

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Final
 
 import tinsmith as ts
-from tinsmith.lab.study.checks import near_zero
+from tinsmith.lab.study.checks import mean_in_training, moved, near_zero
 from tinsmith.lab.user_task.task import Task
 
 LETTERS: Final = ("A", "B", "C", "D")
@@ -106,21 +106,10 @@ CHEAP: Final = 0.75  # Of the unfiltered run's groups: what the filter is publis
 LOSS: Final = 0.05  # Right answers that the filter may cost at most.
 
 
-def moved(metric: str) -> Callable[[ts.ArmRuns], list[float]]:
-    """Return a metric's change from the first evaluation to the last, one a run."""
-    return lambda arm: [b - a for a, b in zip(arm.per_run(metric, ts.BEFORE), arm.per_run(metric), strict=True)]
-
-
 def groups(arm: ts.ArmRuns) -> float:
     """Return how many groups a run trains on."""
     left_out = arm.in_training("train/groups/left_out")
     return (arm.setting("groups_per_batch", 8) * len(left_out) - math.fsum(left_out)) / len(arm.reads)
-
-
-def stopped_at(arm: ts.ArmRuns) -> float | None:
-    """Return the mean step of the runs that stopped before their end."""
-    ends = arm.in_training("train/stopped_at")
-    return fmean(ends) if ends else None
 
 
 def collapses(arm: str, *, expected: bool) -> Callable[[ts.Results], ts.Finding]:
@@ -206,7 +195,7 @@ study = ts.Study(
                 ts.Measure("retrieval", "retrieval|at the end", lambda arm: fmean(arm.per_run(RETRIEVAL))),
                 ts.Measure("groups", "updates|a run", groups, "d"),
                 ts.Measure("stopped", "stopped", lambda arm: arm.runs_with("train/stopped_at"), "d"),
-                ts.Measure("stopped_at", "stopped at", stopped_at, "d", "ran to its end"),
+                ts.Measure("stopped_at", "stopped at", mean_in_training("train/stopped_at"), "d", "ran to its end"),
             ),
             note="H(Z) = I(X; Z) + H(Z | X). I is at most the log of how many prompts are scored, however much more an "
             "answer tells; retrieval is the share of answers that are likeliest after their own prompt.",

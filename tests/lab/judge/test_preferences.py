@@ -8,7 +8,6 @@ from scripted_judge import Say, ScriptedJudge, asks, completion, refused
 
 from tinsmith.lab.judge.prompting import (
     PREFERENCE_FORM,
-    Comparison,
     Place,
     Preference,
     Question,
@@ -30,7 +29,7 @@ def said(preferred: str) -> str:
 
 
 def question(first: str = "one", second: str = "two", *criteria: str) -> Question[Preference]:
-    return preference_question(Comparison("Say it.", first, second, criteria))
+    return preference_question("Say it.", first, second, criteria)
 
 
 def test_what_a_response_says_stands_inside_its_fence_only() -> None:
@@ -60,7 +59,7 @@ def test_the_order_and_the_criteria_decide_the_prompt_and_nothing_else_does() ->
     assert len(prompts) == 3
     assert "criteria" not in question().user + question().system
     with pytest.raises(DataError):
-        Comparison("t", "a", "b", ("",))
+        preference_question("t", "a", "b", ("",))
 
 
 @pytest.mark.parametrize(

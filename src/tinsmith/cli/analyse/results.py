@@ -104,7 +104,6 @@ def _task(posteriors: Posteriors) -> Task:
 
 
 def _optimum(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Optimum:
-    """Return the optimum of a reward; one that needs label frequencies gets the posteriors'."""
     given = dict(settings)
     if name in REWARDS and "prior" in REWARDS[name].settings:
         given["prior"] = dict(zip(posteriors.labels, posteriors.prior.tolist(), strict=True))

@@ -92,7 +92,6 @@ class _OfFloats:
         return header + self._coder.compress(data)
 
     def flush(self) -> bytes:
-        """Return the rest."""
         return self.compress(b"") + self._coder.flush()
 
 
@@ -171,7 +170,6 @@ def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
-    """Return the fault of an entry; None if it has none."""
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = entry.orig_filename.split("/")
     if entry.orig_filename.endswith("/") or kind not in (0, stat.S_IFREG):

@@ -46,8 +46,6 @@ class Verdict:
 
 
 ROUNDING: Final = 1e-4  # Nats that two float32 computations of one number may be apart.
-
-
 COARSE: Final = 0.1  # Nats that two computations of one number in bfloat16 may be apart; more is another number.
 
 

@@ -104,5 +104,4 @@ class TaskDataset:
         ]
 
     def __len__(self) -> int:
-        """Return the number of whole batches."""
         return len(self.items) // self.groups_per_batch

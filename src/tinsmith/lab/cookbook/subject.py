@@ -223,7 +223,6 @@ async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:
 
 
 def _tokens_of(observation: tinker.ModelInput) -> list[int]:
-    """Return an observation's tokens."""
     if any(not isinstance(chunk, tinker.EncodedTextChunk) for chunk in observation.chunks):
         raise InputError("an observation holds more than tokens", field="next_observation")
     return list(observation.to_ints())
@@ -373,7 +372,6 @@ class _MeanReward(Watch[CookbookItem, Earned]):
     def judge(
         self, policy: Examinee, groups: Sequence[Group[CookbookItem, Earned]], metrics: Mapping[str, float]
     ) -> Judged:
-        """As of a Watch."""
         del groups
         return Judged(score=Score(metrics.get("eval/reward/total", -math.inf), float(policy.step)))
 

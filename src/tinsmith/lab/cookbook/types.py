@@ -81,9 +81,7 @@ class RLDataset(Protocol):
         """Return the batch at an index."""
         ...
 
-    def __len__(self) -> int:
-        """Return the number of batches."""
-        ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,29 +194,21 @@ _Pair = tuple[Line | None, Line | None]
 _Find = Callable[[_Pair], RolloutDifference | None]
 
 
-def unequal_samples(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return the first difference in sampling; None if there is none."""
-    return _first(_paired(first, second), _sampled)
+def unequal_lines(first: Sequence[Line], second: Sequence[Line]) -> tuple[RolloutDifference | None, bool]:
+    """Return the first difference of a step's rollouts, and True if it is in sampling or in their order.
 
-
-def unequal_rewards(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return the first difference in fields derived from the samples; None if there is none."""
-    return _first(_paired(first, second), _rewarded)
-
-
-def unequal_order(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
-    """Return the first rollout with another position in the second run; None if the order is equal."""
+    Fields derived from the samples are compared where these are equal. Lines are paired by split, prompt, sample and
+    occurrence.
+    """
+    ones, twos = dict(_keyed(first)), dict(_keyed(second))
+    pairs = [(ones.get(key), twos.get(key)) for key in {**ones, **twos}]
+    if (found := _first(pairs, _sampled)) is not None:
+        return found, True
     for one, two in zip(first, second, strict=False):
         a, b = ([line.get(name) for name in _PLACE] for line in (one, two))
         if a != b:
-            return _difference((one, two), "order", a, b)
-    return None
-
-
-def _paired(first: Sequence[Line], second: Sequence[Line]) -> list[_Pair]:
-    """Pair the lines of two runs by split, prompt, sample and occurrence."""
-    one, two = dict(_keyed(first)), dict(_keyed(second))
-    return [(one.get(key), two.get(key)) for key in {**one, **two}]
+            return _difference((one, two), "order", a, b), True
+    return _first(pairs, _rewarded), False
 
 
 def _keyed(lines: Sequence[Line]) -> Iterator[tuple[tuple[object, ...], Line]]:
@@ -274,7 +266,6 @@ def _unjudged(pair: _Pair) -> bool:
 
 
 def _other(pair: _Pair, wanted: Callable[[str], bool]) -> RolloutDifference | None:
-    """Compare the fields whose names satisfy a condition."""
     one, two = ({k: v for k, v in (each or {}).items() if wanted(k)} for each in pair)
     found = unequal_fields(one, two)
     return _difference(pair, found[0].name, found[0].first, found[0].second) if found else None

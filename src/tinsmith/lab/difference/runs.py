@@ -24,9 +24,7 @@ from tinsmith.lab.difference.rollouts import (
     decode,
     timeline,
     unequal_fields,
-    unequal_order,
-    unequal_rewards,
-    unequal_samples,
+    unequal_lines,
     unequal_tensors,
 )
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
@@ -90,8 +88,6 @@ class Comparison:
 
 
 _FILES: Final = (ROLLOUTS, TRACE, METRICS)
-
-
 Recorded = Mapping[str, Timeline]  # Lines of a run that are compared, by file.
 
 
@@ -161,11 +157,8 @@ def _unequal_beginning(step: int, first: Recorded, second: Recorded) -> Differen
 def unequal_rollouts(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
     """Compare the rollouts of a step: first their samples, then the fields derived from them."""
     lines = [decode(each) for each in first], [decode(each) for each in second]
-    rollout = unequal_samples(*lines) or unequal_order(*lines)
-    if rollout is not None:
-        return Difference(step=step, phase=Phase.SAMPLE, rollout=rollout)
-    rollout = unequal_rewards(*lines)
-    return rollout and Difference(step=step, phase=Phase.REWARD, rollout=rollout)
+    rollout, is_sampled = unequal_lines(*lines)
+    return rollout and Difference(step=step, phase=Phase.SAMPLE if is_sampled else Phase.REWARD, rollout=rollout)
 
 
 def unequal_training(step: int, first: Sequence[bytes], second: Sequence[bytes]) -> Difference | None:
@@ -175,7 +168,8 @@ def unequal_training(step: int, first: Sequence[bytes], second: Sequence[bytes])
         made = [each[substep] if substep < len(each) else {} for each in lines]
         unit = _unequal_unit(substep, *(cast(Sequence[str], each.get("units") or ()) for each in made))
         for phase, name in ((Phase.GRADIENT, "gradient"), (Phase.OPTIMIZER, "weights")):
-            tensor = unequal_tensors(substep, *(_marks(each, name) for each in made))
+            marks = (found if isinstance(found := each.get(name), Mapping) else {} for each in made)
+            tensor = unequal_tensors(substep, *marks)
             if tensor is not None or unit is not None:
                 return Difference(step=step, phase=phase, tensor=tensor, unit=unit)
     return None
@@ -191,18 +185,12 @@ def _unequal_unit(substep: int, one: Sequence[str], two: Sequence[str]) -> UnitD
     return None
 
 
-def _marks(line: Mapping[str, object], name: str) -> Mapping[str, object]:
-    found = line.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference:
     merged = [{key: value for line in lines for key, value in decode(line).items()} for lines in (one, two)]
     return Difference(step=step, phase=Phase.METRICS, metrics=unequal_fields(*merged))
 
 
 def _ends(lasts: Sequence[int], manifests: Sequence[Manifest | None], *, whole: bool) -> Difference | None:
-    """Compare the runs' last steps and final weights."""
     if lasts[0] != lasts[1]:
         return Difference(step=1 + min(lasts), phase=Phase.LENGTH)
     hashes = [each and each.hashes.get("weights_sha256") for each in manifests]

@@ -290,7 +290,6 @@ def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, sta
 
 
 def _unequal_ends(recorded_state: Path, before: Selected | None, state: Path, now: Selected) -> Iterator[str]:
-    """Compare the chosen and the last policy with those of the end that was computed."""
     for name in ("step", "score", "by"):
         if (one := getattr(before, name, None)) != (other := getattr(now, name)):
             yield f"{MANIFEST}: selected.{name} is {one}, and {other} computed again"

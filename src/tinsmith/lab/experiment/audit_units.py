@@ -101,14 +101,12 @@ def _units(line: Line) -> Sequence[str]:
 
 
 def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
-    """Return the steps without hashes of units, if others have them."""
     for step, lines in trace.items():
         if not all(map(_units, lines)):
             yield f"{TRACE}: step {step} has no hashes of its units, and others have"
 
 
 def _require_alone(materials: Materials, manifest: Manifest, trace: Mapping[int, Sequence[Line]]) -> None:
-    """Reject a run whose units cannot be recomputed from its record alone."""
     run_data = materials.run_data
     asks = isinstance(run_data, TaskData) and run_data.asked is not None
     found = {
@@ -186,7 +184,6 @@ def _who(line: Line) -> tuple[object, object]:
 
 
 def _unequal_units(step: int, trainer: UnitTrainer, trace: Sequence[Line]) -> Iterator[Difference]:
-    """Yield drawn units whose hash differs from the trace, and substeps with another number of units."""
     for (at, substep), alone in sorted(trainer.units.items()):
         if at != step or (at, substep) not in trainer.drawn:
             continue

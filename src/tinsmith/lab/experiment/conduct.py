@@ -119,7 +119,9 @@ def conduct(
         try:
             embedded = embedded_settings(plan, materials.models, folder.path)
             connection = connection or open_connection(where.base_url, embedded, say)
-            slower = _slower(materials)
+            minutes = materials.run_data.minutes()
+            is_told = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
+            slower = slowdown(where.threads or physical_cores()) if is_told else 1.0  # Other work beside a long run.
             done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
         except BaseException as error:
             if connection is not None:
@@ -130,7 +132,7 @@ def conduct(
         finally:
             folder.close()
         if mark is None and done.finished is not None and through is None:
-            minutes = materials.run_data.minutes()
+            minutes = materials.run_data.minutes()  # anew: runs beside it may have corrected the forecast meanwhile
             remember(plan, minutes and 60 * minutes * slower, time.perf_counter() - began)
         if done.finished is None:
             further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
@@ -141,7 +143,6 @@ def conduct(
 
 
 def _gathered(plan: Plan, if_exists: IfExists, say: Say) -> Materials:
-    """Gather what the plan names; before a base is built, say how long it takes with the run, as of any long run."""
     with ticking(f"{STARTING}reading the items", say):
         data = plan.experiment.subject.run_data(plan, say)
         if say is not unsaid and if_exists is not IfExists.RESUME:
@@ -264,13 +265,6 @@ def open_run(
     return run
 
 
-def _slower(materials: Materials) -> float:
-    """Return how many times as long other work lets a run take that says how long it takes, and takes long."""
-    minutes, where = materials.run_data.minutes(), materials.plan.circumstances
-    long = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
-    return slowdown(where.threads or physical_cores()) if long else 1.0
-
-
 def _tokenizer(materials: Materials, trainer: tinker.TrainingClient) -> PreTrainedTokenizerBase:
     """Return the tokenizer of the model that is trained; one that is here is read once, and nobody is asked."""
     source = materials.models.get(materials.model_name)
@@ -336,7 +330,6 @@ def _ended(
 
 
 def _finished_before(path: Path, materials: Materials) -> Conducted | None:
-    """Return the run in a folder, if it is this one and came to its end."""
     manifest = RunFolder(path).manifest()
     same = manifest.identity_sha256 == sha256_of(identity_of(materials))
     if not same or manifest.status != Status.FINISHED.value or manifest.selected is None:

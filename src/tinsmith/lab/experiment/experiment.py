@@ -345,7 +345,6 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
 
 
 def _with_values(words: str, kind: object) -> str:
-    """Append a key's allowed values, if they are a few names."""
     if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
         return words
     values = ", ".join(str(member.value) for member in kind)

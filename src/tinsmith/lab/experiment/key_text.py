@@ -252,7 +252,6 @@ class Circumstances:
     """Print no progress."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are too small, and shards that do not share the workers evenly."""
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
                 raise ConfigError("this must not be negative", field=key, value=getattr(self, key), allowed="0 or more")

@@ -116,7 +116,6 @@ def remake(
 
 
 def _require_unchanged(before: Plan, now: Plan, keys: Sequence[str]) -> None:
-    """Reject overrides that would change a run's results."""
     first, second = (
         {**each.experiment.subject.own_keys, **each.resolved(), **each.overrides} for each in (before, now)
     )

@@ -123,7 +123,8 @@ class ChatJudge:
             return await self._called(question)
         key = self._key(question)
         if (earlier := self._under_way.get(key)) is not None:
-            return _free(await asyncio.shield(earlier))
+            found = replace(await asyncio.shield(earlier), spent=Spent())
+            return replace(found, from_cache=True) if isinstance(found, Answered) else found
         task = asyncio.ensure_future(self._called(question))
         self._under_way[key] = task
         try:
@@ -177,7 +178,9 @@ class ChatJudge:
 
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
         settings = self._settings
-        async with self._limits.call(self._reserved(question)) as slot:
+        longest = settings.judge_max_tokens or max(self._longest_answer, 3 * question.form.tokens)
+        # From above: a byte is at most one token.
+        async with self._limits.call(question.size + _CHAT_TOKENS + longest) as slot:
             reply = await self._endpoint.ask(
                 question,
                 temperature=settings.judge_temperature,
@@ -191,11 +194,6 @@ class ChatJudge:
                 slot.tokens = spent.prompt_tokens + spent.completion_tokens
                 self._longest_answer = max(self._longest_answer, spent.completion_tokens)
         return reply, spent
-
-    def _reserved(self, question: Question[A]) -> int:
-        """Tokens of a call from above: a byte is at most one token."""
-        longest = max(self._longest_answer, 3 * question.form.tokens)
-        return question.size + _CHAT_TOKENS + (self._settings.judge_max_tokens or longest)
 
 
 class BlockingJudge:
@@ -263,12 +261,6 @@ def _unreadable(parse: ParseFailure, form: AnswerForm[A], reply: Reply) -> Troub
     elif cause is FailureCause.FILTERED:
         why = "the endpoint's content filter ended it"
     return Trouble(cause, f"an answer that is no {form.words}: {why}", again=cause is not FailureCause.FILTERED)
-
-
-def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:
-    """The result for who only waited for it."""
-    found = replace(result, spent=Spent())
-    return replace(found, from_cache=True) if isinstance(found, Answered) else found
 
 
 FIRST_WAIT_S: Final = 0.5

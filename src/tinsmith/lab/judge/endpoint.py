@@ -63,7 +63,10 @@ class Endpoint:
         self._url = f"{str(url).rstrip('/')}/chat/completions"
         self._model = model
         self._timeout_s = timeout_s
-        self._key = _checked_key(api_key)
+        key = api_key.strip() if api_key else ""
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ConfigError("the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY")
+        self._key = key or None
         # A proxy of the environment has no business between this machine and itself.
         environment = url.host not in ("localhost", "127.0.0.1", "::1")
         context = httpx.create_ssl_context(trust_env=environment)
@@ -180,13 +183,6 @@ def checked_url(base_url: str) -> httpx.URL:
         allowed = "http:// or https://, no user, password or query"
         raise ConfigError(what, field="judge_base_url", allowed=allowed, fix=f"for example {OPENAI_URL}")
     return url
-
-
-def _checked_key(api_key: str | None) -> str | None:
-    key = api_key.strip() if api_key else None
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigError("the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY")
-    return key or None
 
 
 _MOST_TOKENS: Final = 2**53

@@ -63,7 +63,6 @@ class JudgeRequest:
 
 
 def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last: str) -> str:
-    """Return the user's message: a task, numbered criteria, named responses, and what is asked."""
     task, criteria = characters(task), [characters(criterion).strip() for criterion in criteria]
     read = {name: characters(response) for name, response in responses.items()}
     # Two marks: the responses' depends on them, and would part the prompts of a group too early.
@@ -247,20 +246,6 @@ class Place(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two responses to a task, in the order they are shown, and the criteria to go by; none: as the judge thinks."""
-
-    task: str
-    first: str
-    second: str
-    criteria: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.criteria:
-            check_criteria(self.criteria)
-
-
-@dataclass(frozen=True, slots=True)
 class Preference:
     """The response that a judge chose."""
 
@@ -268,13 +253,17 @@ class Preference:
     rationale: str
 
 
-def preference_question(comparison: Comparison) -> Question[Preference]:
-    """Return the call that asks for a choice; the same comparison, the same bytes."""
-    criteria = comparison.criteria
+def preference_question(task: str, first: str, second: str, criteria: tuple[str, ...] = ()) -> Question[Preference]:
+    """Return the call that asks for a choice between two responses to a task; the same texts, the same bytes.
+
+    The responses are in the order they are shown; without `criteria` the judge goes by what it thinks.
+    """
+    if criteria:
+        check_criteria(criteria)
     by = "by the criteria above" if criteria else "by what the task asks"
-    responses = {"RESPONSE A": comparison.first, "RESPONSE B": comparison.second}
+    responses = {"RESPONSE A": first, "RESPONSE B": second}
     last = f"Which response is better {by}, A or B? Answer as one JSON object."
-    user = _user(comparison.task, criteria, responses, last)
+    user = _user(task, criteria, responses, last)
     return Question(_BY_CRITERIA if criteria else _BLIND, user, PREFERENCE_FORM)
 
 

@@ -366,7 +366,6 @@ class RuleJudge:
     """Judges responses by rules alone: no model, no network, and nothing a response says can sway it."""
 
     def __init__(self, criteria: Sequence[str]) -> None:
-        """Read every criterion once."""
         rules: list[Rule] = []
         for place, criterion in enumerate(criteria, 1):
             rule = parse_rule(criterion)

@@ -12,8 +12,6 @@ _BULLET = re.compile(r"[ \t]{0,8}[-*+\u2022][ \t]+\S.*")
 _NUMBERED = re.compile(r"[ \t]{0,8}([0-9]{1,4})[.)][ \t]+\S.*")
 _HEADING = re.compile(r"#{1,6}[ \t]+\S.*")
 _STOP = re.compile(r"(?<![.!?])[.!?]++(?=[\s\"')\]]|$)")
-
-
 Script = Literal["latin", "greek", "cyrillic", "arabic", "hebrew", "devanagari", "hangul", "cjk"]
 """Owner of letters: how Unicode begins their names, in small letters."""
 

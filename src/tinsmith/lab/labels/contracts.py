@@ -193,7 +193,6 @@ class Contract:
         )
 
     def _read(self, text: str) -> _Found:
-        """Check a text's keys alone."""
         try:
             value = read_json(text)
         except NotJsonError:

@@ -69,7 +69,6 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tu
 
 @cache
 def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
-    """Read a prompt file, and fill in its contract."""
     allowed = _SECTIONS if len(contract.subjects) == 1 else _JOINT_SECTIONS
     sections, sha256 = read_sections(f"{contract.about}/{name}.md", allowed)
     part = "user" if with_metadata else "user_without_metadata"

@@ -130,7 +130,6 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
 
 
 def _judge_of(arm: ArmRuns) -> str:
-    """Return the judge of a run; empty if it has none."""
     judging = arm.reads[0].judging
     return "" if judging is None else judging.judge
 
@@ -146,7 +145,6 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
-    """Check that runs have the same task, by its name and its code."""
     first = runs[0]
     for other in runs[1:]:
         if _task(other) != _task(first):
@@ -304,7 +302,6 @@ _JUDGED = (
 
 
 def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
-    """Return every arm's differences to earlier arms, by metric and arm."""
     ends = {name: end for name, arm in results.arms.items() if (end := _end(metric, arm)) is not None}
     arms = [(results.arms[name], end) for name, end in ends.items()]
     return [
@@ -317,7 +314,6 @@ def _gaps(results: Results, metric: PerItem, label: str = "") -> list[Gap]:
 
 
 def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
-    """Return a metric at the last evaluation; None where a run has none."""
     has = all(metric.metric in one.sampled[-1].rewards for one in arm.reads)
     return arm.per_item(metric) if has else None
 
@@ -333,8 +329,6 @@ def _metrics_compared(metrics: Sequence[PerItem]) -> Listing:
 
 
 def _figures(arms: Sequence[ArmRuns], figures: Mapping[str, str]) -> Listing:
-    """Return figures of the last line of metrics: means over an arm's runs, and every run."""
-
     def last(read: TaskRunRecords) -> list[float | None]:
         return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in figures.values()]
 
@@ -363,7 +357,6 @@ def _against(results: Results) -> list[list[Shown]]:
 
 
 def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:
-    """Return the score and all metrics of arms that were evaluated once."""
     panels: list[Panel] = []
     for one in (item_score(results.study.score), *metrics):
         ends = [_end(one, arm) for arm in results.arms.values()]
@@ -416,7 +409,6 @@ def _runs(results: Results) -> list[list[Shown]]:
 
 
 def _notes(arms: Sequence[ArmRuns]) -> list[str]:
-    """Return notes on the comparison's limits and unreadable files."""
     reads = [one for arm in arms for one in arm.reads]
     alarms = sum(len(one.run.alarms) for one in reads)
     remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]

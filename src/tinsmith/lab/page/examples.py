@@ -301,13 +301,14 @@ def _change(ends: Sequence[Fraction | None]) -> Cell:
 
 
 def _answered(exam: Examination, judging: Judging | None, item: str) -> Cell:
-    """Return an answer as a cell, with its reward and verdicts below it."""
     if item not in exam.by_item():
         why = exam.failed[item]
         return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True)
     one = exam.first_answers[item]
     more = [earned_words(one), *_verdicts(one, judging)]
-    return Cell(text=_written(one), under="\n".join(more), verbatim=True)
+    turns = [turn.text if turn.role == "assistant" else f"The task says: {turn.text}" for turn in one.turns]
+    written = cut("\n\n".join(turns or [one.text]), _LONGEST_ANSWER) or "(empty text)"
+    return Cell(text=written, under="\n".join(more), verbatim=True)
 
 
 def _earned(scores: Mapping[str, Fraction], item: str) -> Cell:
@@ -315,11 +316,6 @@ def _earned(scores: Mapping[str, Fraction], item: str) -> Cell:
         return absent("failed")
     mean = float(scores[item])
     return figure(f"{mean:.3f}", Measure(mean))
-
-
-def _written(one: TaskRollout) -> str:
-    turns = [turn.text if turn.role == "assistant" else f"The task says: {turn.text}" for turn in one.turns]
-    return cut("\n\n".join(turns or [one.text]), _LONGEST_ANSWER) or "(empty text)"
 
 
 def _verdicts(one: TaskRollout, judging: Judging | None) -> list[str]:

@@ -12,11 +12,12 @@ from typing import Final
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.page.comparison import Comparison, compared_tasks
 from tinsmith.lab.page.run_page import page_of_run
-from tinsmith.lab.results.label_page import compared_labels, label_document
+from tinsmith.lab.results.label_page import compare_labels, console, label_document, page_of_labels
 from tinsmith.lab.results.run_details import steps_words
 from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.study.report import sentences
 from tinsmith.pages.document import Document, Story
 from tinsmith.pages.markdown import document_markdown, escaped, table_lines
 from tinsmith.pages.measures import counted
@@ -43,15 +44,14 @@ def run_page(folder: Path) -> Document:
         first, *others = document.sections
         story, *blocks = first.blocks
         assert isinstance(story, Story), "a summary begins with its sentences"
-        first = replace(first, blocks=(Story([_interrupted(run), *story.sentences]), *blocks))
+        saved = max((one.step for one in run.checkpoints), default=None)
+        left = "it has no checkpoint"
+        if saved is not None:
+            left = f"its last checkpoint is that after {counted(saved, 'step')}"
+        stopped = f"Interrupted: this run did not come to its end ({steps_words(run)}); {left}."
+        first = replace(first, blocks=(Story([stopped, *story.sentences]), *blocks))
         document = replace(document, sections=(first, *others))
     return document
-
-
-def _interrupted(run: Run) -> str:
-    saved = max((one.step for one in run.checkpoints), default=None)
-    left = "it has no checkpoint" if saved is None else f"its last checkpoint is that after {counted(saved, 'step')}"
-    return f"Interrupted: this run did not come to its end ({steps_words(run)}); {left}."
 
 
 def compare(folders: Sequence[Path], task: str | None = None) -> Comparison:
@@ -68,7 +68,8 @@ def compare(folders: Sequence[Path], task: str | None = None) -> Comparison:
             alike = [str(folder) for folder, other in zip(folders, reasons, strict=True) if other == why]
             raise ConfigError(why, field="DIR", value=alike, allowed="runs of one kind")
     if reasons[0] is None:
-        return compared_labels(folders, task)
+        found = compare_labels(folders, task)
+        return Comparison(page_of_labels(found), console(found), sentences(found.record))
     if task is not None:
         what = "--task does not apply here"
         raise ConfigError(what, field="--task", value=task, allowed="none: these runs have no labels to choose from")

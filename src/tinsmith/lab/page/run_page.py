@@ -31,8 +31,6 @@ from tinsmith.stats.significance import ALPHA, holm
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "
 FEW: Final = 12  # Items below which a page says that they are few.
-
-
 HEADS: Final = ("items", "from", "to", apart("difference"), "p|Holm", "up / down|items", "Finding")
 MORE_HEADS: Final = (*HEADS, "ratio|95 % interval", "standard error")
 HOW: Final = (
@@ -271,7 +269,6 @@ def _verdict(read: TaskRunRecords, gaps: Sequence[Gap], items: str) -> list[str]
 
 
 def _claims(read: TaskRunRecords, gaps: Sequence[Gap]) -> str:
-    """Return which differences may be repeated elsewhere, in a line."""
     held = [
         f"{one.name} {'above' if one.side > 0 else 'below'} {one.against} ({signed(one.delta.value)})"
         for one in gaps
@@ -289,7 +286,6 @@ def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:
 
 
 def _training(read: TaskRunRecords) -> list[str]:
-    """Return sentences on failures, and on training groups without a gradient."""
     failed = sum(read.failures.values())
     lines = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
     if not read.groups:
@@ -309,7 +305,6 @@ def _training(read: TaskRunRecords) -> list[str]:
 
 
 def _limits(read: TaskRunRecords, gaps: Sequence[Gap]) -> list[str]:
-    """Return the limits of the figures, one sentence each."""
     manifest, seed = read.run.manifest, read.run.config.seed
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
     limits = (
@@ -367,7 +362,6 @@ def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place
 
 
 def _drawn(read: TaskRunRecords) -> list[Drawn]:
-    """Return the figures over the steps whose metrics are those of metrics.jsonl."""
     task = read.task
     terms = task.terms if len(task.terms) > 1 else ()
     of_task = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
@@ -414,7 +408,6 @@ def _evaluated(key: str, title: str, note: str, *, train: bool = True) -> Drawn:
 
 
 def _evaluations(read: TaskRunRecords) -> Table | None:
-    """Return the evaluations by step, and then those of the test."""
     if not read.sampled:
         return None
     greedy = {one.step: one for one in read.greedy}
@@ -450,7 +443,6 @@ def _figures(read: TaskRunRecords) -> Table | None:
 
 
 def _terms(read: TaskRunRecords) -> Table | None:
-    """Return the terms of the reward within the groups of training, where there are several."""
     rows = term_rows([audit_of_run(read.run.folder)]) if len(read.task.terms) > 1 else []
     return shown_table(CAPTION, "Term", TERM_HEADS, rows) if rows else None
 

@@ -34,17 +34,10 @@ from tinsmith.lab.labels.labelled_papers import LabelGradient, LabelledPapers, P
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
+from tinsmith.lab.nano_base import missing_base
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.papers.worlds import (
-    PaperBaseRecipe,
-    is_missing,
-    missing_nano_base,
-    nano_base,
-    papers_of,
-    slice_identity,
-    slice_in,
-)
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, is_missing, nano_base, paper_conversations, papers_of, slice_in
 from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
@@ -218,8 +211,10 @@ class PaperData:
 
     def missing_base(self) -> Mapping[Path, float]:
         """Return the minutes to build the base on two cores, by its place; empty if it is cached, or one is named."""
-        named = self.base or named_model(self.plan)
-        return {} if named else missing_nano_base(PaperBaseRecipe(), self._read_by_base, self.papers)
+        if self.base or named_model(self.plan):
+            return {}
+        recipe = PaperBaseRecipe()
+        return missing_base(recipe, paper_conversations(recipe, self._read_by_base, self.papers.train))
 
     @property
     def _read_by_base(self) -> Task:
@@ -270,7 +265,7 @@ def data_of(plan: Plan, source: Slice) -> PaperData:
     return PaperData(
         plan=plan,
         papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
-        data=slice_identity(source),
+        data={"sha256": source.card.sha256, "rows": {one.value: source.card.splits[one].rows for one in Split}},
         source=source,
     )
 
@@ -334,16 +329,16 @@ def forecast_lines(plan: Plan) -> list[str]:
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     trained = settings.steps * a_step
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
+    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
     return [
         f"{settings.steps} steps; {tokens}",
         *_tried(plan),
-        *_built_before(plan),
+        *(f"first {world}a small base: {time_and_disk(a, _BASE_MEGABYTES)}" for a in missing_before(plan).values()),
         f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}",
     ]
 
 
 def _tried(plan: Plan) -> list[str]:
-    """Return lines on a made-up answer: its parse, and the rewards of a right and a wrong one."""
     task = task_asked(plan)
     right, wrong = (tuple(subject.labels[place] for subject in task.subjects) for place in (0, 1))
     text = task.contract.answer_text(right, Confidence.MEDIUM)
@@ -358,13 +353,6 @@ def _tried(plan: Plan) -> list[str]:
         shown = [f"{sum(each) / len(each):g}" for each in paid]
         lines.append(f"  reward {shown[0]} if it is right, {shown[1]} if it is wrong")
     return lines
-
-
-def _built_before(plan: Plan) -> list[str]:
-    """Return lines on everything built before a run: base and papers, unless they are given or cached."""
-    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
-    missing = missing_before(plan).values()
-    return [f"first {world}a small base: {time_and_disk(taken, _BASE_MEGABYTES)}" for taken in missing]
 
 
 def missing_before(plan: Plan) -> Mapping[Path, float]:

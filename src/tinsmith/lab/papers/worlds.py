@@ -33,7 +33,7 @@ from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Item, Paper, items_of, paper_of, prompt_messages, scores_of
 from tinsmith.lab.labels.task import Task as LabTask
-from tinsmith.lab.nano_base import cached_base, missing_base
+from tinsmith.lab.nano_base import cached_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.card_figures import baselines_figure
 from tinsmith.pages.cards import slice_page
@@ -77,18 +77,14 @@ def paper_conversations(recipe: PaperBaseRecipe, task: LabTask, items: Sequence[
         )
         answer = task.contract.answer_text(labels, tuple(Confidence)[int(sure * len(Confidence))])
         if broken < recipe.broken:
-            answer = _broken(answer, " and ".join(labels), broken / recipe.broken)
+            label = " and ".join(labels)
+            ways = (f"```json\n{answer}\n```", label, answer[:-1], f"The paper is {label}.")
+            answer = ways[int(broken / recipe.broken * 4)]
         first = prompt_messages(task, item)
         if recipe.reading_every and i % recipe.reading_every == 0:
             first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
         conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
-
-
-def _broken(answer: str, label: str, unit: float) -> str:
-    """Return an answer that breaks the contract in one of the ways of models."""
-    fenced = f"```json\n{answer}\n```"
-    return (fenced, label, answer[:-1], f"The paper is {label}.")[int(unit * 4)]
 
 
 PER_CLASS = 2400
@@ -177,16 +173,6 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
 def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
     """Return the folder of the nano base for these training papers and this task, built unless cached."""
     return cached_base(recipe, paper_conversations(recipe, task, papers.train), say)
-
-
-def missing_nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers) -> dict[Path, float]:
-    """Return the minutes to build that base on two cores, by its place; empty if it is cached."""
-    return missing_base(recipe, paper_conversations(recipe, task, papers.train))
-
-
-def slice_identity(source: Slice) -> dict[str, object]:
-    """Return the identity of these papers, wherever they are stored."""
-    return {"sha256": source.card.sha256, "rows": {split.value: source.card.splits[split].rows for split in Split}}
 
 
 def shuffled(items: list[Item], seed: int | None) -> list[Item]:

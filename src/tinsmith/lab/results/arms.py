@@ -49,8 +49,6 @@ OFFSETS = " with offsets"  # Ends the name of an arm whose decisions have logit 
 SHOWN = 1000  # Most rollouts on one page.
 _ROUNDING = 1e-9
 _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
-
-
 TITLES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ladder/baseline": "RL (baseline)",

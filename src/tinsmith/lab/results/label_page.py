@@ -11,7 +11,7 @@ from typing import Final
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.page.comparison import Comparison, RunsCompared, measured_runs, page_of_runs
+from tinsmith.lab.page.comparison import RunsCompared, measured_runs, page_of_runs
 from tinsmith.lab.page.examples import cut
 from tinsmith.lab.results import findings
 from tinsmith.lab.results.arms import (
@@ -139,7 +139,6 @@ def _agreeing(arm: LabelArm, notes: list[str]) -> LabelArm:
 
 
 def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
-    """Return scores with a line for each arm; then, of each arm, shares of its answers and informative groups."""
     known = {**PROGRESS, GROUPS: "informative groups"}
     curves = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
     for place, arm in enumerate(arms):
@@ -150,12 +149,6 @@ def _curves(arms: Sequence[LabelArm]) -> list[CurveRecord]:
         )
         curves.append(curve(f"{arm.name}: informative groups", f"groups-{place}", informative))
     return [one for one in curves if any(steps for _, steps, _ in one.lines)]
-
-
-def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
-    """Compare runs on labels."""
-    found = compare_labels(folders, task)
-    return Comparison(page_of_labels(found), console(found), sentences(found.record))
 
 
 def page_of_labels(comparison: RunsCompared) -> Document:

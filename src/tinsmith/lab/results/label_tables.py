@@ -203,7 +203,6 @@ def _lenient(arm: LabelArm, split: Split) -> dict[str, Measure]:
 
 
 def _evaluations(member: LabelRun) -> list[Listing]:
-    """Return a run's evaluations on the validation split, sampled; values are those that training wrote."""
     run = member.run
     selected = run.manifest.selected.step if run.manifest and run.manifest.selected else None
     classes = [(kind, label) for kind in ("predicted_share", "recall") for label in run.labels]
@@ -229,7 +228,6 @@ def _evaluations(member: LabelRun) -> list[Listing]:
 
 
 def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return a row for each true label: answers, with their share of the row; seeds together."""
     rows: list[Row] = []
     for arm in arms:
         for split in (one for one in arm.systems if one in _SHOWN):
@@ -246,7 +244,6 @@ def _confusion(arms: Sequence[LabelArm]) -> list[Listing]:
 
 
 def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return the calibration of stated confidences, for each run and split with any."""
     levels = (head for word, p in STATED.items() for head in (f"{word} ({p:g})|share right", f"{word}|papers"))
     heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []
@@ -261,7 +258,8 @@ def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
                 rows.append([f"{run}{SPLIT_WORDS[split]}", "cannot be read", *[None] * (len(heads) - 1)])
             elif any(stated):
                 levels = [[r for one, r in zip(stated, right, strict=True) if one == word] for word in STATED]
-                cells = [cell for one in levels for cell in (_share(sum(one), len(one)), f"{len(one):,}")]
+                shares = [_share(sum(one), len(one)) if one else "never stated" for one in levels]
+                cells = [cell for share, one in zip(shares, levels, strict=True) for cell in (share, f"{len(one):,}")]
                 errors = calibration(stated, right)
                 name = f"{run if len(arms) > 1 else ''}{SPLIT_WORDS[split]}"
                 left_out = f"{stated.count(None):,}"
@@ -273,11 +271,8 @@ def _confidence(arms: Sequence[LabelArm]) -> list[Listing]:
     return listing("Stated confidence", caption, heads, rows, "Answers")
 
 
-def _share(right: int, items: int) -> Shown:
-    if not items:
-        return "never stated"
-    ends = wilson(right, items)
-    return Measure(right / items, ends.low, ends.high)
+def _share(right: int, items: int) -> Measure:
+    return within(right / items, wilson(right, items))
 
 
 def _alarms(arms: Sequence[LabelArm]) -> list[Listing]:
@@ -320,7 +315,6 @@ def _setting(key: str, value: object) -> str:
 
 
 def _runs(arms: Sequence[LabelArm]) -> list[Listing]:
-    """Return every run with its progress, identity and failed rollouts."""
     rows: list[Row] = [
         [
             member.run.folder.name,
@@ -358,10 +352,8 @@ def both_rows(members: Mapping[str, LabelRun]) -> list[Row]:
         golds = list(zip(*([answer.gold for answer in one.answers] for one in first.tasks.values()), strict=True))
         # Chosen on the very papers it is scored on: no constant can be better.
         labels, count = max(Counter(golds).items(), key=lambda each: (each[1], each[0]))
-        ends = wilson(count, len(golds))
-        right = Measure(count / len(golds), ends.low, ends.high)
         name = f"Best constant pair|always {' and '.join(labels)}, chosen in hindsight"
-        rows.append([name, f"{len(golds):,}", right, *blank])
+        rows.append([name, f"{len(golds):,}", _share(count, len(golds)), *blank])
         prior = None if tested is None else _prior(members, golds)
         if prior is not None:
             name = "Prior|a guess by the training shares, label by label; expected value"

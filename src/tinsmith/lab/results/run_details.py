@@ -22,8 +22,6 @@ from tinsmith.types.page_names import setting_text
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
 _BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above every baseline"}
 _BEFORE: Final = {-1: "Worse than before training", 0: "No gain shown", 1: "Better than before training"}
-
-
 Beside = tuple[str, float, int]
 """Score for comparison: its name, value, and the system's side of it: 1 above, -1 below, 0 undecided."""
 
@@ -153,7 +151,6 @@ def alarms_table(run: Run) -> Table | None:
 
 
 def _details(run: Run) -> list[Fold]:
-    """Return the headed lists of names and values at the end of a run's page."""
     config, manifest = run.config, run.manifest
     data = config.data
     of_task = {f"task.{name}": one for name, one in _fields(config.task).items()}
@@ -178,7 +175,6 @@ def _details(run: Run) -> list[Fold]:
 
 
 def _fields(record: object) -> dict[str, object]:
-    """Return the non-empty fields of a record."""
     names: Sequence[str] = getattr(record, "__struct_fields__", ())
     found = {name: getattr(record, name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, "", ())}

@@ -89,12 +89,6 @@ def answers_by_item(rollouts: pl.DataFrame, right: Mapping[str, str] = MappingPr
     return answers
 
 
-def right_answers(run: Path) -> Mapping[str, str]:
-    """Return the gold answers of a run's task by evaluated item; empty if it has none."""
-    task = read_whole(run / TASK, TaskRecord, []) or TaskRecord()
-    return {one.id: one.answer for one in (*task.items, *task.tested) if one.answer}
-
-
 def runs_below(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the runs in a folder with their relative paths, sorted; the path of the folder itself is empty."""
     for file in sorted(folder.rglob(CONFIG)):
@@ -114,7 +108,9 @@ def tables_of(folder: Path, notes: list[str]) -> Mapping[str, pl.DataFrame]:
     runs = list(runs_below(folder))
     for where, run in runs:
         rollouts = flat(frame_of(run / ROLLOUTS, notes))
-        answers = answers_by_item(rollouts, right_answers(run))
+        task = read_whole(run / TASK, TaskRecord, []) or TaskRecord()
+        right = {one.id: one.answer for one in (*task.items, *task.tested) if one.answer}
+        answers = answers_by_item(rollouts, right)
         for name, one in zip(TABLES, (flat(frame_of(run / METRICS, notes)), rollouts, answers), strict=True):
             if not one.is_empty():
                 tables[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))

@@ -126,7 +126,6 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, records.Row]:
 
 
 def _numbers(line: Mapping[str, object]) -> records.Row:
-    """Return the numbers and nulls of a line, which are its metrics."""
     return {
         key: None if value is None else float(value)
         for key, value in line.items()

@@ -236,7 +236,11 @@ class EmbeddedServer:
         try:
             self.base_url = wait_until_ready(self._process, self._said, say)
         except BaseException:
-            self._abandon()
+            # It has not started to serve, and has no state to save.
+            self._process.kill()
+            self._process.wait()
+            self._said.join()
+            self._close_input()
             raise
         self._closing = False
         self._tombstone: Tombstone | None = None
@@ -275,13 +279,6 @@ class EmbeddedServer:
         self._closing = True
         self._process.kill()
         self.close()
-
-    def _abandon(self) -> None:
-        """Kill a server that has not started to serve, and has no state to save."""
-        self._process.kill()
-        self._process.wait()
-        self._said.join()
-        self._close_input()
 
     def _close_input(self) -> None:
         if self._process.stdin is not None:

@@ -110,7 +110,6 @@ def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
 
 
 def _ended(cell: Cell, say: Say) -> bool:
-    """Return True if a cell's folder holds this very run, finished."""
     manifest = RunFolder(cell.folder).manifest()
     if not manifest.status:
         return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from tinsmith.lab.results.arms import label_arms
-from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import listed, over_seeds, signed
@@ -65,8 +65,6 @@ def allowed(*arms: str, over: str) -> Check:
 def _beside(
     first: str, second: str, measure: PerItem, is_met: Callable[[Figure], bool], times: float | None = None
 ) -> Check:
-    """Return the check of a difference, with both values beside it."""
-
     def check(results: Results) -> Finding:
         if left_out := [name for name in (first, second) if name not in results.arms]:
             return Finding(False, f"this size has no arm {listed(left_out)}")
@@ -90,7 +88,6 @@ def lower(first: str, second: str, measure: PerItem) -> Check:
 
 
 def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> Check:
-    """Return the check of a difference that is read."""
     return lambda results: Finding(is_met(one := read(results)), difference(one))
 
 
@@ -120,6 +117,16 @@ PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order o
 def of_runs(arm: str, metric: str) -> PerRun:
     """Return a metric of an arm's runs after training, such as one of the test."""
     return lambda results: results.arms[arm].per_run(metric)
+
+
+def moved(metric: str) -> Callable[[ArmRuns], list[float]]:
+    """Return a metric's change from the first evaluation to the last, one a run."""
+    return lambda arm: [b - a for a, b in zip(arm.per_run(metric, BEFORE), arm.per_run(metric), strict=True)]
+
+
+def mean_in_training(metric: str) -> Callable[[ArmRuns], float | None]:
+    """Return the mean of a metric over the steps that have it; None where none has."""
+    return lambda arm: fmean(found) if (found := arm.in_training(metric)) else None
 
 
 def runs_gap(first: str, second: str, measure: PerItem) -> PerRun:

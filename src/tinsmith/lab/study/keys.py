@@ -167,7 +167,6 @@ def measure_of(measurement: Measurement, given: Mapping[str, str]) -> Measure:
 
 
 def _value(key: str, text: str, hint: object) -> object:
-    """Return the value of a key, of the type that its argument has."""
     if isinstance(hint, types.UnionType):
         hint = next(one for one in get_args(hint) if one is not types.NoneType)
     if get_origin(hint) is tuple:

@@ -316,7 +316,6 @@ def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
 
 
 def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, Figure]:
-    """Return the scores at the places that all seeds have."""
     by_seed = [dict(curve) for curve in curves]
     return {at: over_seeds([one[at] for one in by_seed]) for at in by_seed[0] if all(at in one for one in by_seed)}
 

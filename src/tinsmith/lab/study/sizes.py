@@ -13,10 +13,9 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
-from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, UserTaskEntry, open_task
+from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, open_task
 from tinsmith.lab.user_task.functions import TaskSource, function_task
 from tinsmith.lab.user_task.items import Examined
-from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
 CELLS: Final = "cells"  # The folder of a study's runs, in the study's own.
@@ -155,20 +154,6 @@ class Asked:
         return open_task(source, given)
 
 
-def opened_task(plan: Plan) -> Task:
-    """Return the task of a plan."""
-    entry = plan.experiment.subject
-    assert isinstance(entry, UserTaskEntry)
-    return entry.task_of(plan)
-
-
-def _at_small(study: Study, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what is given, with `size=small` spelled as runs know it: `at=small`."""
-    if given.get("size") != SMALL or SMALL not in study.sizes or given.get("at", SMALL) != SMALL:
-        return dict(given)
-    return {**{key: value for key, value in given.items() if key != "size"}, "at": SMALL}
-
-
 def size_of(study: Study, given: Mapping[str, str]) -> str:
     """Return the name of the size that is asked for."""
     if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
@@ -268,7 +253,8 @@ def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
 
 def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Asked]:
     """Return what is asked of a study, and the study with what hangs on that, such as its arms."""
-    given = _at_small(study, given)
+    if given.get("size") == SMALL and SMALL in study.sizes and given.get("at", SMALL) == SMALL:
+        given = {**{key: value for key, value in given.items() if key != "size"}, "at": SMALL}  # As runs spell it.
     every, sized = _sized(study, given)
     source = _source(study, every, open_source)
     keys = keys_of(study, source)

@@ -277,7 +277,6 @@ def score_group(
 
 
 def _read_all(task: Task, texts: Sequence[str]) -> list[Any] | Failed:
-    """Return a conversation's replies parsed by the task, or the failure of one."""
     read = [_read(task, text) for text in texts]
     return next((one for one in read if isinstance(one, Failed)), read)
 

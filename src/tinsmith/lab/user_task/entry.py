@@ -223,7 +223,6 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 
 
 def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
-    """Reject settings that need parts which the task lacks."""
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     examples, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
@@ -293,7 +292,6 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
 
 
 def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a task's values for keys of every run."""
     circumstances = next(iter(kinds.values())).circumstances - {"model_name"}
     types = {key: kind for each in kinds.values() for key, kind in each.kinds.items()}
     allowed = frozenset(types) - circumstances - {"at"}

@@ -311,7 +311,6 @@ def _made_with(reward: StepReward) -> list[tuple[str, object]]:
 
 
 def _sources(task: Task) -> dict[str, object]:
-    """Return the source of each of a task's functions, and its other values."""
     names = ("prompt", "parse", "reply", "demonstrate", "answer", "unit")
     functions: dict[str, object] = {
         **{name: getattr(task, name) for name in names},

@@ -103,7 +103,6 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
 
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
-    """Return the distinct items with names and prompts, and the number of repetitions."""
     by_id: dict[str, UserItem] = {}
     repeated = 0
     for place, item in enumerate(_raw(items, folder, what)):
@@ -134,7 +133,6 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
 
 
 def _lines(file: Path, what: str) -> list[Any]:
-    """Read a JSONL file; empty lines are passed over."""
     if not file.is_file():
         allowed = "a JSONL file; a name is looked for beside the task's file"
         raise DataError("there is no such file", field=what, value=str(file), allowed=allowed)

@@ -47,7 +47,6 @@ class RecordedJudge:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read the record of a run's folder."""
         tasks = map(msgspec.json.Decoder(records.CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
         questions = {one.task_id: (one.judge_prompt or one.prompt, one.criteria) for one in tasks}
         self._verdicts: dict[tuple[_Question, str], tuple[records.Verdict, ...]] = {}

@@ -158,7 +158,6 @@ def _apart(task: Task) -> Task:
 def _tried(
     one: UserItem, right: Sequence[str], others: Sequence[str], words: Sequence[str], random: Random
 ) -> Iterator[tuple[Tried, str]]:
-    """Yield wrong answers to try."""
     end = right[-1] if right else " ".join(words[:8])
     made = [(Tried.EMPTY, ""), (Tried.ECHO, one.prompt)]
     made += [(Tried.RANDOM, " ".join(random.choices(words or [""], k=max(1, len(end.split()))))) for _ in range(4)]
@@ -227,7 +226,6 @@ def _spawn(talk: Dialogue, move: Spawn) -> str | None:
 
 
 def _paid(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
-    """Score conversations with those that they spawned."""
     return earned(task, [*played, *(each for one in played for each in _below(one))])[: len(played)]
 
 

@@ -132,7 +132,6 @@ class TaskData:
         return self.task.items_sha256 or self.split.sha256
 
     def _files(self) -> dict[str, object]:
-        """Return the task's own keys that are paths."""
         return {key.name: self.plan.experiment.subject.own_keys[key.name] for key in self.source.keys if key.is_file}
 
     def nano_base(self, say: Say) -> Path:
@@ -148,15 +147,12 @@ class TaskData:
         if task.base is not None:
             return task.base.recipe, task.base.conversations()
         recipe = recipe_of(task)
-        return recipe, task_conversations(task, self._read_by_base(), recipe)
+        read = items_of_base(task, self.source.folder) or self.every.train
+        return recipe, task_conversations(task, read, recipe)
 
     @property
     def _builds(self) -> bool:
         return self.plan.circumstances.model_name is None and self.plan.circumstances.base_url is None
-
-    def _read_by_base(self) -> Sequence[UserItem]:
-        """Return the items demonstrated to the small base."""
-        return items_of_base(self.task, self.source.folder) or self.every.train
 
     def models(self) -> Mapping[str, str]:
         """Return the judge's or frozen model's source, if the run's server is to load it too."""
@@ -362,7 +358,6 @@ def _right_answer(task: Task, one: UserItem) -> str:
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:
-    """Return the rewards of a baseline's answers by item, or the cause of its failure."""
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
     for item in items:
@@ -450,7 +445,6 @@ def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRe
 
 
 def _conversation(task: Task, item: UserItem, seed: int) -> Conversation:
-    """Return one demonstrated conversation, with the task's responses between its replies."""
     assert task.demonstrate is not None
 
     def refused(wrong: object) -> ConfigError:

@@ -294,7 +294,6 @@ class UserSubject(Subject[UserItem, Earned]):
         self._reward.close()
 
     def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
-        """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
         if not rollouts:
             return {}
         found = [one.answer for one in rollouts]

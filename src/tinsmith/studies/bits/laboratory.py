@@ -54,8 +54,6 @@ _NEIGHBOUR: Final = 24  # Most tokens of a neighbour's prompt, and of what is sa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
-    """The parts of one cell."""
-
     base: OpenedBase
     cell: Cell
     size: Size

@@ -226,7 +226,6 @@ def trained(outcome: Outcome, reference: Outcome) -> Trained:
 
 
 def _both(own: Completions) -> tuple[Floats, Floats]:
-    """Return all log-probabilities of the sampler, and those of the trainer."""
     q, p = zip(*((q, p) for one in own for q, p in zip(one.logprobs, one.scored, strict=True)), strict=True)
     return np.array(q, np.float32), np.array(p, np.float32)
 

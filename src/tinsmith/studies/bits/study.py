@@ -302,7 +302,6 @@ def _required(outcome: Outcome) -> Outcome:
 
 
 def _outcomes(variations: Sequence[Variation], model: str, size: Size, folder: Path) -> Iterator[Outcome]:
-    """Yield every cell's outcome, the reference cell's first."""
     groups: dict[object, list[tuple[int, Cell]]] = {}
     absent: list[Outcome] = []
     for number, variation in enumerate(variations):
@@ -319,7 +318,6 @@ def _outcomes(variations: Sequence[Variation], model: str, size: Size, folder: P
 
 
 def _child(job: Job) -> Iterator[Outcome]:
-    """Yield outcomes of cells that share a process, as they come."""
     errors = Path(job[-1]) / "stderr"
     with (
         errors.open("wb") as stderr,

@@ -69,11 +69,6 @@ class Stance:
     with_evidence: bool
     grounded: bool | None = None
 
-    @property
-    def gives_a_reason(self) -> bool:
-        """True if it quotes words that speak for the label, as far as anybody knows."""
-        return self.with_evidence and self.grounded is not False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:

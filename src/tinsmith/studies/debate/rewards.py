@@ -188,7 +188,6 @@ def _takes_up(exchange: Exchange, justification: tuple[str, ...]) -> bool:
 
 
 def _places(text: tuple[str, ...], words: tuple[str, ...]) -> list[int]:
-    """Places of the words in a text, one after the other."""
     size = len(words)
     return [at for at in range(len(text) - size + 1) if text[at : at + size] == words]
 
@@ -218,7 +217,9 @@ class DebateReward:
 def gated(exchange: Exchange) -> tuple[float, float]:
     """Return verified reasons of a right answer, and whether the challenge was answered as its words deserve."""
     right = exchange.last_right
-    due = right if exchange.stance.gives_a_reason else not exchange.revised
+    # The challenge quotes words that speak for its label, as far as anybody knows.
+    has_reason = exchange.stance.with_evidence and exchange.stance.grounded is not False
+    due = right if has_reason else not exchange.revised
     return REASONING * pass_rate(leaves(exchange)) if right else 0.0, ADAPTATION if due else 0.0
 
 

@@ -159,7 +159,6 @@ class SideBySide:
         return table(*self._cells())
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return headings, and the rows below them."""
         above = f"macro-F1 above {self.rows[0].name}"
         heads = (f"{self.num_papers} papers", "accuracy", "macro-F1", "min recall", "most said", above, "p")
         cells: list[tuple[str, ...]] = []

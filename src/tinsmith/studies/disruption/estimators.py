@@ -343,7 +343,6 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in vars(self).items() if name != "_release"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take it back."""
         vars(self).update(state)
         if hasattr(self, "_policy"):
             self._release = weakref.finalize(self, _release, self._policy, None)

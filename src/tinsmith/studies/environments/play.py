@@ -172,8 +172,6 @@ def _messages(message: str | Sequence[Any] | None) -> list[Any]:
 
 T = TypeVar("T")
 _MOST_CACHED: Final = 256  # Scored conversations that are remembered: each of a task's functions wants the same one.
-
-
 Row = tuple["vf.Env[Any]", AnyTask]  # One task, and the environment that it is played in.
 
 
@@ -292,7 +290,6 @@ async def _worth(row: Row, replies: Sequence[str]) -> Worth:
 
 
 async def _play(row: Row, seat: Seat) -> AnyTrace:
-    """Play an episode to its end; return the trace of its one conversation."""
     env, task = row
     made: Any = seat.made
     agents: vf.Agents[Any] = vf.Agents(env.config, made)
@@ -323,7 +320,6 @@ def _own(error: BaseException) -> BaseException:
 
 
 def _plain(message: vf.Message) -> dict[str, str]:
-    """Return a message as role and text."""
     if not isinstance(message.content, str):
         raise TaskError("it has a message that is no text: pictures and tools are not served here")
     return {"role": str(message.role), "content": message.content}

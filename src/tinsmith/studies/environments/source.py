@@ -131,7 +131,6 @@ def _defaults(name: str) -> Iterator[tuple[str, object]]:
 
 
 def _mistake(found: Raised) -> str:
-    """Return a mistake in the arguments in one line."""
     if not isinstance(found.error, ValidationError):
         return str(found)
     first = found.error.errors()[0]

@@ -316,7 +316,6 @@ def _language(_sentences: Sequence[str], kwargs: Kwargs, telling: Telling) -> st
 
 
 def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
-    """Begin and end with the same word."""
     word = telling.name.split()[0]
     return f"{as_first(word)} first. {' '.join(sentences)} And once more {word}."
 
@@ -370,8 +369,6 @@ _FRAMES: Final[Mapping[str, Frame]] = {
     # A bullet point is one only where it begins a line.
     "startend:quotation": lambda text, _given, _: f'"\n{text}\n"' if text.startswith("*") else f'"{text}"',
 }
-
-
 _ATTEMPTS: Final = 10  # So many of each length.
 _WANTED: Final[Mapping[Length, tuple[int, int]]] = {Length.FULL: (3, 4), Length.SHORT: (2, 3), Length.BARE: (1, 1)}
 """Sentences of an answer, at least and at most, if its instructions do not ask for more."""

@@ -121,7 +121,6 @@ def draw(pool: Pools, random: Random, *, fewest: int, most: int) -> dict[str, An
 
 
 def _together(one: str, other: str) -> bool:
-    """Say whether two kinds can be asked for at once."""
     kinds = data("kinds.json")
     if one in kinds["alone"] or other in kinds["alone"]:
         return False
@@ -150,7 +149,6 @@ def _argument(how: Drawn, request: str, words: list[str], random: Random) -> Dra
 
 
 def _split(all_of: Sequence[str], random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return most of them, and the rest, each in its old order."""
     apart = set(random.sample(list(all_of), len(all_of) // _HELD_OUT))
     return tuple(one for one in all_of if one not in apart), tuple(one for one in all_of if one in apart)
 

@@ -181,7 +181,6 @@ def agreement(
 
 
 def _places(pair: Pair, rollouts: Sequence[UserRollout]) -> list[tuple[Place, ...]]:
-    """Return what became of every token that was written."""
     texts = [one.sequence() for one in rollouts]
     begins = [one.written().index(True) for one in rollouts]
     second = pair.second.spreads(texts, begins=begins)
@@ -339,7 +338,6 @@ class Side:
         return cls(Path(folder), when)
 
     def __str__(self) -> str:
-        """Return it as it was asked for."""
         return f"{self.folder}@{self.when}"
 
 

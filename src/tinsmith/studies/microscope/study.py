@@ -238,7 +238,6 @@ _MARKS: Final = {Fate.UNSHIFTED: TokenMark.NONE, Fate.RERANKED: TokenMark.FIRST,
 
 
 def _texts(results: Results) -> list[Section]:
-    """Return answers of the first seed, coloured by token."""
     blocks: list[Block] = [
         note(
             "Held-out items of the first seed. Not marked: both would take this token. Underlined once: the second "
@@ -264,7 +263,6 @@ def _marked(one: Place) -> MarkedToken:
 
 
 def _minutes(plan: Plan, samples: int) -> float | None:
-    """Return how long a run and the look at it take."""
     data, pace = data_of_task(plan), pace_of(plan)
     run = data.minutes()
     if run is None or pace is None:

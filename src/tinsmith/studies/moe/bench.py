@@ -111,7 +111,6 @@ def _sentences(model: str, seed: int, what: str, count: int) -> list[IntArray]:
 def _trained(
     model: str, amounts: Amounts, config: DecoderConfig, weights: Mapping[str, Tensor], say: Say
 ) -> dict[str, Tensor]:
-    """All weights, trained to continue sentences."""
     decoder = build_decoder(config, weights, NativeKernels())
     session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
     sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
@@ -260,7 +259,6 @@ def _pictures(done: Row) -> tuple[Markup | None, ...]:
 
 
 def _tables(done: Row) -> tuple[Table, Table, Table, Table]:
-    """Return the figures beside each picture."""
     by_way = plain(
         "Beside the same arithmetic's forward pass of each text by itself. Forward: whole texts, as a trainer computes "
         "them. Decode: token by token over a cache, as a sampler does.",

@@ -162,7 +162,6 @@ def our_decoder(side: Side, config: DecoderConfig, weights: Mapping[str, Tensor]
 
 
 def _recorder(decoder: Decoder) -> RouteRecord:
-    """A record of the routes of one pass."""
     record = RouteRecord.of(decoder)
     assert record is not None, "the model is a mixture"
     return record
@@ -234,8 +233,6 @@ class Ours:
 
 
 class _Cached:
-    """Texts that grow together over a paged cache."""
-
     def __init__(self, decoder: Decoder, prompts: Sequence[IntArray], tokens: int) -> None:
         self.decoder = decoder
         needed = [pages_for(len(prompt) + tokens) for prompt in prompts]
@@ -250,7 +247,6 @@ class _Cached:
         self.logits = self._pass(prompts)  # [texts, V], of each text's last token.
 
     def feed(self, tokens: IntArray) -> None:
-        """Compute one more token of every text."""
         self.logits = self._pass([tokens[i : i + 1] for i in range(len(tokens))])
 
     def _pass(self, new: Sequence[IntArray]) -> Tensor:

@@ -15,7 +15,6 @@ class Block(nn.Module):
     """A pre-norm block: attention over (batch, tokens, width) with an additive mask (tokens, tokens), then a GELU."""
 
     def __init__(self, width: int, heads: int) -> None:
-        """Make one with fresh weights."""
         super().__init__()
         self.heads = heads
         self.first, self.second = nn.RMSNorm(width), nn.RMSNorm(width)
@@ -36,7 +35,6 @@ class Ends(nn.Module):
     """Embeddings of tokens and places, and the head."""
 
     def __init__(self, vocabulary: int, tokens: int, width: int) -> None:
-        """Make them with fresh weights."""
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=0.5)
@@ -56,7 +54,6 @@ class Decoder(nn.Module):
     """Blocks, one after the other, between two ends."""
 
     def __init__(self, vocabulary: int, tokens: int, width: int, heads: int, blocks: int) -> None:
-        """Make one with fresh weights."""
         super().__init__()
         self.ends = Ends(vocabulary, tokens, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(blocks))
@@ -85,7 +82,6 @@ class Descent:
     """AdamW on some parameters, with a rate that rises over 5 % of the training and falls to a tenth."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
-        """Begin."""
         self.rate, self.parameters, self.steps = rate, [one for one in parameters if one.requires_grad], 0
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.01)
 

@@ -135,8 +135,6 @@ _HOW: Final = (
     f"'{ANSWER} CODE' to answer. The answer to a look-up comes back; none means that it is not there. At most "
     f"{MOST_LOOKUPS} look-ups.\n\n"
 )
-
-
 PAYS: Final = ("answer", "coin")
 
 

@@ -166,6 +166,5 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
 
 
 def _under(document: Document, start: Document, item: UserItem) -> UserItem:
-    """Return an item whose prompt begins with another document."""
     *others, last = item.messages
     return replace(item, messages=(*others, replace(last, content=placed(document, start, last.content))))

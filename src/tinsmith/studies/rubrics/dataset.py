@@ -104,7 +104,6 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
 
 
 def _require_weights(task: RubricTask) -> None:
-    """Refuse weights that no score can be made of."""
     if not any(weight > 0 for weight in task.weights):
         what = "no rubric has a weight above 0, so no response can score"
         allowed = "numbers, at least one above 0; a negative one is a penalty"
@@ -207,8 +206,6 @@ def _parsed(value: object, field: str) -> object:
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SPACE = re.compile(r"[ \t\r\n]*")
-
-
 JsonRecord = tuple[int, dict[str, object]]  # The line on which it begins, and its values.
 
 

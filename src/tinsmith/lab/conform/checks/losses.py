@@ -139,7 +139,6 @@ def loss_batch(loss_fn: str, logprobs: Sequence[FloatArray]) -> list[types.Datum
 def _by_formula(
     loss_fn: str, config: Mapping[str, float], batch: Sequence[types.Datum], p: Sequence[FloatArray]
 ) -> list[Loss]:
-    """Return the loss of every datum by its formula, from the log-probabilities that were returned."""
     return [
         FORMULAS[loss_fn](
             logp.astype(np.float64),
@@ -167,7 +166,6 @@ def _measure(subject: Subject, loss_fn: types.LossFnType) -> tuple[float | None,
 
 
 def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
-    """Judge `loss:sum` by the formula."""
     if told is None:
         return differs("no metric loss:sum")
     values = [loss.value for loss in losses]

@@ -37,7 +37,6 @@ _SECONDS: Final = 20.0  # Whoever waits longer for the answer to a mistake think
 
 
 def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> Verdict:
-    """Make a mistake, and judge how it is answered."""
     began = time.monotonic()
     try:
         ready(call(), min(_SECONDS, subject.limit_s))

@@ -31,7 +31,6 @@ _LONG = 64
 def _draw(
     subject: Subject, wanted: types.SamplingParams, n: int = 1, prompt: Sequence[int] = PROMPT
 ) -> list[types.SampledSequence]:
-    """Sample from the base model."""
     return list(subject.wait(subject.base.sample(prompt_of(prompt), n, wanted)).sequences)
 
 

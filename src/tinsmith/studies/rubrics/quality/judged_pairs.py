@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tinsmith.lab.judge.prompting import (
-    Comparison,
     JudgeRequest,
     Place,
     Preference,
@@ -257,7 +256,7 @@ def questions_of(shown: Sequence[PairAnswer]) -> tuple[Question[Preference], ...
     """Return two calls for each showing: in the order that was drawn, then in the other."""
     return tuple(
         preference_question(
-            Comparison(one.pair.prompt, *one.responses(turned=turned), one.rubric.task.criteria if one.rubric else ())
+            one.pair.prompt, *one.responses(turned=turned), one.rubric.task.criteria if one.rubric else ()
         )
         for one in shown
         for turned in (False, True)
@@ -301,7 +300,9 @@ def answered_by_chat(pairs: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
     ]
     once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
     for question, one in calls:
-        once += _texts(question, one.value) if isinstance(one, Answered) else Spent()
+        if isinstance(one, Answered):
+            written = tokens_in(len(question.form.text(one.value).encode()))
+            once += Spent(calls=1, prompt_tokens=tokens_in(question.size), completion_tokens=written)
     done = tuple(_by_chat(one, *answers[2 * i : 2 * i + 2]) for i, one in enumerate(pairs))
     if not complete_pairs(done):
         raise _lost(answers)
@@ -335,13 +336,7 @@ def _by_chat(showing: PairAnswer, drawn: Reply, turned: Reply) -> PairAnswer:
     )
 
 
-def _texts(question: Question[Any], value: object) -> Spent:
-    written = len(question.form.text(value).encode())
-    return Spent(calls=1, prompt_tokens=tokens_in(question.size), completion_tokens=tokens_in(written))
-
-
 def _pairs_of(shown: Sequence[PairAnswer]) -> Iterator[PreferencePair]:
-    """Return each pair once."""
     return (showing.pair for showing in shown if showing.condition is Condition.OWN)
 
 
@@ -457,7 +452,6 @@ def discrimination(verdicts: Iterable[CriterionVerdicts]) -> list[Figures]:
 
 
 def _accuracy(answers: Sequence[PairAnswer]) -> Figures:
-    """Return the share of pairs that are right under one condition."""
     right = sum(one.right is True for one in answers)
     return {
         "condition": answers[0].condition,

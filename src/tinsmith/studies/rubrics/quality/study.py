@@ -125,7 +125,6 @@ def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
 
 
 def _tables(found: Found) -> tuple[Table, Table, Table]:
-    """Return gains, effects of places, and criteria."""
     gains = plain(
         "On the same pairs. By pairs: McNemar's exact test and Tango's 95 % interval. By prompts, where several pairs "
         "have one: flips of the sign of what each prompt's pairs gained in sum. Needed: units like these that show a "
