@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tinker import types
 
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.grouping import Scored, ScoredGroup, answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollouts import Rollout, Turn
@@ -112,3 +113,18 @@ def test_the_key_came_later_and_leaves_names_alone() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         settings(**changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("crossroads", "env_loss_coef", "0.1"),
+        ("crossroads", "watch", "environment"),
+        ("remedy/exp6", "env_loss_coef", "0.1"),
+        ("remedy/exp6", "watch", "environment"),
+        ("remedy/exp6", "watch", "confidence"),
+    ],
+)
+def test_nothing_is_foreseen_where_nothing_answers(name: str, key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        plan_of(name, {key: value})

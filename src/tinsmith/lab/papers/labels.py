@@ -17,7 +17,7 @@ from tinsmith.lab.labels.rewards import make_label_reward
 from tinsmith.lab.labels.task import Item, make_joint_task, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as LabelTask
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.settings import RlSettings, Selection, SftSettings
+from tinsmith.lab.settings import RlSettings, Selection, SftSettings, Watched
 from tinsmith.lab.user_task.calls import argument_keys
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
@@ -166,7 +166,10 @@ class PaperRun:
     shuffle_labels: bool
 
     def check(self, plan: Plan) -> None:
-        """Reject a selection metric that is undefined for several labels."""
+        """Reject a selection metric that is undefined for several labels, and looks at what labels have not."""
+        if plan.settings.watch in (Watched.ENVIRONMENT, Watched.CONFIDENCE):
+            what, allowed = "a paper's labels have no replies and no reasoning to look at", "none, mutual_information"
+            raise ConfigError(what, field="watch", value=plan.settings.watch.value, allowed=allowed)
         chosen = plan.settings.select_by
         if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
             what = "a run on two labels has no label_match of its own"
@@ -250,7 +253,7 @@ LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
             RlSettings,
             {At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
             forced=_FORCED,
-            without=OPTIONS,
+            without=OPTIONS | {"env_loss_coef"},
             own=_LABELS,
             named_reward=True,
         ),
@@ -269,7 +272,7 @@ JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         Kind.JOINT: KindEntry(
             RunFrame,
             RlSettings,
-            without=BY_EXAMPLE | OPTIONS | {"gradient", "task"},
+            without=BY_EXAMPLE | OPTIONS | {"env_loss_coef", "gradient", "task"},
             own=_JOINT,
             values={At.NANO: _NANO_RL, At.SEED: SEED_RL},
             forced={At.NANO: {"prompt": "brief", "max_tokens": 64}},

@@ -226,8 +226,9 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     examples, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
+    foreseen = getattr(settings, "env_loss_coef", 0.0)
     forgets = isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
-    reads = forgets or settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0)
+    reads = forgets or settings.watch is not Watched.NOTHING or foreseen
 
     def refuse(what: str, key: str, value: object, fix: str) -> NoReturn:
         raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
@@ -242,6 +243,9 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
     if task.aside is None and getattr(settings, "interleave", NONE) != NONE:
         what = "this task sets no items aside for batches of their own"
         refuse(what, "interleave", overrides.get("interleave"), "aside=..., a function of the item")
+    if task.talk is None and (foreseen or settings.watch is Watched.ENVIRONMENT):
+        key, value = ("env_loss_coef", foreseen) if foreseen else ("watch", settings.watch.value)
+        refuse("nothing is answered to replies, and so nothing foreseen, in a task of one turn", key, value, "turns")
     if (penalty or watched) and (task.probed is None or task.talk is not None):
         key, value = ("watch", settings.watch.value) if watched else ("confidence_penalty", penalty)
         what = "this needs a task with one turn and `probed`: where its reasoning ends, and its possible answers"
