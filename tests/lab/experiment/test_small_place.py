@@ -158,3 +158,9 @@ def test_rubrics_have_no_test_split_to_limit() -> None:
         plan_of("rlvr", {"test_items": "5"})
     assert make_plan(find("sft/lora"), {"test_items": "5"}).settings.test_items == 5
     assert plan_of("rlvr", {"at": "small"}).frame.kind is Kind.RLVR
+
+
+@pytest.mark.parametrize("given", [{"sft_steps": "5"}, {}])
+def test_a_key_that_changes_nothing_is_warned_of(given: dict[str, str]) -> None:
+    plan = plan_of("crossroads", {"sft_batch_size": "2", **given})
+    assert any("sft_batch_size changes nothing" in line for line in unusual(plan)) != bool(given)

@@ -199,6 +199,11 @@ def pace_of(plan: Plan) -> Pace | None:
     return machine_pace(parameters) * correction(plan)
 
 
+_OF_OTHERS: Final = {
+    "sft_learning_rate": "sft_steps",
+    "sft_batch_size": "sft_steps",
+    "confidence_prefixes": "confidence_penalty",
+}
 _RATES: Final = ("learning_rate", "sft_learning_rate")
 _FACTOR: Final = 10.0  # A rate more than so many times the usual one, or as many times below it, is warned about.
 _TEMPERATURES: Final = (0.5, 1.3)
@@ -219,8 +224,10 @@ def _unusual_model(plan: Plan) -> list[str]:
 
 
 def unusual(plan: Plan) -> list[str]:
-    """Return a warning for each explicit setting far from its usual value."""
-    return [*_unusual_model(plan), *_unusual_numbers(plan)]
+    """Return a warning for each explicit setting that changes nothing, or is far from its usual value."""
+    idle = [key for key, other in _OF_OTHERS.items() if key in plan.overrides and not getattr(plan.settings, other, 0)]
+    nothing = [f"warning: {key} changes nothing without {_OF_OTHERS[key]}" for key in idle]
+    return [*nothing, *_unusual_model(plan), *_unusual_numbers(plan)]
 
 
 def _unusual_numbers(plan: Plan) -> list[str]:
