@@ -279,16 +279,22 @@ def unlabelled(papers: Sequence[AnyPaper], task: LabTask) -> list[Item]:
 
 
 def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
-    """Hold out `held_out` of the papers, half for selection and half for the test; all splits keep the list's order."""
-    count = round(len(items) * held_out / 2)
-    if count < 1 or 2 * count >= len(items):
-        what = f"this share of {len(items)} papers leaves none for training, to choose by or to test"
-        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(items)):.2g} to below 1")
-    order = _drawn_order(len(items), derive(seed, "held out"))
-    validation, test, train = (
-        [items[place] for place in sorted(places)]
-        for places in (order[:count], order[count : 2 * count], order[2 * count :])
-    )
+    """Hold out `held_out` of the papers, half for selection and half for the test; all splits keep the list's order.
+
+    Papers of one title and abstract are one paper, and held out once; repeats in training are the list's own.
+    """
+    repeats: dict[tuple[str, str], list[int]] = {}
+    for place, item in enumerate(items):
+        repeats.setdefault((item.paper.title, item.paper.abstract), []).append(place)
+    texts = list(repeats.values())
+    count = round(len(texts) * held_out / 2)
+    if count < 1 or 2 * count >= len(texts):
+        what = f"this share of {len(texts)} distinct papers leaves none for training, to choose by or to test"
+        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(texts)):.2g} to below 1")
+    order = [texts[place] for place in _drawn_order(len(texts), derive(seed, "held out"))]
+    held = ([places[0] for places in some] for some in (order[:count], order[count : 2 * count]))
+    rest = [place for places in order[2 * count :] for place in places]
+    validation, test, train = ([items[place] for place in sorted(places)] for places in (*held, rest))
     return Papers(train=shuffled(train, shuffle_seed), validation=validation, test=test)
 
 
