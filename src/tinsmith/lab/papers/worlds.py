@@ -257,20 +257,33 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask) -> list[Item]:
-    """Return papers with the labels `y`, or else with those of a slice's rows."""
+    """Return papers with the labels `y`, or else with those of a slice's rows.
+
+    Raises:
+        DataError: two papers of one id, missing labels, or labels of another task.
+    """
     listed = _listed(papers)
     if y is None:
         rows = [paper for paper in listed if isinstance(paper, PaperRow)]
         if len(rows) != len(listed):
             raise DataError("papers without labels", field="y", fix="give one label a paper")
-        return items_of(rows, task)
+        return _of_distinct_ids(items_of(rows, task))
     golds = [str(label) for label in y]
     if len(golds) != len(listed):
         raise DataError("every paper needs one label", field="len(y)", value=len(golds), allowed=str(len(listed)))
     wrong = next((label for label in golds if label not in task.labels), None)
     if wrong is not None:
         raise DataError("no such label", field="y", value=wrong, allowed=task.labels)
-    return [_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)]
+    return _of_distinct_ids([_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)])
+
+
+def _of_distinct_ids(items: list[Item]) -> list[Item]:
+    papers = dict[str, Paper]()
+    for place, item in enumerate(items):
+        if papers.setdefault(item.paper.id, item.paper) != item.paper:
+            what, fix = "two papers have the same id", "give each an id of its own, or none"
+            raise DataError(what, field=f"papers[{place}]", value=item.paper.id, fix=fix)
+    return items
 
 
 def unlabelled(papers: Sequence[AnyPaper], task: LabTask) -> list[Item]:
@@ -313,7 +326,8 @@ def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
 def _item(given: AnyPaper, gold: str) -> Item:
     if isinstance(given, PaperRow):
         return Item(paper=paper_of(given), golds=(gold,), hidden=scores_of(given))
-    return Item(paper=given if isinstance(given, Paper) else _paper(given), golds=(gold,))
+    paper = replace(given, concepts=tuple(given.concepts)) if isinstance(given, Paper) else _paper(given)
+    return Item(paper=paper, golds=(gold,))
 
 
 def _paper(paper: Mapping[str, object]) -> Paper:
@@ -324,5 +338,5 @@ def _paper(paper: Mapping[str, object]) -> Paper:
         made = msgspec.convert({"id": "", **paper}, Paper)
     except msgspec.ValidationError as error:
         raise DataError(f"this is not a paper: {error}", field="papers") from None
-    # Prompts are kept by id: a paper without one is called after its content.
+    # Answers are matched by id: a paper without one is called after its content.
     return made if made.id else replace(made, id=sha256_of(made)[:16])
