@@ -440,11 +440,18 @@ def test_own_works_without_a_row_are_named_with_the_reason(tmp_path: Path) -> No
     assert any("year" in one and one.endswith(": W80") for one in said)
 
 
-def test_labels_whose_years_are_not_over_are_counted_apart(many: Filtering, tmp_path: Path) -> None:
-    build_corpus(source(many, tmp_path / "own", ORCID, []), tmp_path / "own")
-    own = write_own_labels(Corpus.open(tmp_path / "own"), Silent())
-    rows = pl.read_csv(own.file)
-    assert 0 < sum(n for label, n in own.labels.items() if "window open" in label) == (~rows["full_window"]).sum()
+@pytest.mark.parametrize(("updated", "end"), [("2010-03-01", 2009), ("2012-03-01", 2011), ("2026-03-01", 2025)])
+def test_labels_whose_years_are_not_over_are_counted_apart(tmp_path: Path, updated: str, end: int) -> None:
+    works = [one | {"updated_date": updated} for one in made_up(400)]
+    for name in (ORCID, "10.1/40"):  # the last citers of a single work come long before the end
+        out = tmp_path / name.replace("/", "-")
+        with serving(Filtering(works, per_page=100)) as server:
+            card = build_corpus(source(server, out, name, []), out)
+        own = write_own_labels(Corpus.open(out), Silent())
+        rows = pl.read_csv(own.file)
+        assert card.last_year == end
+        assert rows["full_window"].to_list() == [year + 5 <= end for year in rows["year"]]
+        assert sum(n for label, n in own.labels.items() if "window open" in label) == (~rows["full_window"]).sum()
 
 
 def test_a_file_of_names_that_is_no_utf8_is_refused_by_its_line(tmp_path: Path) -> None:

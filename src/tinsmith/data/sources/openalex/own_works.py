@@ -204,6 +204,8 @@ class WorksSource:
         total = sum(counts.get(one, 0) for one in spans)
         most = len(direct) + ceil(citations / PER_PAGE) + len(indirect) + ceil(total / PER_PAGE)
         steps.afford(most, f"all citers, of the references {total:,} in all years")
+        # A few papers do not show up to which year their citers were fetched.
+        writer.end_before_last_change()
         pages = [*own, *references, *steps.fetch("citers", direct, "citers")]
         pages += steps.fetch("others", indirect, "citers of references")
         reader = self.choices.reader(writer, progress)
