@@ -1,4 +1,5 @@
 import gzip
+import json
 import logging
 import random
 import re
@@ -452,6 +453,34 @@ def test_labels_whose_years_are_not_over_are_counted_apart(tmp_path: Path, updat
         assert card.last_year == end
         assert rows["full_window"].to_list() == [year + 5 <= end for year in rows["year"]]
         assert sum(n for label, n in own.labels.items() if "window open" in label) == (~rows["full_window"]).sum()
+
+
+class Short(Filtering):
+    """Announces four more citers than it sends."""
+
+    def answer(self, query: dict[str, str]) -> Mishap:
+        mishap = super().answer(query)
+        if "cites:" in query["filter"]:
+            answer = json.loads(mishap.body)
+            answer["meta"]["count"] += 4
+            return replace(mishap, body=json.dumps(answer))
+        return mishap
+
+
+def test_citers_that_do_not_come_stop_the_download_of_own_works(tmp_path: Path) -> None:
+    with serving(Short(made_up(400), per_page=100)) as server:
+        for _ in range(2):
+            with pytest.raises(DataError, match="no more pages, though it said") as caught:
+                build_corpus(source(server, tmp_path / "own", ORCID, []), tmp_path / "own")
+            assert caught.value.fix == f"to begin again, remove {tmp_path / 'own' / PAGES / 'citers-00001'}"
+
+
+def test_a_few_works_that_do_not_come_are_counted_on_the_card(fake: FakeOpenAlex, tmp_path: Path) -> None:
+    fake.works = [work(number) for number in range(1, 8)]
+    page = {"meta": {"count": 9, "next_cursor": None}, "results": fake.works}
+    fake.script = [Mishap(200, body=json.dumps(page))]
+    card = build_corpus(ApiSource(query(fake), tmp_path, OpenAlexChoices()), tmp_path)
+    assert (card.papers, card.dropped["works_not_sent"]) == (7, 2)
 
 
 def test_a_file_of_names_that_is_no_utf8_is_refused_by_its_line(tmp_path: Path) -> None:

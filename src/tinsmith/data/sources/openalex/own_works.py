@@ -237,7 +237,7 @@ class _Steps:
         for number, each in enumerate(filters, 1):
             query = replace(self.source.query, filter=each, more=("doi", "cited_by_count"))
             folder = self.source.out / PAGES / f"{name}-{number:05}"
-            some = Download(query, folder, announce=check if afford else None).run(Silent())
+            some = Download(query, folder, announce=check if afford else None, complete=True).run(Silent())
             self._fetched += len(some)
             pages += some
             self.progress.advance()
