@@ -70,6 +70,7 @@ class CorpusWriter:
         self._strict = strict
         self._progress = progress or Silent()
         self._cut: float | None = None
+        self._ends_by_changes = False
         self._check: EdgeCheck | None = None
         self._when_done: list[Callable[[], None]] = []
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
@@ -173,6 +174,10 @@ class CorpusWriter:
         """Set the card's `thresholds`: the cut on |CD| for which a synthetic preset is tuned."""
         self._cut = cut
 
+    def end_before_last_change(self) -> None:
+        """Let the corpus end with the year before its records' last change, whatever the years of its papers."""
+        self._ends_by_changes = True
+
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the corpus is in place."""
         self._when_done.append(callback)
@@ -193,6 +198,8 @@ class CorpusWriter:
         papers.write(self._parts / PAPERS, self._progress.advance)
         years = dict(order.keys.group_by("year").len().sort("year").iter_rows())
         end = last_year(years, order.changed)
+        if self._ends_by_changes and order.changed is not None:
+            end = max(min(years), order.changed - 1)  # the year of the change itself is not over
         card = CorpusCard(
             papers=order.keys.height,
             edges=edges.edges,

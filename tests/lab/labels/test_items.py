@@ -1,13 +1,18 @@
 """Rows become items: the paper without labels, the gold label, and the scores only to be looked for."""
 
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any, cast
 
 import pytest
-from task_cases import row
+from task_cases import paper, row
 
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.labels.task import TASKS, Paper, items_of
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
+from tinsmith.lab.labels.task import TASKS, Item, Paper, items_of
+from tinsmith.lab.papers.worlds import labelled, unlabelled
+from tinsmith.renderers.renderer import Message
 from tinsmith.types.errors import DataError
 
 
@@ -44,3 +49,31 @@ def test_a_row_without_the_label_is_refused() -> None:
 def test_labels_stand_in_one_order() -> None:
     assert Subject.DISRUPTION.labels == ("disruptive", "consolidating", "neutral")
     assert Subject.NOVELTY.labels == ("novel", "balanced", "conventional")
+
+
+class Letters:
+    """Renders a prompt as the code points of its last message."""
+
+    def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        return tuple(map(ord, messages[-1].content))
+
+
+def test_two_papers_of_one_id_have_prompts_of_their_own() -> None:
+    papers = [paper(title="A"), paper(title="B", concepts=cast("Any", ["gear"]))]
+    both: list[Item] = unlabelled(papers, TASKS["novelty"])
+    study = LabelledPapers(
+        task=TASKS["novelty"],
+        papers=Papers(train=both, validation=(), test=()),
+        renderer=cast("Any", Letters()),
+        tokenizer=cast("Any", None),
+    )
+    prompts = ["".join(map(chr, study.prompt(one))) for one in both]
+    assert ["Title: A" in prompts[0], "Title: B" in prompts[1]] == [True, True]
+
+
+def test_two_labelled_papers_of_one_id_are_refused() -> None:
+    with pytest.raises(DataError, match=r"two papers have the same id\n *field: papers\[1\] = 'W1'"):
+        labelled([paper(title="A"), paper(title="B")], ["novel", "novel"], TASKS["novelty"])
+    with pytest.raises(DataError, match="two papers have the same id"):
+        labelled([row(), row(title="B")], None, TASKS["novelty"])
+    assert len(labelled([row(), row()], None, TASKS["novelty"])) == 2

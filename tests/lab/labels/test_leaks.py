@@ -91,6 +91,17 @@ def test_a_whole_number_is_a_score_behind_a_colon_only() -> None:
             check_text(one, text)
 
 
+@pytest.mark.parametrize("caption", ["", '"cd_index": '])
+def test_a_score_in_full_precision_is_a_leak_however_small(caption: str) -> None:
+    scores = [0.00033535013046647816]  # of every paper whose z_p10 is 8 or more
+    pairs = [(k, n) for n in range(1, 9000, 7) for k in (1, -(n // 3), n // 100) if abs(k / n) >= 1e-4]
+    scores += [k / n for k, n in pairs]
+    for score in scores:
+        if caption or len(f"{abs(score)!r}".replace(".", "").strip("0")) >= 5:
+            with pytest.raises(DataError):
+                check_text(replace(item(), hidden=(score,)), f"was {caption}{score!r} in")
+
+
 @pytest.mark.parametrize("position", [0, 1])
 @pytest.mark.parametrize("addition", ["\nLabel: neutral", " ", "\nThe answer is not disruptive."])
 def test_words_that_are_neither_the_files_nor_the_papers(position: int, addition: str) -> None:

@@ -173,6 +173,23 @@ def test_what_a_list_holds_out_is_drawn_by_seed(papers: LoadedSlice) -> None:
         split_items(items[:4], 0.1, 0, shuffle_seed=None)
 
 
+def test_papers_of_one_text_are_held_out_together_and_once() -> None:
+    texts = [{"title": f"title {i}", "abstract": f"abstract {i}"} for i in range(100)]
+    journal = [{"id": f"journal {i}", **text} for i, text in enumerate(texts)]
+    items = labelled([*texts, *texts, *journal], ["neutral"] * 300, TASK)
+    split = split_items(items, 0.2, 0, shuffle_seed=None)
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [240, 10, 10]
+    train, validation, test = (
+        {item.paper.title for item in part} for part in (split.train, split.validation, split.test)
+    )
+    assert not train & validation | train & test | validation & test
+    assert len(validation | test) == 20
+    once = split_items(items[:100], 0.2, 0, shuffle_seed=None)
+    assert (split.validation, split.test) == (once.validation, once.test)
+    with pytest.raises(ConfigError, match="leaves none"):
+        split_items(labelled(texts[:1] * 30, ["neutral"] * 30, TASK), 0.2, 0, shuffle_seed=None)
+
+
 # What is learned
 
 

@@ -35,7 +35,7 @@ from tinsmith.lab.environment import OneReply
 from tinsmith.lab.grouping import Example, Line, ScoredGroup, answer_datum, share, shared_opening
 from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.rewards import LabelReward
-from tinsmith.lab.labels.task import Item, Task, prompt_messages
+from tinsmith.lab.labels.task import Item, Paper, Task, prompt_messages
 from tinsmith.lab.rollouts import WAIT_SECONDS, Group, Rollout, Trajectory, log_probs
 from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
@@ -70,7 +70,7 @@ class LabelledPapers(Subject[Item, Answer]):
     renderer: Renderer
     tokenizer: PreTrainedTokenizerBase
     reward: LabelReward | None = None  # None: nothing is rewarded, as in supervised training.
-    _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _prompts: dict[Paper, tuple[int, ...]] = field(default_factory=dict[Paper, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[Item]:
         papers = self.papers
@@ -78,7 +78,7 @@ class LabelledPapers(Subject[Item, Answer]):
 
     def prompt(self, item: Item) -> tuple[int, ...]:
         """Return the tokens after which the model answers."""
-        key = item.paper.id
+        key = item.paper
         if key not in self._prompts:
             messages = prompt_messages(self.task, item)
             self._prompts[key] = self.renderer.build_generation_prompt(messages)

@@ -205,7 +205,7 @@ MIN_DIGITS: Final = 5
 
 MIN_DECIMALS: Final = 2  # Behind a caption; a number with fewer must be the whole score.
 
-_NUMBER_TEXT: Final = r"(\d{0,3}\.\d{1,18})((?:[eE][+-]?\d{1,3})?)(?!\w)"
+_NUMBER_TEXT: Final = r"(\d{0,3}\.\d{1,30})((?:[eE][+-]?\d{1,3})?)(?!\w)"
 _CAPTIONED: Final = re.compile(
     r"\b(?:(?:cd|disruption)[ _-]?(?:index|score)|(?:novelty|conventionality)[ _-]?score)"
     rf"\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?(?:{_NUMBER_TEXT}|(?<=[=:]) ?\W?(\d)(?![\w.]))",
@@ -213,7 +213,7 @@ _CAPTIONED: Final = re.compile(
 )
 """Caption of a score and the number after it; a whole number only after = or a colon."""
 _LONG_FRACTION: Final = re.compile(r"\.\d{4}")
-_NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?!\w)")
+_NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,30})((?:[eE][+-]?\d{1,3})?)(?!\w)")
 """Scores lie in [-1, 1], so five digits need a long fraction."""
 _FIX: Final = (
     "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --leave-out FILE"

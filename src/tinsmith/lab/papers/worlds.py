@@ -243,20 +243,33 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: LabTask) -> list[Item]:
-    """Return papers with the labels `y`, or else with those of a slice's rows."""
+    """Return papers with the labels `y`, or else with those of a slice's rows.
+
+    Raises:
+        DataError: two papers of one id, missing labels, or labels of another task.
+    """
     listed = _listed(papers)
     if y is None:
         rows = [paper for paper in listed if isinstance(paper, PaperRow)]
         if len(rows) != len(listed):
             raise DataError("papers without labels", field="y", fix="give one label a paper")
-        return items_of(rows, task)
+        return _of_distinct_ids(items_of(rows, task))
     golds = [str(label) for label in y]
     if len(golds) != len(listed):
         raise DataError("every paper needs one label", field="len(y)", value=len(golds), allowed=str(len(listed)))
     wrong = next((label for label in golds if label not in task.labels), None)
     if wrong is not None:
         raise DataError("no such label", field="y", value=wrong, allowed=task.labels)
-    return [_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)]
+    return _of_distinct_ids([_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)])
+
+
+def _of_distinct_ids(items: list[Item]) -> list[Item]:
+    papers = dict[str, Paper]()
+    for place, item in enumerate(items):
+        if papers.setdefault(item.paper.id, item.paper) != item.paper:
+            what, fix = "two papers have the same id", "give each an id of its own, or none"
+            raise DataError(what, field=f"papers[{place}]", value=item.paper.id, fix=fix)
+    return items
 
 
 def unlabelled(papers: Sequence[AnyPaper], task: LabTask) -> list[Item]:
@@ -265,16 +278,22 @@ def unlabelled(papers: Sequence[AnyPaper], task: LabTask) -> list[Item]:
 
 
 def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
-    """Hold out `held_out` of the papers, half for selection and half for the test; all splits keep the list's order."""
-    count = round(len(items) * held_out / 2)
-    if count < 1 or 2 * count >= len(items):
-        what = f"this share of {len(items)} papers leaves none for training, to choose by or to test"
-        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(items)):.2g} to below 1")
-    order = _drawn_order(len(items), derive(seed, "held out"))
-    validation, test, train = (
-        [items[place] for place in sorted(places)]
-        for places in (order[:count], order[count : 2 * count], order[2 * count :])
-    )
+    """Hold out `held_out` of the papers, half for selection and half for the test; all splits keep the list's order.
+
+    Papers of one title and abstract are one paper, and held out once; repeats in training are the list's own.
+    """
+    repeats: dict[tuple[str, str], list[int]] = {}
+    for place, item in enumerate(items):
+        repeats.setdefault((item.paper.title, item.paper.abstract), []).append(place)
+    texts = list(repeats.values())
+    count = round(len(texts) * held_out / 2)
+    if count < 1 or 2 * count >= len(texts):
+        what = f"this share of {len(texts)} distinct papers leaves none for training, to choose by or to test"
+        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(texts)):.2g} to below 1")
+    order = [texts[place] for place in _drawn_order(len(texts), derive(seed, "held out"))]
+    held = ([places[0] for places in some] for some in (order[:count], order[count : 2 * count]))
+    rest = [place for places in order[2 * count :] for place in places]
+    validation, test, train = ([items[place] for place in sorted(places)] for places in (*held, rest))
     return Papers(train=shuffled(train, shuffle_seed), validation=validation, test=test)
 
 
@@ -293,7 +312,8 @@ def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
 def _item(given: AnyPaper, gold: str) -> Item:
     if isinstance(given, PaperRow):
         return Item(paper=paper_of(given), golds=(gold,), hidden=scores_of(given))
-    return Item(paper=given if isinstance(given, Paper) else _paper(given), golds=(gold,))
+    paper = replace(given, concepts=tuple(given.concepts)) if isinstance(given, Paper) else _paper(given)
+    return Item(paper=paper, golds=(gold,))
 
 
 def _paper(paper: Mapping[str, object]) -> Paper:
@@ -304,5 +324,5 @@ def _paper(paper: Mapping[str, object]) -> Paper:
         made = msgspec.convert({"id": "", **paper}, Paper)
     except msgspec.ValidationError as error:
         raise DataError(f"this is not a paper: {error}", field="papers") from None
-    # Prompts are kept by id: a paper without one is called after its content.
+    # Answers are matched by id: a paper without one is called after its content.
     return made if made.id else replace(made, id=sha256_of(made)[:16])

@@ -189,7 +189,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     seed: int | None = None
     arithmetic: str | None = None
     held_out: float = 0.2
-    """Of a list of papers, to choose and to test by; a slice has its own splits."""
+    """Of the distinct texts of a list, to choose and to test by; a slice has its own splits."""
     log_path: str | Path | None = None
     """The run's folder; None: a temporary one, which goes with the estimator."""
     behavior_if_log_dir_exists: str | None = None

@@ -115,6 +115,10 @@ class Download:
     transport: httpx.BaseTransport | None = None
     announce: Callable[[int], None] | None = None
     """Callback with the announced number of works, before any page after the first; an error stops the download."""
+    complete: bool = False
+    """True if every announced work must come; otherwise a few may be missing."""
+    missing: int = field(default=0, init=False)
+    """Number of announced works that did not come, once the download is done."""
 
     def run(self, progress: Progress) -> Sequence[Path]:
         """Fetch missing pages; return the files of all pages in order.
@@ -152,7 +156,8 @@ class Download:
                 _write(self.folder / _RESUME, msgspec.json.encode(state))
                 progress.advance(len(page.results))
         expected = state.expected or 0
-        if too_many(expected - state.works, expected):
+        self.missing = max(0, expected - state.works)
+        if too_many(self.missing, expected) or (self.complete and self.missing):
             raise self._stop(state, f"no more pages, though it said {expected:,} works", self._begin_again())
         return [self._file(number) for number in range(1, state.pages + 1)]
 

@@ -204,6 +204,8 @@ class WorksSource:
         total = sum(counts.get(one, 0) for one in spans)
         most = len(direct) + ceil(citations / PER_PAGE) + len(indirect) + ceil(total / PER_PAGE)
         steps.afford(most, f"all citers, of the references {total:,} in all years")
+        # A few papers do not show up to which year their citers were fetched.
+        writer.end_before_last_change()
         pages = [*own, *references, *steps.fetch("citers", direct, "citers")]
         pages += steps.fetch("others", indirect, "citers of references")
         reader = self.choices.reader(writer, progress)
@@ -235,7 +237,7 @@ class _Steps:
         for number, each in enumerate(filters, 1):
             query = replace(self.source.query, filter=each, more=("doi", "cited_by_count"))
             folder = self.source.out / PAGES / f"{name}-{number:05}"
-            some = Download(query, folder, announce=check if afford else None).run(Silent())
+            some = Download(query, folder, announce=check if afford else None, complete=True).run(Silent())
             self._fetched += len(some)
             pages += some
             self.progress.advance()
@@ -269,21 +271,30 @@ def _works(pages: Sequence[Path]) -> Iterator[_Work]:
             ) from None
 
 
+def _node(work: _Work) -> Node:
+    return Node(
+        publication_year=work.publication_year,
+        publication_date=work.publication_date,
+        is_retracted=work.is_retracted,
+        is_paratext=work.is_paratext,
+        is_xpac=work.is_xpac,
+    )
+
+
+def _year(node: Node) -> int | None:
+    """Return the year that the corpus will have: the date's, where the record has no other."""
+    return year_of(node, date_of(node, lambda _counter, _reason: None))
+
+
 def _left_out(works: Mapping[str, _Work], keep: frozenset[Keep]) -> dict[str, list[str]]:
     """Return the works that the corpus will not have, by reason."""
     reasons: dict[str, list[str]] = {}
     for name, work in works.items():
-        node = Node(
-            publication_year=work.publication_year,
-            publication_date=work.publication_date,
-            is_retracted=work.is_retracted,
-            is_paratext=work.is_paratext,
-            is_xpac=work.is_xpac,
-        )
+        node = _node(work)
         kind = exclusion(node, keep)
         if kind is not None:
             reasons.setdefault(f"{kind} (taken in with --keep {kind})", []).append(name)
-        elif year_of(node, date_of(node, lambda _counter, _reason: None)) is None:
+        elif _year(node) is None:
             reasons.setdefault("without a year", []).append(name)
     return reasons
 
@@ -292,7 +303,7 @@ def _spans(works: Mapping[str, _Work]) -> dict[str, tuple[int, int]]:
     """Return the years in which citers of each reference count, for any of the works that cite it."""
     spans: dict[str, tuple[int, int]] = {}
     for one in works.values():
-        year = one.publication_year
+        year = _year(_node(one))
         if year is None:
             continue
         for reference in map(_short, one.referenced_works):

@@ -101,6 +101,8 @@ class ApiSource:
         """Download, then read the pages."""
         download = Download(self.query, self.out / PAGES)
         pages = download.run(progress)
+        if download.missing:
+            writer.count("works_not_sent", download.missing)
         reader = self.choices.reader(writer, progress)
         with reader.works():
             for path in pages:
