@@ -342,6 +342,14 @@ def test_a_key_that_is_spelled_otherwise_is_told_and_not_passed_over(tmp_path: P
     assert (caught.value.value, caught.value.fix) == (key, f'name it "{ours}"')
 
 
+def test_a_key_that_is_spelled_otherwise_may_be_missing_from_the_first_records(tmp_path: Path) -> None:
+    records = b"".join(b'{"id": "q%d", "year": 2000, "Title": "%s"}\n' % (n, b"t" * 50_000) for n in range(99))
+    with pytest.raises(DataError) as caught:
+        build(tmp_path, table("\t"), papers() + records)
+    assert (caught.value.value, caught.value.fix) == ("Title", 'name it "title"')
+    assert build(tmp_path, table("\t"), papers(100) + records).papers == 199  # only early records are checked
+
+
 def test_a_record_with_a_key_twice_is_set_aside(tmp_path: Path) -> None:
     twice = b'{"id": "a", "year": 1999, "id": "b", "year": 2000}\n'
     card = build(tmp_path, table("\t"), papers() + twice)

@@ -20,8 +20,8 @@ from tinsmith.data.sources.edge_columns import EdgeColumns, edge_columns
 from tinsmith.data.sources.json_blocks import read_json_blocks
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
+from tinsmith.data.sources.paper_record import check_keys, require_json
 from tinsmith.data.sources.paper_record import paper_of as _paper
-from tinsmith.data.sources.paper_record import require_json, require_spelled
 
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
@@ -48,11 +48,10 @@ class FilesSource:
         progress.begin("reading papers", None)
         name = self.papers.name
         with complaints.table(name, allowed=_JSON, of_papers=True) as tally, complaints.until_damage():
-            for block in read_json_blocks(self.papers, name):
+            blocks = read_json_blocks(self.papers, name)
+            for block in blocks if self.skip_bad else check_keys(blocks, name):
                 if block.first == 1:
                     require_json(block, name)
-                    if not self.skip_bad:
-                        require_spelled(block, name)
                 papers = list(self._read(block, complaints))
                 writer.add(papers)
                 tally.read += len(papers)
