@@ -144,6 +144,15 @@ def test_a_table_may_be_packed_in_any_way(tmp_path: Path, ending: str, pack: Cal
     assert build(tmp_path / "one", tmp_path / "out2").fingerprint == card.fingerprint
 
 
+def test_the_order_of_the_journals_changes_nothing(tmp_path: Path) -> None:
+    journals = [*JOURNALS, ("77", "A, Journal of")]
+    for number, rows in enumerate((journals, journals[::-1])):
+        folder = version_1(tmp_path / f"in{number}")
+        tsv(folder / "SciSciNet_Journals.tsv", ("JournalID", "Journal_Name"), rows)
+        build(folder, tmp_path / f"out{number}")
+    assert files_of(tmp_path / "out0") == files_of(tmp_path / "out1")
+
+
 def test_columns_mean_what_they_say(tmp_path: Path) -> None:
     card = build(version_1(tmp_path / "one"), tmp_path / "out")
     corpus = Corpus.open(tmp_path / "out")
