@@ -314,6 +314,22 @@ def test_a_folder_with_something_in_it_is_refused_unless_forced(tmp_path: Path) 
         CorpusWriter(tmp_path / "file", source=SOURCE, force=True)
 
 
+def test_a_second_writer_of_a_folder_is_refused_and_the_first_one_stays_whole(tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    for force in (False, True):
+        with CorpusWriter(out, source=SOURCE, force=force) as first:
+            first.add([Paper(id="a", year=2000)])
+            with (
+                pytest.raises(DataError, match="another build writes to"),
+                CorpusWriter(out, source=SOURCE, force=force),
+            ):
+                pass
+        assert Corpus.open(out).papers("id")["id"].to_list() == ["a"]
+        assert sorted(files_of(tmp_path)) == [
+            f"corpus/{name}" for name in ("card.json", "edges.parquet", "papers.parquet")
+        ]
+
+
 def test_a_corpus_without_papers_is_an_error_that_says_why(tmp_path: Path) -> None:
     def build() -> None:
         with CorpusWriter(tmp_path / "out", source=SOURCE) as writer:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -31,6 +31,7 @@ from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
+from tinsmith.models.staging import sole_writer
 from tinsmith.types.disk import disk_full, is_full, writing
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -76,14 +77,24 @@ class CorpusWriter:
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
 
     def __enter__(self) -> CorpusWriter:
-        """Create the folder for the parts."""
+        """Create the folder for the parts.
+
+        Raises:
+            DataError: another build writes to the folder.
+        """
         self._made = not self._out.exists()
         self._out.mkdir(parents=True, exist_ok=True)
-        for left in self._out.glob(f"{_PARTS}*"):
-            shutil.rmtree(left, ignore_errors=True)  # of a killed build
-        self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
-        self._spill = Spill(self._parts, self._dropped)
-        self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
+        with ExitStack() as stack:
+            if not stack.enter_context(sole_writer(self._out)):
+                raise DataError(
+                    f"another build writes to {self._out}", field="out", fix="wait for its end, or name another folder"
+                )
+            for left in self._out.glob(f"{_PARTS}*"):
+                shutil.rmtree(left, ignore_errors=True)  # of a killed build
+            self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
+            self._spill = Spill(self._parts, self._dropped)
+            self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
+            self._lock = stack.pop_all()
         return self
 
     def __exit__(
@@ -100,6 +111,7 @@ class CorpusWriter:
             if self._made:
                 with suppress(OSError):  # it is not empty: it contains the corpus
                     self._out.rmdir()
+            self._lock.close()
             if error is not None and is_full(error):
                 raise disk_full(error, self._out) from error
 

@@ -53,6 +53,27 @@ def one_writer(path: Path) -> Generator[None, None, None]:
         yield
 
 
+@contextmanager
+def sole_writer(folder: Path) -> Generator[bool, None, None]:
+    """Yield True, or False without waiting if another one is inside for the same folder, which must exist.
+
+    The lock leaves no file and ends with the process; where folders cannot be locked, as on some network drives,
+    everyone is let in.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        is_free = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_free = False
+        except OSError:
+            pass
+        yield is_free
+    finally:
+        os.close(descriptor)
+
+
 def is_taken(path: Path) -> bool:
     """True if `path` exists and a new folder may not replace it; an empty folder may be replaced."""
     there = present(path)

@@ -74,6 +74,11 @@ def table(separator: str, header: str = "", *, more: str = "", quote: str = "", 
         b"\x5a\x2a\x4d\x18\x02\0\0\0ab" + zstandard.ZstdCompressor().compress(table("\t")),
         b"# a comment\n% another\n" + table("\t"),
         b"# cited citing\n" + table("\t", turned=True),
+        b"# cited citing\n" + table("\t", more="\t1", turned=True),
+        b"# Source: https://example.org/to/edges\n" + table("\t"),
+        b"# To cite this data: see the paper\n" + table("\t"),
+        b"% made from a list to a table\n" + table("\t"),
+        b"# cited reference\n" + table(","),
         table("\t").replace(b"p1\t", b" p1 \t"),
         table("\t", "citing\tcited").decode().encode("utf-16"),
         bz2.compress(table("\t")),
@@ -340,6 +345,14 @@ def test_a_key_that_is_spelled_otherwise_is_told_and_not_passed_over(tmp_path: P
     with pytest.raises(DataError) as caught:
         build(tmp_path, table("\t"), b"\n".join(lines))
     assert (caught.value.value, caught.value.fix) == (key, f'name it "{ours}"')
+
+
+def test_a_key_that_is_spelled_otherwise_may_be_missing_from_the_first_records(tmp_path: Path) -> None:
+    records = b"".join(b'{"id": "q%d", "year": 2000, "Title": "%s"}\n' % (n, b"t" * 50_000) for n in range(99))
+    with pytest.raises(DataError) as caught:
+        build(tmp_path, table("\t"), papers() + records)
+    assert (caught.value.value, caught.value.fix) == ("Title", 'name it "title"')
+    assert build(tmp_path, table("\t"), papers(100) + records).papers == 199  # only early records are checked
 
 
 def test_a_record_with_a_key_twice_is_set_aside(tmp_path: Path) -> None:

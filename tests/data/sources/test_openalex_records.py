@@ -1,12 +1,15 @@
 """Records of OpenAlex, in all of their layouts."""
 
+import bz2
 import datetime as dt
 import gzip
 import json
+import lzma
 from pathlib import Path
 
 import polars as pl
 import pytest
+import zstandard
 from building import SHARED, edges_of, files_of, gzip_lines, quarantined
 from openalex_works import URL, Work, line, rows_of_2023, work
 
@@ -314,6 +317,22 @@ def test_the_first_layout_that_is_there_is_read(tmp_path: Path) -> None:
     assert [part.partition for part in found.parts] == ["2026-03-01", "2026-03-02"]
     with pytest.raises(DataError, match="field: snapshot"):
         find_snapshot(tmp_path / "data/jsonl/works/updated_date=2026-03-01")
+
+
+def test_parts_may_be_packed_in_any_way_and_a_file_that_is_no_part_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "data/jsonl/works/updated_date=2026-03-01"
+    folder.mkdir(parents=True)
+    packings = {".gz": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    for number, (ending, pack) in enumerate(packings.items(), 1):
+        (folder / f"part_{number:04}.jsonl{ending}").write_bytes(pack(line(work(number))))
+    (folder / "part_0005.json").write_bytes(line(work(5)))
+    for name in ("manifest", ".part_0000.gz.crc", "_SUCCESS"):
+        (folder / name).write_text("of a tool")
+    assert build_corpus(SnapshotSource(tmp_path, CHOICES), tmp_path / "out").papers == 5
+    (folder / "part_0006.jsonl.lz4").write_bytes(b"\x04\x22\x4d\x18")
+    with pytest.raises(DataError, match="no part of the works") as caught:
+        build_corpus(SnapshotSource(tmp_path, CHOICES), tmp_path / "again")
+    assert caught.value.value == "data/jsonl/works/updated_date=2026-03-01/part_0006.jsonl.lz4"
 
 
 def test_the_partition_dates_a_record_that_does_not_say_when_it_changed(tmp_path: Path) -> None:

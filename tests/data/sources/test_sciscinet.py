@@ -1,6 +1,9 @@
+import bz2
 import datetime as dt
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -130,6 +133,24 @@ def test_both_versions_give_the_same_records(tmp_path: Path) -> None:
     ]
     assert all(table == tables[0] for table in tables)
     assert len({card.fingerprint for card in cards}) == 1
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".bz2", bz2.compress), (".xz", lzma.compress)])
+def test_a_table_may_be_packed_in_any_way(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+    card = build(version_1(tmp_path / "one"), tmp_path / "out1")
+    packed = tmp_path / "one" / "SciSciNet_PaperDetails.tsv.gz"
+    packed.with_suffix(ending).write_bytes(pack(gzip.decompress(packed.read_bytes())))
+    packed.unlink()
+    assert build(tmp_path / "one", tmp_path / "out2").fingerprint == card.fingerprint
+
+
+def test_the_order_of_the_journals_changes_nothing(tmp_path: Path) -> None:
+    journals = [*JOURNALS, ("77", "A, Journal of")]
+    for number, rows in enumerate((journals, journals[::-1])):
+        folder = version_1(tmp_path / f"in{number}")
+        tsv(folder / "SciSciNet_Journals.tsv", ("JournalID", "Journal_Name"), rows)
+        build(folder, tmp_path / f"out{number}")
+    assert files_of(tmp_path / "out0") == files_of(tmp_path / "out1")
 
 
 def test_columns_mean_what_they_say(tmp_path: Path) -> None:

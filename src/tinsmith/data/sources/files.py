@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.columns import id_column
 from tinsmith.data.sources.complaints import Complaints
-from tinsmith.data.sources.delimited import Delimited, Rows, read_layout
+from tinsmith.data.sources.delimited import Delimited, Layout, Rows, read_layout
 from tinsmith.data.sources.edge_columns import EdgeColumns, edge_columns
 from tinsmith.data.sources.json_blocks import read_json_blocks
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
+from tinsmith.data.sources.paper_record import check_keys, require_json
 from tinsmith.data.sources.paper_record import paper_of as _paper
-from tinsmith.data.sources.paper_record import require_json, require_spelled
+from tinsmith.types.errors import DataError
 
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
@@ -48,11 +50,10 @@ class FilesSource:
         progress.begin("reading papers", None)
         name = self.papers.name
         with complaints.table(name, allowed=_JSON, of_papers=True) as tally, complaints.until_damage():
-            for block in read_json_blocks(self.papers, name):
+            blocks = read_json_blocks(self.papers, name)
+            for block in blocks if self.skip_bad else check_keys(blocks, name):
                 if block.first == 1:
                     require_json(block, name)
-                    if not self.skip_bad:
-                        require_spelled(block, name)
                 papers = list(self._read(block, complaints))
                 writer.add(papers)
                 tally.read += len(papers)
@@ -76,7 +77,7 @@ class FilesSource:
         with complaints.table(name, allowed=_TWO_IDS) as tally, complaints.until_damage():
             layout = read_layout(self.edges, name, _COMMENTS)
             named = edge_columns(name, layout.first)
-            ends = named or edge_columns(name, layout.comment) or EdgeColumns(0, 1, by_name=False)
+            ends = named or _commented(name, layout) or EdgeColumns(0, 1, by_name=False)
             columns = [str(place) for place in range(max(2, len(layout.first), ends.citing + 1, ends.cited + 1))]
             table = Delimited(
                 self.edges, name, columns, layout, header=named is not None, comments=_COMMENTS, full=len(columns) == 2
@@ -95,6 +96,15 @@ class FilesSource:
                 writer.add_edges(frame["citing"], frame["cited"])
                 tally.read += frame.height
                 progress.advance(rows.frame.height)
+
+
+def _commented(table: str, layout: Layout) -> EdgeColumns | None:
+    """Return the columns of the ends by the comment above them, unless it is no header but prose."""
+    if len(layout.comment) > len(layout.first):
+        return None
+    with suppress(DataError):  # it names one end only
+        return edge_columns(table, layout.comment)
+    return None
 
 
 def _counts_rows(values: pl.Series) -> bool:

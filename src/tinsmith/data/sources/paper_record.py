@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, cast
 
 import msgspec
@@ -137,14 +137,26 @@ def require_json(block: Block, name: str) -> None:
         )
 
 
-def require_spelled(block: Block, name: str) -> None:
-    """Check that no early record has a key that differs from ours only in case and punctuation, and is ignored.
+def check_keys(blocks: Iterable[Block], name: str) -> Iterator[Block]:
+    """Yield the blocks; first check that no early record has a key that differs from ours only in case and punctuation.
 
     Raises:
-        DataError: one has, and no record has ours.
+        DataError: one has, and no early record has ours.
     """
+    rest = iter(blocks)
+    held, lines = list[Block](), list[bytes]()
+    for block in rest:  # the first block may be a single line
+        held.append(block)
+        lines += (line for _, line in islice(block.lines(), _FIRST - len(lines)))
+        if len(lines) == _FIRST:
+            break
+    _require_spelled(lines, name)
+    yield from chain(held, rest)
+
+
+def _require_spelled(lines: Iterable[bytes], name: str) -> None:
     keys: dict[str, None] = {}
-    for _, line in islice(block.lines(), _FIRST):
+    for line in lines:
         with suppress(Malformed):
             record = plain(line)
             keys |= dict.fromkeys(cast("Mapping[str, object]", record) if isinstance(record, dict) else ())

@@ -19,7 +19,7 @@ from tinsmith.types.errors import DataError
 
 _COMPRESSED = 1 << 16
 _PLAIN = 1 << 20
-_PACKED_NAMES = (".gz", ".zst", ".bz2", ".xz", ".parquet")
+PACKED_ENDINGS = (".gz", ".zst", ".bz2", ".xz")
 _BOM = codecs.BOM_UTF8
 _NO_TEXT = {
     b"PAR1": "parquet",
@@ -93,7 +93,7 @@ def text_chunks(path: Path, name: str) -> Iterator[bytes]:
     with path.open("rb") as file:
         head = file.read(8)
         file.seek(0)
-        if not head and name.endswith(_PACKED_NAMES):
+        if not head and name.endswith((*PACKED_ENDINGS, ".parquet")):
             raise Damage("the file is empty")
         packed = next((one for magic, one in _PACKED.items() if head.startswith(magic)), None)
         chunks = _plain(file) if packed is None else _unpacked(file, *packed)

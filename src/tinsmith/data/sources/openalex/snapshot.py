@@ -5,7 +5,7 @@
     data/works/... and legacy-data/works/...   the flat layout of before; `merged_ids` beside it is not read
 
 A folder in the middle of such a path will do too. Where several copies of the works are there, the first
-in this order is read.
+in this order is read. Parts of JSON may be plain or packed in any way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinsmith.data.sources.streams import PACKED_ENDINGS
 from tinsmith.types.errors import DataError
 
 _PLACES = (
@@ -22,7 +23,9 @@ _PLACES = (
     ("legacy", ("data/works", "legacy-data/works", "legacy-data/data/works")),
     ("works", ("works", ".")),
 )
-_ENDINGS = (".gz", ".jsonl", ".parquet")
+_ENDINGS = (".parquet", ".jsonl", ".json", *PACKED_ENDINGS)
+_NO_PARTS = ("manifest", ".", "_")
+"""Beginnings of the names of files that tools leave beside the parts."""
 _PARTITION = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})")
 
 
@@ -49,7 +52,7 @@ def find_snapshot(folder: Path) -> Snapshot:
     """Find the works in `folder`.
 
     Raises:
-        DataError: there are none.
+        DataError: there are none, or another file is among them, whose works would be lost.
     """
     for layout, places in _PLACES:
         for place in places:
@@ -65,9 +68,18 @@ def find_snapshot(folder: Path) -> Snapshot:
 
 def _parts(root: Path, works: Path) -> tuple[Part, ...]:
     found: list[Part] = []
-    for path in works.glob("updated_date=*/*"):
-        if path.name.endswith(_ENDINGS) and path.is_file():
-            name = path.relative_to(root).as_posix()
-            partition = _PARTITION.search(path.parent.name)
-            found.append(Part(path, name, partition[1] if partition else None))
+    for path in sorted(works.glob("updated_date=*/*")):
+        if path.name.startswith(_NO_PARTS) or not path.is_file():
+            continue
+        name = path.relative_to(root).as_posix()
+        if not path.name.endswith(_ENDINGS):
+            raise DataError(
+                "a file beside the parts is no part of the works",
+                field="snapshot",
+                value=name,
+                allowed=", ".join(_ENDINGS),
+                fix="move it elsewhere; if it is a part, pack it in another way",
+            )
+        partition = _PARTITION.search(path.parent.name)
+        found.append(Part(path, name, partition[1] if partition else None))
     return tuple(sorted(found, key=lambda part: part.name))

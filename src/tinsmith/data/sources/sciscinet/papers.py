@@ -53,9 +53,8 @@ def read_journals(tables: Mapping[Table, TableFile], complaints: Complaints) -> 
     if table is None:
         return None
     journal, name = (table.need("journalid", "sourceid"), table.need("journalname", "displayname", "name"))
-    names = _read(table, {"journal": journal, "venue": name}, complaints).unique(
-        "journal", keep="first", maintain_order=True
-    )
+    every = _read(table, {"journal": journal, "venue": name}, complaints)
+    names = every.sort("journal", "venue").unique("journal", keep="first")
     links = tables.get(Table.PAPER_JOURNALS)
     if links is None:
         return Journals(names, None)

@@ -22,9 +22,10 @@ from tinsmith.data.sources.delimited import Delimited, Layout, Rows, read_layout
 from tinsmith.data.sources.kinds import NULLS
 from tinsmith.data.sources.names import plain, suggested
 from tinsmith.data.sources.parquet import parquet_columns, parquet_frames
+from tinsmith.data.sources.streams import PACKED_ENDINGS
 from tinsmith.types.errors import DataError
 
-_ENDINGS = (".parquet", *(f".{kind}{packed}" for kind in ("tsv", "txt", "csv") for packed in ("", ".gz", ".zst")))
+_ENDINGS = (".parquet", *(f".{kind}{packed}" for kind in ("tsv", "txt", "csv") for packed in ("", *PACKED_ENDINGS)))
 _NOISE = frozenset({"sciscinet", "tinker", "alpha", "v1", "v2"})
 _NULLS = sorted(NULLS)
 _BATCH = 50_000
