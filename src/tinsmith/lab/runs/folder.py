@@ -255,7 +255,6 @@ class RunFolder:
             raise ConfigError(what, field="log_path", value=str(self.path), allowed=allowed, fix=fix)
 
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
-        """Return the newest complete checkpoint, and report those passed over."""
         lines = self._mark_lines()
         for line in reversed(lines):
             mark = _parsed(line)

@@ -6,7 +6,6 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -17,7 +16,7 @@ from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.environment import Environment, Failed, Move
-from tinsmith.lab.grouping import Example, Line, ScoredGroup, shared_opening
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, metric_means, shared_opening
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Group, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Subject
@@ -200,12 +199,12 @@ class UserSubject(Subject[UserItem, Earned]):
         own = self._reward.figures([[_scored(one) for one in each] for each in groups])
         if own is None:
             failed = 1.0 - len(rollouts) / sum(len(group) for group in groups)
-            own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
+            own = {"failed": failed, **metric_means([_rewards(group) for group in by_item if group])}
         found = {
             **own,
             "tokens/answer": fmean([float(len(one.tokens)) for one in rollouts]),
             "distinct_texts": len({one.text for one in rollouts}) / len(rollouts),
-            **_means([self._measured(group) for group in by_item if group]),
+            **metric_means([self._measured(group) for group in by_item if group]),
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
@@ -268,13 +267,12 @@ class UserSubject(Subject[UserItem, Earned]):
         return self._tails[text]
 
     def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
-        """Return a reply's tokens with its stop token."""
         reply = Message(role=Role.ASSISTANT, content=text)
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
     def train_figures(self, groups: Sequence[ScoredGroup[UserItem, Earned]]) -> dict[str, float]:
-        found = _means([self._measured([one.rollout for one in group.scored]) for group in groups])
+        found = metric_means([self._measured([one.rollout for one in group.scored]) for group in groups])
         every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
         found |= self._reward.train_figures([[_scored(one) for one in group] for group in every])
         return {f"train/{name}": value for name, value in found.items()}
@@ -385,15 +383,6 @@ def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
     found = [one.answer for one in group]
     means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
     return {"reward/total": fmean([one.total for one in found]), **means}
-
-
-def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every metric over the items that have it."""
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for name, value in one.items():
-            values[name].append(value)
-    return {name: fmean(values[name]) for name in sorted(values)}
 
 
 _PROBES: Final = ("a", "7", "?")  # Texts that have no token in common.

@@ -57,7 +57,11 @@ def cross_val_score(
         raise ConfigError("this number of folds is not possible", field="cv", value=cv, allowed=allowed)
     draws = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32)
     folds = list(draws.split(labels, labels))
-    model.tell(_price(model, [papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], cv))
+    taken, base = model.fit_minutes([papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]])
+    first = ", after the small base that they share" if base else ""
+    each = "" if taken is None else f" (each fit {taken:.1f} without other work)"
+    price = time_and_disk(None if taken is None else cv * taken + base, cv * RUN_MEGABYTES)
+    model.tell(f"{cv} fits on one server{first}: {price}{each}")
     server, scores, left = SharedServer(), list[float](), list[PaperClassifier]()
     try:
         for number, (train, test) in enumerate(folds, 1):
@@ -71,14 +75,6 @@ def cross_val_score(
             fold.close()
         server.close()
     return np.array(scores)
-
-
-def _price(model: PaperClassifier, papers: Sequence[AnyPaper], labels: Sequence[str], folds: int) -> str:
-    taken, base = model.fit_minutes(papers, labels)
-    total = None if taken is None else folds * taken + base
-    first = ", after the small base that they share" if base else ""
-    each = "" if taken is None else f" (each fit {taken:.1f} without other work)"
-    return f"{folds} fits on one server{first}: {time_and_disk(total, folds * RUN_MEGABYTES)}{each}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
