@@ -6,6 +6,7 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -239,24 +240,15 @@ class UserSubject(Subject[UserItem, Earned]):
             raise TaskError(f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers")
         turn = rollout.turns[0]
         before, mark, answer = turn.text.rpartition(probed.before_answer)
+        # The reasoning is the longest beginning in tokens whose text is no longer than what stands before the answer.
+        most, ends = len(before if mark else turn.text), range(1, len(turn.tokens) + 1)
         return Probe(
             prompt=turn.observation,
-            reasoning=turn.tokens[: self._until(turn.tokens, before if mark else turn.text)],
+            reasoning=turn.tokens[: bisect_right(ends, most, key=lambda end: len(self.text(turn.tokens[:end])))],
             answers=tuple(self._tail(rollout.item, probed.before_answer + one) for one in options),
             gold=options.index(gold),
             said=options.index(answer.strip()) if mark and answer.strip() in options else None,
         )
-
-    def _until(self, tokens: Sequence[int], text: str) -> int:
-        """Return the length of the longest token prefix whose text is no longer than `text`."""
-        low, high = 0, len(tokens)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if len(self.text(tokens[:middle])) <= len(text):
-                low = middle
-            else:
-                high = middle - 1
-        return low
 
     def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
         """Return the ending of a reply in tokens, as it is tokenized after other text."""
