@@ -6,14 +6,14 @@ left cannot be compared and is left out, and counted. So is one whose rewards ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, groupby, takewhile
+from statistics import fmean
 from typing import Generic
 
 import numpy as np
 import tinker
-from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.rollouts import A, AnyRollout, Failure, Group, I, Rollout
@@ -186,7 +186,6 @@ def score_groups(
 
 
 def _by_depth(roots: list[Rollout[I, A]]) -> list[list[Rollout[I, A]]]:
-    """Return a group's rollouts, then those of each depth below them."""
     found = [roots]
     for one in (one for root in roots for one in root.below()):
         while len(found) <= one.depth:
@@ -227,27 +226,26 @@ def _compared(
         compared = np.array([compared_by(each) if compared_by else each.total for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
         if by_turn:
-            turns = _by_turn(kept, compared, advantage)
+            rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
+            found = turn_advantages([compared[row] for row in rows], advantage)
+            turns = [
+                (float(first), float(value))[: len(kept[at].turns)]  # forks of one first reply are adjacent
+                for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True)
+                for value, at in zip(second, row, strict=True)
+            ]
     return [
         Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)
         for one, each, value, by_turns in zip(kept, terms, advantages, turns, strict=True)
     ]
 
 
-def _by_turn(
-    kept: Sequence[Rollout[I, A]], returns: NDArray[np.float64], rule: Advantage
-) -> list[tuple[float, ...] | None]:
-    """Return each conversation's advantage per turn; forks of one first reply are adjacent."""
-    rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
-    found = turn_advantages([returns[row] for row in rows], rule)
-    turns: list[tuple[float, ...] | None] = []
-    for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True):
-        for value, at in zip(second, row, strict=True):
-            turns.append((float(first), float(value))[: len(kept[at].turns)])
-    return turns
-
-
 Line = dict[str, object]
+
+
+def metric_means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every metric over those that have it."""
+    names = sorted({name for one in found for name in one})
+    return {name: fmean([one[name] for one in found if name in one]) for name in names}
 
 
 def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:

@@ -59,7 +59,10 @@ def take_step(run: Run[I, A], step: int) -> None:
 def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     course, settings = run.course, run.settings
     assert isinstance(settings, RlSettings), "other settings teach by example"
-    items, more = _items(run, settings, step)
+    ratio = ratio_of(settings.interleave)
+    turn = Turn(aside=False, before=step) if ratio is None else ratio.turn(step)
+    pool = course.aside_items if turn.aside else course.train_items
+    items = batch(pool, settings.groups_per_batch, turn.before, settings.seed, course.subject.unit)
     groups, exact, shaping = _sampled(run, settings, step, items)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
@@ -69,21 +72,12 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
             metrics = update_policy(run.trainer, groups, settings, step, base, exact)
     return {
         **metrics,
-        **more,
+        **({} if ratio is None else {"train/aside": float(turn.aside)}),
         **shaping,
         **rollout_metrics(groups),
         **course.subject.train_figures(groups),
         **course.subject.trace(),
     }
-
-
-def _items(run: Run[I, A], settings: RlSettings, step: int) -> tuple[list[I], dict[str, float]]:
-    """Return a step's items, and True if they are those set aside for interleaved batches."""
-    course, ratio = run.course, ratio_of(settings.interleave)
-    turn = Turn(aside=False, before=step) if ratio is None else ratio.turn(step)
-    pool = course.aside_items if turn.aside else course.train_items
-    items = batch(pool, settings.groups_per_batch, turn.before, settings.seed, course.subject.unit)
-    return items, {} if ratio is None else {"train/aside": float(turn.aside)}
 
 
 def _sampled(

@@ -330,18 +330,14 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
                     is_last = isinstance(client, Sequence) and len(one.so_far.turns) == len(client)  # of the agents
                     moves.append((one, Move() if is_last else move))
     for one, move in moves:
-        _spawn(one, move)
-
-
-def _spawn(live: _Live[I], move: Move) -> None:
-    """Start the conversations that a reply spawns; their parent waits for all of them."""
-    parent, place, live.observation = live.so_far, len(live.children), None
-    with _recorded([live], "environment"):
-        for number, (item, environment) in enumerate(move.children(), place):
-            seed = derive(live.seed, "spawned", parent.sample, number)
-            begun = Trajectory(item=cast(I, item), sample=number, depth=parent.depth + 1, environment=environment)
-            live.children.append(_Live(so_far=begun, seed=seed, observation=environment.first()))
-        live.waits = move
+        # Start the conversations that a reply spawns; their parent waits for all of them.
+        parent, place, one.observation = one.so_far, len(one.children), None
+        with _recorded([one], "environment"):
+            for number, (item, environment) in enumerate(move.children(), place):
+                seed = derive(one.seed, "spawned", parent.sample, number)
+                begun = Trajectory(item=cast(I, item), sample=number, depth=parent.depth + 1, environment=environment)
+                one.children.append(_Live(so_far=begun, seed=seed, observation=environment.first()))
+            one.waits = move
 
 
 def _hear_children(ones: Sequence[_Live[I]]) -> None:
@@ -355,7 +351,6 @@ def _hear_children(ones: Sequence[_Live[I]]) -> None:
 
 
 def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
-    """Return the client of the agent that writes a conversation's next reply."""
     return client[len(one.so_far.turns)] if isinstance(client, Sequence) else client
 
 
@@ -415,7 +410,6 @@ def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
 
 
 def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
-    """Parse every finished conversation, including spawned ones."""
     ended = [one.so_far for root in flat for one in root.tree() if one.failure is None]
     read = subject.read(ended)
     assert len(read) == len(ended), "every conversation is read"

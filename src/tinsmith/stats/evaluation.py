@@ -83,7 +83,6 @@ FIGURES = (*(one.value for one in Metric), _FORM, _PARSED, *(one.value for one i
 
 
 def _by_name(labels: Sequence[str], counts: FloatArray, names: Collection[str] = FIGURES) -> dict[str, FloatArray]:
-    """Return scores of confusion counts (..., K, K + 1) by their names."""
     scores = {metric.value: SCORES[metric](counts) for metric in Metric if metric in names}
     if _FORM in names:
         scores[_FORM] = 1.0 - SCORES[Metric.INVALID_RATE](counts)

@@ -401,7 +401,6 @@ class _Rival(NamedTuple):
     gap: Difference
 
     def tested(self, p_value: float, level: float, bootstrap: Bootstrap) -> Check:
-        """Return the check that the system beats it."""
         if not self.gap.draws.size:
             return checked(self.check, None, f"{self.name}: no item is common to all systems")
         interval = self.gap.at(level)

@@ -143,7 +143,6 @@ _SETTLED = 1e-7
 
 
 def _paid_best(posteriors: Posteriors, matrix: FloatArray) -> NDArray[np.bool_]:
-    """Return a mask of the best-paid answers, (N, K)."""
     rho = posteriors.expected(matrix)
     return rho >= rho.max(axis=1, keepdims=True) - _TIE * max(float(np.abs(matrix).max()), 1.0)
 

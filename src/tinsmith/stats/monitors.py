@@ -275,7 +275,6 @@ class CollapseMonitor:
         return [Alarm(AlarmKind.GOODHART, None, value, drop, signals.step, message)]
 
     def _begin(self, holding: Sequence[Alarm], kinds: set[AlarmKind]) -> tuple[Alarm, ...]:
-        """Replace the active alarms of these kinds; return the new ones."""
         state = self.state()
         judged = tuple(f"alarm/{kind}" for kind in kinds)
         others = [key for key in state.active if key not in judged and key.rpartition("/")[0] not in judged]

@@ -195,7 +195,6 @@ def swap_p(
 
 
 def _cells(golds: Codes, predicted: Codes, num_labels: int) -> FloatArray:
-    """Count each item's answers by true label and answer, (n, K (K + 1))."""
     width = num_labels + 1
     cells = np.zeros((golds.size, num_labels * width))
     for row in predicted:

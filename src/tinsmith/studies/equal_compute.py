@@ -95,7 +95,10 @@ class AskedPapers:
 
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:
         """Return the mean of what each paper's answers earn; papers of which every answer failed are left out."""
-        papers, study = [self.items[name] for name in items], self._study(document)
+        if document not in self._under:
+            task = replace(self.study.task, prompt_lines=document)
+            self._under[document] = replace(self.study, task=task, _prompts={})
+        papers, study = [self.items[name] for name in items], self._under[document]
         prompts = {one.prompt_id: len(study.prompt(one)) for one in papers}
         if max(prompts.values()) + self.max_tokens > self.positions:
             return dict.fromkeys(items, Fraction())
@@ -109,13 +112,6 @@ class AskedPapers:
             return self._paid[one.item.gold] * (one.answer.predicted == one.item.gold)
 
         return mean_earned(sample_groups(self.client, study, papers, sampling), worth)
-
-    def _study(self, document: Document) -> LabelledPapers:
-        """Return the papers under a document; prompts are rendered once."""
-        if document not in self._under:
-            task = replace(self.study.task, prompt_lines=document)
-            self._under[document] = replace(self.study, task=task, _prompts={})
-        return self._under[document]
 
 
 _LAST_GATES: Final = 4  # The last gate draws as many papers as so many others.

@@ -87,7 +87,6 @@ class _OfFloats:
         self._header = struct.pack("<BBH", 9, 4, len(properties)) + properties
 
     def compress(self, data: bytes) -> bytes:
-        """Compress further bytes, and return the output that is ready."""
         header, self._header = self._header, b""
         return header + self._coder.compress(data)
 

@@ -92,7 +92,6 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
 
 
 def _chosen(told: Sequence[Served], name: str | None) -> Served:
-    """Return the model of this name, or the first that can be trained."""
     trainable = [one for one in told if one.trainable]
     if name is None and trainable:
         return trainable[0]

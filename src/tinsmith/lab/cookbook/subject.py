@@ -31,7 +31,7 @@ from tinsmith.lab.cookbook.types import (
 )
 from tinsmith.lab.course import Course, Decoding
 from tinsmith.lab.environment import Environment, Failed, Move
-from tinsmith.lab.grouping import Line, ScoredGroup
+from tinsmith.lab.grouping import Line, ScoredGroup, metric_means
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.policy import new_adapter
@@ -358,12 +358,7 @@ def _earned(
 
 
 def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
-    """Return means over the conversations that have the number."""
-    found: dict[str, float] = {}
-    for name in sorted({name for one in played for name in one.metrics}):
-        values = [one.metrics[name] for one in played if name in one.metrics]
-        found[f"{split}/env/{name}"] = math.fsum(values) / len(values)
-    return found
+    return {f"{split}/env/{name}": mean for name, mean in metric_means([one.metrics for one in played]).items()}
 
 
 class _MeanReward(Watch[CookbookItem, Earned]):

@@ -111,7 +111,6 @@ def _size(distance: float, norm: float) -> float | None:
 
 
 def _apart(first: Marks, second: Marks, name: str) -> tuple[float, float] | None:
-    """Return a tensor's distance and its norm in the first run."""
     a, b = (cast(Mapping[str, object], marks.get(name) or {}) for marks in (first, second))
     one, two = (cast(list[float] | None, mark.get("sketch")) for mark in (a, b))
     norm = a.get("norm")

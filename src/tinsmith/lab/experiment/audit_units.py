@@ -128,7 +128,6 @@ def _computed(
     trace: Mapping[int, Sequence[Line]],
     rollouts: Timeline,
 ) -> Iterator[Difference]:
-    """Recompute drawn units from a checkpoint on; yield the first difference."""
     by_substep: dict[Substep, list[int]] = {}
     for one in places:
         by_substep.setdefault((one.step, one.substep), []).append(one.unit)

@@ -17,7 +17,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -256,16 +256,6 @@ def plan_fingerprint(plan: Plan) -> str:
             **engine,
         }
     )
-
-
-def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[str, str]]:
-    """Return the fingerprints of experiments without overrides, by `name@version` and size."""
-    return {
-        one.full_name: {
-            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in one.subject.kinds[one.kind].places
-        }
-        for one in experiments
-    }
 
 
 _WHY: Final[Mapping[At, str]] = {

@@ -99,7 +99,15 @@ def remake(
     plan = plan_of(str(opened_by), changes_of(run, around, steps, keys))
     if decisive := keys.keys() & plan.overrides.keys():
         where = {key: value for key, value in keys.items() if key not in decisive}
-        _require_unchanged(plan_of(str(opened_by), changes_of(run, around, steps, where)), plan, sorted(decisive))
+        before = plan_of(str(opened_by), changes_of(run, around, steps, where))
+        first, second = (
+            {**each.experiment.subject.own_keys, **each.resolved(), **each.overrides} for each in (before, plan)
+        )
+        for key in sorted(decisive):
+            if first.get(key) != second[key]:
+                what = "a replay repeats a run as it was: only where and how fast it computes may change"
+                fix = f"leave {key} out; `tinsmith run` with {key}={shown_value(second[key])} is another run"
+                raise ConfigError(what, field=key, value=second[key], allowed=shown_value(first.get(key)), fix=fix)
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
     for each in changed_identity(manifest, Materials(plan=plan, run_data=run_data, model_name="", models={})):
@@ -113,17 +121,6 @@ def remake(
         # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
         return on_base(plan, run_data, SERVED_NAME, base)
     return with_model(plan, run_data, say)
-
-
-def _require_unchanged(before: Plan, now: Plan, keys: Sequence[str]) -> None:
-    first, second = (
-        {**each.experiment.subject.own_keys, **each.resolved(), **each.overrides} for each in (before, now)
-    )
-    for key in keys:
-        if first.get(key) != second[key]:
-            what = "a replay repeats a run as it was: only where and how fast it computes may change"
-            fix = f"leave {key} out; `tinsmith run` with {key}={shown_value(second[key])} is another run"
-            raise ConfigError(what, field=key, value=second[key], allowed=shown_value(first.get(key)), fix=fix)
 
 
 def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:

@@ -240,7 +240,6 @@ class BlockingJudge:
 
 
 def _spent(reply: Reply | Trouble, size: int) -> Spent:
-    """Return what one call took; every answer is billed, also one that nobody can use."""
     usage = reply.usage or Usage()
     read, written = usage.prompt_tokens, usage.completion_tokens
     if isinstance(reply, Trouble) and reply.unbilled:

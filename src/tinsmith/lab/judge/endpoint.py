@@ -220,7 +220,12 @@ class Reply:
 def read_completion(content: bytes) -> Reply | Trouble:
     """Read the body of a 200 answer; one without a text is billed all the same."""
     body = _object(_json(content))
-    usage = _usage(_object(body.get("usage")))
+    told = _object(body.get("usage"))
+    prompt, completion, total = (_count(told.get(f"{of}_tokens")) for of in ("prompt", "completion", "total"))
+    if prompt is not None and total is not None:
+        # Some endpoints bill hidden reasoning and report it in the total alone.
+        completion = max(completion or 0, total - prompt)
+    usage = Usage(prompt, completion)
     choices = _list(body.get("choices"))
     if not choices:
         error = _object(body.get("error"))
@@ -292,15 +297,6 @@ def _text(content: object) -> str | None:
 def _refusal(content: object) -> str | None:
     texts = [part.get("refusal") for part in map(_object, _list(content))]
     return next((text for text in texts if isinstance(text, str) and text.strip()), None)
-
-
-def _usage(usage: Mapping[str, object]) -> Usage:
-    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    total = _count(usage.get("total_tokens"))
-    if prompt is not None and total is not None:
-        # Some endpoints bill hidden reasoning and report it in the total alone.
-        completion = max(completion or 0, total - prompt)
-    return Usage(prompt, completion)
 
 
 def _count(value: object) -> int | None:

@@ -96,7 +96,6 @@ def _said_by(contract: Contract) -> dict[str, str]:
 
 
 def _listed(words: tuple[str, ...]) -> str:
-    """Return `"a", "b" or "c"`."""
     quoted = [f'"{word}"' for word in words]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 

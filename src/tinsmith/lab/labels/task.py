@@ -234,7 +234,15 @@ def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
 def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
     """Check a rendered prompt against its item for leaks."""
     _check_words(task, item.paper, prompt)
-    _check_labels(task, item)
+    golds = dict(zip(task.subjects, item.golds, strict=True))
+    for text in shown(item.paper).values():
+        if "label" not in text.lower():
+            continue
+        for subject, gold in golds.items():
+            # A slice's row has its label under the label's name.
+            named = rf"\b{subject}[ _-]?label\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?{gold}\b"
+            if found := re.search(named, text, re.IGNORECASE):
+                raise _leak(item.paper, found[0])
     for message in prompt:
         # The system message is the prompt file's, letter by letter; the paper's words stand here.
         if message.role is not Role.SYSTEM:
@@ -267,18 +275,6 @@ def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
     for message, content in zip(messages, allowed.values(), strict=True):
         if message.content != content:
             raise _leak(paper, _first_difference(message.content, content))
-
-
-def _check_labels(task: Task, item: Item) -> None:
-    """Reject a paper's text that contains its label under the label's name, as a slice's row does."""
-    golds = dict(zip(task.subjects, item.golds, strict=True))
-    for text in shown(item.paper).values():
-        if "label" not in text.lower():
-            continue
-        for subject, gold in golds.items():
-            named = rf"\b{subject}[ _-]?label\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?{gold}\b"
-            if found := re.search(named, text, re.IGNORECASE):
-                raise _leak(item.paper, found[0])
 
 
 def _is_captioned_score(digits: str | None, exponent: str | None, whole: str | None, score: float) -> bool:

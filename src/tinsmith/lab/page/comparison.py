@@ -103,10 +103,16 @@ def _arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tupl
     tested = any(Split.TEST in one.tests for one in reads)
     reads = [one.at_test for one in reads]
     evaluated = [one for one in reads if one.sampled and (Split.TEST in one.tests or not tested)]
-    arms = _arms(evaluated)
-    if not arms:
+    if not evaluated:
         what, allowed = "none of these runs was evaluated", "runs with eval_every above 0"
         raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed=allowed)
+    found = by_seed(evaluated, lambda one: (_given(one), seedless(one.run.config.settings)))
+    # An arm is called by what was changed of it that is not the same for all, or as the experiment.
+    changed = distinct([""] * len(found), [_given(first) for first, *_ in found])
+    labels = numbered([own or first.run.config.title for (first, *_), own in zip(found, changed, strict=True)])
+    arms = [
+        ArmRuns(Arm(f"arm-{place}", label), some) for place, (label, some) in enumerate(zip(labels, found, strict=True))
+    ]
     never = f"it was never {'tested' if tested else 'evaluated'}"
     never_there = [(one, never) for one in reads if one not in evaluated]
     again = [(one, "its seed is there already") for one in left_out(evaluated, [arm.reads for arm in arms])]
@@ -117,12 +123,10 @@ def _arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tupl
 
 
 def _settings_of(read: TaskRunRecords) -> dict[str, object]:
-    """Return settings of a run and the task's own keys, but for the seed."""
     return {**seedless(read.run.config.settings), **_given(read)}
 
 
 def _given(read: TaskRunRecords) -> dict[str, object]:
-    """Return a run's overrides, the task's own keys, the model, and the judge."""
     own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
     keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
     judge = {} if read.judging is None else {"judge": read.judging.judge}
@@ -132,16 +136,6 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
 def _judge_of(arm: ArmRuns) -> str:
     judging = arm.reads[0].judging
     return "" if judging is None else judging.judge
-
-
-def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
-    found = by_seed(reads, lambda one: (_given(one), seedless(one.run.config.settings)))
-    # An arm is called by what was changed of it that is not the same for all, or as the experiment.
-    changed = distinct([""] * len(found), [_given(first) for first, *_ in found])
-    labels = numbered([own or first.run.config.name for (first, *_), own in zip(found, changed, strict=True)])
-    return tuple(
-        ArmRuns(Arm(f"arm-{place}", label), some) for place, (label, some) in enumerate(zip(labels, found, strict=True))
-    )
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
@@ -185,7 +179,6 @@ def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[ArmRuns]) 
 
 
 def _items(read: TaskRunRecords) -> frozenset[tuple[str, ...]]:
-    """Return the evaluated items, by name, prompt, and a judge's criteria."""
     criteria: dict[str, list[str]] = {}
     for (item, _), text in sorted(read.judging.criteria.items()) if read.judging else ():
         criteria.setdefault(item, []).append(text)
@@ -347,7 +340,6 @@ def _figures(arms: Sequence[ArmRuns], figures: Mapping[str, str]) -> Listing:
 
 
 def _against(results: Results) -> list[list[Shown]]:
-    """Return a row for each comparison, corrected together by Holm."""
     found, draws = _gaps(results, REWARD), results.draws.tables
     for name in dict.fromkeys(one.name for arm in results.arms.values() for one in arm.reads[0].task.baselines):
         for arm in results.arms.values():

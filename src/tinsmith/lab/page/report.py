@@ -94,7 +94,6 @@ def markdown_report(page: Document, folders: Sequence[Path]) -> str:
 
 
 def _over_the_steps(run: Run) -> str:
-    """Return the data of the page's figures: one row of metrics per evaluated step."""
     steps = [step for step, row in run.metrics.items() if any(key.startswith("eval") for key in row)]
     if not steps:
         return ""

@@ -130,20 +130,17 @@ class Accountant:
             ledger.spent.papers += len(items)
             ledger.spent.updates += 1
 
-    def _prompt(self, course: LabelCourse, item: Item) -> int:
-        key = (item.prompt_id, "")
-        if key not in self._tokens:
-            (environment,) = course.subject.environments(item, 1, 0)
-            self._tokens[key] = len(environment.first())
-        return self._tokens[key]
-
     def _sampled(self, ledger: Ledger, course: LabelCourse, settings: RlSettings, folder: Path) -> None:
         prompts = {item.prompt_id: item for item in course.train_items}
         learned: set[int] = set()
         for line in json_lines(folder / ROLLOUTS, _Line, []):
             if line.split != "train":
                 continue
-            prompt = self._prompt(course, prompts[line.prompt_id])
+            key = (line.prompt_id, "")
+            if key not in self._tokens:
+                (environment,) = course.subject.environments(prompts[line.prompt_id], 1, 0)
+                self._tokens[key] = len(environment.first())
+            prompt = self._tokens[key]
             if line.sample == 0:  # the first of its group
                 ledger.read(prompt)
             ledger.sampled(len(line.tokens), prompt)

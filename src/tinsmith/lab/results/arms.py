@@ -363,7 +363,6 @@ def identity(run: LabelRun) -> tuple[object, ...]:
 
 
 def _progress(one: LabelRun) -> tuple[int, ...]:
-    """Return a sort key of a run's progress: tested before validated, then the later step."""
     step = one.run.last_step
     return one.last(Split.TEST) is not None, one.last(Split.EVAL) is not None, -1 if step is None else step
 

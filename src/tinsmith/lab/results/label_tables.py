@@ -383,7 +383,6 @@ def _prior(members: Mapping[str, LabelRun], golds: list[tuple[str, ...]]) -> flo
 
 
 def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
-    """Return a baseline's answers to the tested papers; None if one is missing."""
     if any(one.item not in said for one in tested.answers):
         return None
     answers = (

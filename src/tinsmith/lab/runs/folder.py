@@ -105,7 +105,11 @@ class RunFolder:
         folder._lock()
         mark = None
         if there and if_exists is files.IfExists.RESUME:
-            folder._require_same(config)
+            before = folder.read_json(files.CONFIG).get("identity_sha256")
+            if before != config.get("identity_sha256"):
+                what, allowed = "this folder holds another run", f"the run {str(before)[:16]}"
+                fix = "name another folder, or behavior_if_log_dir_exists=delete"
+                raise ConfigError(what, field="log_path", value=str(path), allowed=allowed, fix=fix)
             mark = folder._newest_whole(say or tell)
         elif there:
             folder._delete()
@@ -247,15 +251,7 @@ class RunFolder:
         except OSError:
             return
 
-    def _require_same(self, config: Mapping[str, object]) -> None:
-        before = self.read_json(files.CONFIG)
-        if before.get("identity_sha256") != config.get("identity_sha256"):
-            what, allowed = "this folder holds another run", f"the run {str(before.get('identity_sha256'))[:16]}"
-            fix = "name another folder, or behavior_if_log_dir_exists=delete"
-            raise ConfigError(what, field="log_path", value=str(self.path), allowed=allowed, fix=fix)
-
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
-        """Return the newest complete checkpoint, and report those passed over."""
         lines = self._mark_lines()
         for line in reversed(lines):
             mark = _parsed(line)

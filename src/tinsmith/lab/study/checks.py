@@ -19,17 +19,12 @@ Check = Callable[[Results], Finding]
 
 def rises(arm: str) -> Check:
     """Expect an arm's gain above 0: its interval leaves out 0, and its corrected test refuses it."""
-    return lambda results: _gained(results, arm)
-
-
-def _gained(results: Results, arm: str) -> Finding:
-    one = results.gains[arm]
-    return Finding(one.holds and one.gain.value > 0, one.course)
+    return lambda results: Finding((one := results.gains[arm]).holds and one.gain.value > 0, one.course)
 
 
 def no_gain(arm: str) -> Check:
     """Expect that an arm, such as a control, is not shown to gain."""
-    return lambda results: Finding(not (found := _gained(results, arm)).met, found.figures)
+    return lambda results: Finding(not (found := rises(arm)(results)).met, found.figures)
 
 
 def within(arm: str, margin: float) -> Check:

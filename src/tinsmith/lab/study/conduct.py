@@ -104,7 +104,13 @@ def run_study(
     with sole_process(cells.out), runner(cells.cluster, pace, run) as run_there:
         found = {} if study.materials is None else study.materials(request, say)
         cells = replace(cells, shared={**cells.shared, **found})
-        tuned = _tuned(study, request, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
+        # Tune the arms that hang on none, then those that these decide on.
+        stage = Stage(cells=cells, tuned={}, run_cells=run_there, say=say)
+        first = tune(stage, cells.arms, study.score)
+        computed = {arm.name: arm.after(replace(stage, tuned=first)) for arm in study.arms if arm.after is not None}
+        rates = {name: one.rate for name, one in first.items() if one.rate is not None}
+        tuned = {**first, **tune(stage, sizes.later_arms(study, request, rates, computed), study.score)}
+        tuned = {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
         run_there([cell for one in tuned.values() for cell in one.cells], say)
         made = _made(study, cells, tuned, say)
         with ticking("reading the runs, and drawing intervals", say):
@@ -184,17 +190,6 @@ def forecast(
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
         f"{first}{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]
-
-
-def _tuned(study: Study, asked: sizes.Asked, stage: Stage) -> Tuned:
-    """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
-    cells = stage.cells
-    first = tune(stage, cells.arms, study.score)
-    stage = replace(stage, tuned=first)
-    computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
-    rates = {name: one.rate for name, one in first.items() if one.rate is not None}
-    tuned = {**first, **tune(stage, sizes.later_arms(study, asked, rates, computed), study.score)}
-    return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
 
 
 def tune(stage: Stage, arms: Sequence[sizes.StudyArm], score: Score) -> dict[str, sizes.StudyArm]:
@@ -367,7 +362,6 @@ def recorded(
 
 
 def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
-    """Return the study's tables, and one of all curves' figures by arm and place on the axis."""
     for one in results.study.tables:
         if isinstance(one, Listing):
             heads = one.heads(results) if callable(one.heads) else one.heads

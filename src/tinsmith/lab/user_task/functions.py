@@ -247,22 +247,12 @@ def code_sha256(function: Callable[..., Any]) -> str:
 @lru_cache(maxsize=128)  # a study opens its tasks once for each of its runs
 def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
     """Return a file's definitions by name: the source of each, and the names in it."""
-    lines = source.split("\n")
     definitions: dict[str, tuple[str, Sequence[str]]] = {}
     for node in _tree(source).body:
         if names := _names(node):
             inside = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-            definitions |= dict.fromkeys(names, (_text(lines, node), inside))
+            definitions |= dict.fromkeys(names, (ast.get_source_segment(source, node) or "", inside))
     return definitions
-
-
-def _text(lines: Sequence[str], node: ast.stmt) -> str:
-    """Return a statement's text; columns count bytes."""
-    end = node.end_lineno or node.lineno
-    rows = [line.encode() for line in lines[node.lineno - 1 : end]]
-    rows[-1] = rows[-1][: node.end_col_offset]
-    rows[0] = rows[0][node.col_offset :]
-    return b"\n".join(rows).decode()
 
 
 def _tree(source: str | bytes) -> ast.Module:

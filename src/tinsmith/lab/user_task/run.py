@@ -160,7 +160,6 @@ def run(task: _Source, *, dry_run: bool = False, **changes: object) -> TaskRun |
 
 
 def _page(file: Path | None) -> str:
-    """Return a page for a notebook; empty if there is none."""
     return framed(file.read_text(encoding="utf-8")) if file is not None and file.exists() else ""
 
 

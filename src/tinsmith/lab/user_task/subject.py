@@ -6,7 +6,7 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -17,7 +17,7 @@ from tinker import types
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.environment import Environment, Failed, Move
-from tinsmith.lab.grouping import Example, Line, ScoredGroup, shared_opening
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, metric_means, shared_opening
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Group, Rollout, Trajectory
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Subject
@@ -201,12 +201,12 @@ class UserSubject(Subject[UserItem, Earned]):
         own = self._reward.figures([[_scored(one) for one in each] for each in groups])
         if own is None:
             failed = 1.0 - len(rollouts) / sum(len(group) for group in groups)
-            own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
+            own = {"failed": failed, **metric_means([_rewards(group) for group in by_item if group])}
         found = {
             **own,
             "tokens/answer": fmean([float(len(one.tokens)) for one in rollouts]),
             "distinct_texts": len({one.text for one in rollouts}) / len(rollouts),
-            **_means([self._measured(group) for group in by_item if group]),
+            **metric_means([self._measured(group) for group in by_item if group]),
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
@@ -241,24 +241,15 @@ class UserSubject(Subject[UserItem, Earned]):
             raise TaskError(f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers")
         turn = rollout.turns[0]
         before, mark, answer = turn.text.rpartition(probed.before_answer)
+        # The reasoning is the longest beginning in tokens whose text is no longer than what stands before the answer.
+        most, ends = len(before if mark else turn.text), range(1, len(turn.tokens) + 1)
         return Probe(
             prompt=turn.observation,
-            reasoning=turn.tokens[: self._until(turn.tokens, before if mark else turn.text)],
+            reasoning=turn.tokens[: bisect_right(ends, most, key=lambda end: len(self.text(turn.tokens[:end])))],
             answers=tuple(self._tail(rollout.item, probed.before_answer + one) for one in options),
             gold=options.index(gold),
             said=options.index(answer.strip()) if mark and answer.strip() in options else None,
         )
-
-    def _until(self, tokens: Sequence[int], text: str) -> int:
-        """Return the length of the longest token prefix whose text is no longer than `text`."""
-        low, high = 0, len(tokens)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if len(self.text(tokens[:middle])) <= len(text):
-                low = middle
-            else:
-                high = middle - 1
-        return low
 
     def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
         """Return the ending of a reply in tokens, as it is tokenized after other text."""
@@ -269,13 +260,12 @@ class UserSubject(Subject[UserItem, Earned]):
         return self._tails[text]
 
     def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
-        """Return a reply's tokens with its stop token."""
         reply = Message(role=Role.ASSISTANT, content=text)
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
     def train_figures(self, groups: Sequence[ScoredGroup[UserItem, Earned]]) -> dict[str, float]:
-        found = _means([self._measured([one.rollout for one in group.scored]) for group in groups])
+        found = metric_means([self._measured([one.rollout for one in group.scored]) for group in groups])
         every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
         found |= self._reward.train_figures([[_scored(one) for one in group] for group in every])
         return {f"train/{name}": value for name, value in found.items()}
@@ -386,15 +376,6 @@ def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
     found = [one.answer for one in group]
     means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
     return {"reward/total": fmean([one.total for one in found]), **means}
-
-
-def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every metric over the items that have it."""
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for name, value in one.items():
-            values[name].append(value)
-    return {name: fmean(values[name]) for name in sorted(values)}
 
 
 _PROBES: Final = ("a", "7", "?")  # Texts that have no token in common.

@@ -123,7 +123,6 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
 
 
 def _completions(bench: _Bench, session: TrainingSession, temperature: float) -> tuple[Completion, ...]:
-    """Many completions of one prompt with one seed, each a request of its own."""
     size, before = bench.size, bench.size.prompt - 1
     prompt = random_tokens(derive(0, "sweep", "prompt"), size.prompt, bench.base.config.vocab_size)
     params = SamplingParams(

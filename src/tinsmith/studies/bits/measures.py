@@ -254,7 +254,6 @@ def _avg_std(spread: Completions) -> float | None:
 
 
 def _first_difference(equal: NDArray[np.bool_]) -> int | None:
-    """The first column in which not all is equal."""
     columns = np.flatnonzero(~equal.all(axis=0))
     return int(columns[0]) if columns.size else None
 

@@ -233,14 +233,12 @@ def _within(debated: Sequence[Debated]) -> Figure | None:
 
 
 def _beyond(debated: Sequence[Debated]) -> Figure | None:
-    """Take one difference from another, of other conversations."""
     named = J([one for one in debated if one.arm is not Arm.NULL])
     asked = J([one for one in debated if one.arm is Arm.NULL])
     return None if named is None or asked is None else combined((1.0, named), (-1.0, asked), most=2.0)
 
 
 def _delta(debated: Sequence[Debated]) -> Figure | None:
-    """The last answers' accuracy less the first ones', paired."""
     count = Counter((one.last_right, one.first_right) for one in debated)
     ways = [(last, first) for last in (True, False) for first in (True, False)]
     return paired_difference(*(count[way] for way in ways)) if debated else None

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, make_plan
-from tinsmith.lab.experiment.materials import Materials, named_model, with_model
+from tinsmith.lab.experiment.materials import named_model, with_model
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers, label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Item, Task
@@ -257,7 +257,11 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             if server is None and self.verbose:
                 self.tell_price(papers, y)
             data = self._data(plan, papers, y)
-            materials = self._materials(plan, data)
+            materials = with_model(plan, data, self.tell)
+            if data.source is None and hasattr(self, "adapter_"):
+                self._bases = {}  # fitted again: its base is its own
+            if data.source is None and named_model(plan) is None:
+                self._bases[_base_key(plan)] = Path(materials.models[materials.model_name])
             self.close()  # an earlier fit's server may hold the folder
             through = server and server.open(plan, materials.models)
             done = conduct(plan, say=self.tell, materials=materials, stays=True, through=through)
@@ -384,14 +388,6 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         base = None if hasattr(self, "adapter_") else self._bases.get(_base_key(plan))
         return PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=base)
 
-    def _materials(self, plan: Plan, data: PaperData) -> Materials:
-        materials = with_model(plan, data, self.tell)
-        if data.source is None and hasattr(self, "adapter_"):
-            self._bases = {}  # fitted again: its base is its own
-        if data.source is None and named_model(plan) is None:
-            self._bases[_base_key(plan)] = Path(materials.models[materials.model_name])
-        return materials
-
     def _fitted(self) -> Policy:
         check_is_fitted(self)
         return self._policy
@@ -470,7 +466,6 @@ def named_metric(name: str) -> Metric:
 
 
 def _release(policy: Policy | None, temporary: Path | None) -> None:
-    """Let go of what an estimator holds outside of Python."""
     if policy is not None:
         policy.close()
     if temporary is not None:

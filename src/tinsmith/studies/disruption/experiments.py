@@ -28,7 +28,6 @@ def _root(name: str, question: str, subject: UserTaskEntry, delta: Values) -> No
 def _of(
     parent: str, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
 ) -> None:
-    """Add an experiment that changes something in its parent."""
     one, sizes = EXPERIMENTS[parent], {At.SMALL: at_small, At.SEED: at_seed}
     _add(replace(one, name=name, question=question, parent=one, delta=delta, sizes=sizes))
 

@@ -157,7 +157,6 @@ def trace_task(task: AnyTask) -> vf.TraceTask[Any]:
 
 
 async def _called(hook: Callable[..., Any], trace: AnyTrace) -> None:
-    """Call `setup` or `finalize` with those arguments that it takes."""
     available: dict[str, Any] = {"trace": trace, "runtime": NoRuntime()}
     found = hook(**{name: available[name] for name in inspect.signature(hook).parameters if name in available})
     if inspect.isawaitable(found):

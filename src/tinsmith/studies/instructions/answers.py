@@ -276,7 +276,6 @@ def _joined(sentences: Sequence[str], count: int, separator: str = "\n", mark: s
 
 
 def _highlighted(sentences: list[str], kwargs: Kwargs, _telling: Telling) -> list[str]:
-    """Highlight the last word of as many sentences, or more words of a single one."""
     words = [sentence.split() for sentence in sentences]
     places = sorted(
         ((len(line) - place, number, place) for number, line in enumerate(words) for place in range(len(line)))

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 import transformers
 from markupsafe import Markup
-from torch import Tensor
 
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
@@ -22,7 +21,6 @@ from tinsmith.lab.nano_base import pretrain_step
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import OpenedBase, open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import weights_fingerprint, write_folder
 from tinsmith.models.slots import values
 from tinsmith.models.staging import present
@@ -72,7 +70,15 @@ def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> OpenedBa
         given = amounts.prompt_tokens, amounts.tokens
         raise ConfigError(what, field="prompt_tokens, tokens", value=given, allowed=allowed)
     if amounts.base_steps:
-        weights = _trained(model, amounts, config, weights, say)
+        decoder = build_decoder(config, weights, NativeKernels())
+        session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
+        sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
+        for step in range(amounts.base_steps):
+            left = (amounts.base_steps - step) / amounts.base_steps
+            loss = pretrain_step(session, sentences[_BATCH * step : _BATCH * (step + 1)], _RATE * left)
+            if step == 0 or (step + 1) % 40 == 0 or step + 1 == amounts.base_steps:
+                say(f"  base: step {step + 1}/{amounts.base_steps}, {loss:.3f} nats a token")
+        weights = values(session.adapter.decoder.slots)
     folder = out / FOLDER / weights_fingerprint(weights)[:16]
     if not present(folder).is_dir():
         write_folder(folder, config, weights)
@@ -106,20 +112,6 @@ def _sentences(model: str, seed: int, what: str, count: int) -> list[IntArray]:
     tokenizer = tokenizer_of(model)
     texts = builtin_corpus(num_sentences=count, seed=derive(seed, "wander", what))
     return [np.array(tokenizer.encode(text, add_special_tokens=False), np.int32) for text in texts]
-
-
-def _trained(
-    model: str, amounts: Amounts, config: DecoderConfig, weights: Mapping[str, Tensor], say: Say
-) -> dict[str, Tensor]:
-    decoder = build_decoder(config, weights, NativeKernels())
-    session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
-    sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
-    for step in range(amounts.base_steps):
-        left = (amounts.base_steps - step) / amounts.base_steps
-        loss = pretrain_step(session, sentences[_BATCH * step : _BATCH * (step + 1)], _RATE * left)
-        if step == 0 or (step + 1) % 40 == 0 or step + 1 == amounts.base_steps:
-            say(f"  base: step {step + 1}/{amounts.base_steps}, {loss:.3f} nats a token")
-    return values(session.adapter.decoder.slots)
 
 
 def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> dict[str, Any]:

@@ -374,7 +374,6 @@ class Theirs:
                 hook.remove()
 
     def _together(self, heard: Sequence[Tensor], texts: int) -> Digests:
-        """(texts, tokens) of one pass."""
         assert len(heard) == len(self._routers), "every router is called once a pass"
         return torch.stack(list(heard)).sum(0).reshape(texts, -1).numpy()
 

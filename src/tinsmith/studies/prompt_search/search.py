@@ -124,7 +124,6 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
     items = {one.prompt_id: one for one in (*data.split.train, *test)}
 
     def write(prompt: str, seed: int) -> str:
-        """Return what the base writes when it is asked for edits."""
         message = (Message(role=Role.USER, content=prompt),)
         draw = Draw(prompt=tuple(renderer.build_generation_prompt(message)), seed=seed, max_tokens=_PROPOSAL_TOKENS)
         (tokens,) = base.drawn([draw], temperature=temperature, stop=stop)

@@ -99,17 +99,13 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
         return None
     task_id = _task_id(record.get("task_id"), prompt, rubrics)
     task = RubricTask(task_id=task_id, prompt=prompt, rubrics=rubrics, tree=tree)
-    _require_weights(task)
-    return task
-
-
-def _require_weights(task: RubricTask) -> None:
     if not any(weight > 0 for weight in task.weights):
         what = "no rubric has a weight above 0, so no response can score"
         allowed = "numbers, at least one above 0; a negative one is a penalty"
         raise DataError(what, field=_WEIGHT, value=list(task.weights), allowed=allowed)
     if task.tree is not None and task.is_weighted:
         raise DataError("a rubric tree takes no weights", field=_WEIGHT, fix="leave out the weights, or the tree")
+    return task
 
 
 def _task_id(value: object, prompt: str, rubrics: tuple[Rubric, ...]) -> str:

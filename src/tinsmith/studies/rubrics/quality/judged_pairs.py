@@ -341,7 +341,6 @@ def _pairs_of(shown: Sequence[PairAnswer]) -> Iterator[PreferencePair]:
 
 
 def _all_rules(pair: PreferencePair) -> bool:
-    """Return True if no criterion is prose."""
     return all(parse_rule(criterion) is not None for criterion in pair.task.criteria)
 
 
