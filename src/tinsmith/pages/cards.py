@@ -427,7 +427,8 @@ def _choice(source: Slice) -> Section:
     pool = plain("To choose from", ("class", "papers"), [(name, quantity(count)) for name, count in card.pool.items()])
     text = (
         "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
-        "added to the corpus later move none from one split to another."
+        "added to the corpus later move none from one split to another"
+        + (", but a paper follows an earlier copy of itself." if card.moved else ".")
     )
     if card.settings.scheme != "native":
         text = "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."

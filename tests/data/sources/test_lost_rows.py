@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import zstandard
-from building import ROOT, edges_of
+from building import ROOT, edges_of, quarantined
 from openalex_works import line, work
 
 from tinsmith.data.corpus import Corpus
@@ -326,6 +326,29 @@ def test_a_column_that_counts_the_rows_is_not_taken_for_ids(tmp_path: Path) -> N
     assert build(tmp_path, b",citing,cited\n" + rows, lines).edges == 39
     weights = "".join(f"{n},{n // 2},1\n" for n in range(39, 0, -1)).encode()
     assert build(tmp_path, weights, lines).edges == 39
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"p1\tp0\t1\n\t\t\np2\tp0\t1\n",
+        b"p1\tp0\t1\n \t \t \np2\tp0\t1\n",
+        b"p1 p0\np2 p0\n \n",
+        b"p1\tp0\np3\tp0\n\xef\xbb\xbfp2\tp0\n",
+        b"p1\tp0\np2\t",
+    ],
+)
+def test_what_is_set_aside_does_not_depend_on_where_a_block_ends(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+    for plain, merged in ((1 << 20, 8 << 20), (1 << 20, 1), (1, 1)):
+        monkeypatch.setattr("tinsmith.data.sources.streams._PLAIN", plain)
+        monkeypatch.setattr("tinsmith.data.sources.delimited._MERGED", merged)
+        card = build(tmp_path, content, skip_bad=True)
+        entries = quarantined(tmp_path / "out") if card.quarantined else []
+        found.append((card.edges, [(entry["line"], entry["reason"]) for entry in entries]))
+    assert found == [found[0]] * 3
 
 
 def test_an_end_of_which_only_the_first_digits_are_left_is_no_id(tmp_path: Path) -> None:

@@ -57,8 +57,9 @@ def make_slice(
 
     An equal slice keeps its baselines and its page, and a failure leaves the old slice whole.
 
-    Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes, and papers
-    added later never move another one to a different split. Papers in `left_out` are excluded.
+    Every choice follows from the papers' ids and `settings.seed`, and from which texts are equal: the same corpus gives
+    the same bytes. A paper added later moves another one to a different split only if it has the same title and
+    abstract and is earlier. Papers in `left_out` are excluded.
 
     Raises:
         ConfigError: a class has fewer papers than requested, or `out` is a corpus or another slice.

@@ -1,7 +1,8 @@
 """Assignment of papers to splits: by the hash of the id, or by the source notes' own shuffle.
 
-The native scheme depends only on the id and the seed. New papers therefore never move an old one from training to test,
-and two slices of one corpus never train on each other's test papers.
+The native scheme depends only on the id and the seed; a paper with the text of an earlier one takes that one's id. New
+papers therefore never move an old one to another split, unless they are its earlier copies, and two slices of one
+corpus never train on each other's test papers.
 """
 
 from __future__ import annotations

@@ -21,12 +21,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.sources.complaints import Complaints
-from tinsmith.data.sources.lines import Block, read_blocks
+from tinsmith.data.sources.lines import BOM, Block, read_blocks
 
 _SEPARATORS = ("\t", ";", ",", "|", " ")
 _NEVER_QUOTED = ("\t", " ")
 _NOTE = re.compile(rb"sep=[\t;,| ]", re.IGNORECASE)
 _LINE = 0x0A
+_SPACE = 0x20
 _MERGED = 8 << 20
 _ROWS = 50_000
 
@@ -134,15 +135,20 @@ class Delimited:
         """Return True if every line has all its fields and needs no special treatment."""
         if b"\r" in data or b"\0" in data or not _is_text(data):
             return False
-        if any(data.startswith(mark) or b"\n" + mark in data for mark in self.comments):
+        if any(data.startswith(mark) or b"\n" + mark in data for mark in (*self.comments, BOM)):
             return False
         mark = self.layout.separator.encode()
-        if self.full and (data[:1] == mark or any(gap in data for gap in (mark + mark, mark + b"\n", b"\n" + mark))):
+        gaps = (mark + mark, mark + b"\n", b"\n" + mark)
+        if self.full and (mark in (data[:1], data[-1:]) or any(gap in data for gap in gaps)):
             return False
         content = np.frombuffer(data, dtype=np.uint8)
         ends = np.flatnonzero(content == _LINE)
         if content[-1] != _LINE:
             ends = np.append(ends, len(content))
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        may_be_blank = np.flatnonzero(content[starts] <= _SPACE)
+        if any(data[starts[line] : ends[line]].isspace() for line in may_be_blank.tolist()):
+            return False
         before = np.searchsorted(np.flatnonzero(content == mark[0]), ends)
         return bool((np.diff(before, prepend=0) == len(self.columns) - 1).all())
 

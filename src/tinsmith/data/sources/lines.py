@@ -14,7 +14,7 @@ from tinsmith.types.errors import DataError
 
 MAX_LINE = 256 << 20
 """Most bytes of a line that is a record."""
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class DamagedFile(DataError):
@@ -42,8 +42,8 @@ class Block:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Return non-blank lines with their numbers, without line ends and byte order mark."""
         for number, line in enumerate(bytes(self.data).split(b"\n"), self.first):
-            if line.startswith(_BOM):
-                line = line[len(_BOM) :]
+            if line.startswith(BOM):
+                line = line[len(BOM) :]
             if line and not line.isspace():
                 yield number, line.rstrip(b"\r")
 
