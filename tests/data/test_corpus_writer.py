@@ -301,7 +301,7 @@ def test_an_error_leaves_nothing_and_an_old_corpus_alone(tmp_path: Path) -> None
 
 def test_a_folder_with_something_in_it_is_refused_unless_forced(tmp_path: Path) -> None:
     write(tmp_path, [Paper(id="a", year=2000)])
-    for name in ("metrics.parquet", "metrics.json", "card.html", "notes.txt"):
+    for name in ("metrics.parquet", "metrics.json", "card.html", "works.txt", "works.csv", "notes.txt"):
         (tmp_path / name).write_text("old")
     with pytest.raises(DataError, match="field: out") as caught:
         CorpusWriter(tmp_path, source=SOURCE)
