@@ -130,13 +130,15 @@ def test_an_excluded_record_takes_the_place_of_older_copies(tmp_path: Path) -> N
         Paper(id="q", year=2000, updated="2024", excluded="retracted"),
         Paper(id="t", year=2000, updated="2025", title="long enough"),
         Paper(id="t", year=2000, updated="2025", excluded="paratext"),
-        Paper(id="stays", year=2000),
+        Paper(id="no year", year=2000, updated="2024"),
+        Paper(id="no year", year=None, updated="2025", excluded="retracted"),
+        Paper(id="stays", year=2000, date=DAY),
     ]
-    card = write(tmp_path, papers, [("stays", "p"), ("stays", "q")])
+    card = write(tmp_path, papers, [("stays", "p"), ("stays", "q"), ("stays", "no year")])
     assert Corpus.open(tmp_path).papers("id")["id"].to_list() == ["q", "stays"]
-    assert (card.dropped["retracted"], card.dropped["paratext"]) == (1, 1)
-    assert card.dropped["duplicate_papers"] == 3
-    assert card.dropped["dangling_edges"] == 1
+    assert (card.dropped["retracted"], card.dropped["paratext"], card.dropped["no_year"]) == (2, 1, 0)
+    assert card.dropped["duplicate_papers"] == 4
+    assert card.dropped["dangling_edges"] == 2
 
 
 def test_papers_without_year_or_id_and_dates_outside_their_year(tmp_path: Path) -> None:
@@ -299,7 +301,7 @@ def test_an_error_leaves_nothing_and_an_old_corpus_alone(tmp_path: Path) -> None
 
 def test_a_folder_with_something_in_it_is_refused_unless_forced(tmp_path: Path) -> None:
     write(tmp_path, [Paper(id="a", year=2000)])
-    for name in ("metrics.parquet", "metrics.json", "card.html", "notes.txt"):
+    for name in ("metrics.parquet", "metrics.json", "card.html", "works.txt", "works.csv", "notes.txt"):
         (tmp_path / name).write_text("old")
     with pytest.raises(DataError, match="field: out") as caught:
         CorpusWriter(tmp_path, source=SOURCE)

@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _fail(str(disk_full(error)), code=3)
         # A folder one may not write to is no defect of the program.
         file = Path(str(error.filename or "a file"))
-        file = file.with_name(re.sub(r"^\.(.+)\.part$", r"\1", file.name))  # It is written beside its place.
+        file = file.parent / re.sub(r"^\.(.+)\.part$", r"\1", file.name)  # It is written beside its place.
         _fail(f"{file}: {error.strerror or error}\n  do: check its name, and that you may read and write there")
 
 

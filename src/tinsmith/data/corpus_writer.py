@@ -28,7 +28,7 @@ from tinsmith.data.paper_table import PaperTable
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.quarantine import Quarantine, QuarantineEntry
 from tinsmith.data.row_order import order_rows
-from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
+from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, OWN_LABELS, OWN_WORKS, PAPERS, QUARANTINE
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
 from tinsmith.models.staging import sole_writer
@@ -37,7 +37,7 @@ from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
 _PARTS = ".parts-"
-_MADE_FROM_A_CORPUS = (METRICS, METRICS_CARD, "card.html")
+_MADE_FROM_A_CORPUS = (METRICS, METRICS_CARD, "card.html", OWN_WORKS, OWN_LABELS)
 
 
 class CorpusWriter:

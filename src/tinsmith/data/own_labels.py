@@ -16,8 +16,8 @@ from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
 from tinsmith.data.progress import Progress
 from tinsmith.data.replacing import replacing
+from tinsmith.data.schema import OWN_LABELS
 
-LABELS: Final = "works.csv"
 _OPEN: Final = ", window open"
 _FEW: Final = 0.1
 """Share of papers with a reference and a citer below which a graph is too sparse."""
@@ -39,7 +39,7 @@ def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
     """
     compute_metrics(corpus, MetricSettings(), progress)
     rows = label_table(corpus).sort("id")
-    file = corpus.folder / LABELS
+    file = corpus.folder / OWN_LABELS
     with replacing(file) as part:
         rows.write_csv(part)
     label = pl.col("disruption").fill_null("no label: no reference or no citer")

@@ -13,7 +13,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     id: str
     year: int | None
-    """Year; a paper with None is dropped and counted (`no_year`)."""
+    """Year; a paper with None is dropped and counted (`no_year`), unless it is excluded."""
     title: str | None = None
     abstract: str | None = None
     date: dt.date | None = None

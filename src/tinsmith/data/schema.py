@@ -18,6 +18,8 @@ METRICS = "metrics.parquet"
 METRICS_CARD = "metrics.json"
 OWN_WORKS = "works.txt"
 """Ids of the works for which a corpus was built, one per line; only in the folder of such a corpus."""
+OWN_LABELS = "works.csv"
+"""Labels of those works; only in the folder of such a corpus."""
 WORKS_INPUT = "works"
 """Input, in a card's settings of its source, of a corpus that was built for some works."""
 

@@ -88,7 +88,8 @@ class Spill:
     def add_papers(self, frame: pl.DataFrame) -> None:
         """Add papers as columns; absent columns are null. Papers without id or year are dropped and counted.
 
-        A date outside its paper's year is removed and counted, since rows are sorted by both.
+        Excluded ones may lack the year. A date outside its paper's year is removed and counted, since rows are sorted
+        by both.
         """
         unknown = set(frame.columns) - set(PART_COLUMNS) | {"ordinal", "size"} & set(frame.columns)
         if unknown:
@@ -112,7 +113,8 @@ class Spill:
             ),
         )
         frame = self._drop("no_id", frame, pl.col("id").is_null() | (pl.col("id") == ""))
-        frame = self._drop("no_year", frame, pl.col("year").is_null())
+        # An excluded record replaces its older copies, also without a year.
+        frame = self._drop("no_year", frame, pl.col("year").is_null() & pl.col("excluded").is_null())
         outside = pl.col("date").dt.year() != pl.col("year")
         self.dropped["dates_outside_year"] += frame.select(outside.sum()).item()
         frame = frame.with_columns(date=pl.when(~outside).then("date"))

@@ -9,6 +9,7 @@ import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
 from command_line import Run, command
+from tinsmith import cli
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.reader import Slice
@@ -141,6 +142,25 @@ def test_papers_are_left_out_by_a_file_of_ids(run: Run, corpus: Path, tmp_path: 
     (tmp_path / "ids").write_text("nobody\n")
     errors = run(*usual, tmp_path / "none", "--leave-out", tmp_path / "ids", code=2).err
     assert "none of the 1 ids" in errors
+
+
+@pytest.mark.parametrize("folder", [".", "/", "tests"])
+def test_a_folder_is_no_file_of_ids(run: Run, corpus: Path, tmp_path: Path, folder: str) -> None:
+    usual = ("slice", corpus, "--natural", "--cut", "0.001", "--out", tmp_path / "out")
+    assert f"this is a folder\n  field: --leave-out = '{folder}'" in run(*usual, "--leave-out", folder, code=2).err
+
+
+@pytest.mark.parametrize("name", [".", "/"])
+def test_a_systems_error_about_a_path_without_a_name_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise IsADirectoryError(21, "Is a directory", name)
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert capsys.readouterr().err.startswith(f"tinsmith: {name}: Is a directory\n")
 
 
 @pytest.fixture

@@ -1,13 +1,19 @@
 """Labels of papers as a task like any other: its parts, its reward, and what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
+from labelled import labelled_corpus
 from task_cases import paper
 
 import tinsmith
 from tinsmith.cli.registered import find
+from tinsmith.data.labels import Thresholds
+from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.settings import SliceSettings
+from tinsmith.data.slices.settings import Task as SliceTask
 from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Answer, Confidence, Contract
 from tinsmith.lab.labels.task import Item, make_joint_task, make_task
@@ -15,9 +21,10 @@ from tinsmith.lab.papers import worlds
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import task_value
+from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Task
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
 GOLDS = ("neutral", "novel")
 
@@ -47,6 +54,15 @@ def test_one_label_is_a_task_with_prompt_answer_and_reward() -> None:
     paid = scored(task, (one, right), (one, said(TWO_KEY, "disruptive")), (one, TWO_KEY.parse("no")))
     assert [sum(each.terms.values()) for each in paid] == pytest.approx([1.05, -0.55, -1.0])
     assert paid[0].record == {"outcome": "ok", "gold": "neutral", "predicted": "neutral", "confidence": "medium"}
+
+
+def test_a_slice_whose_training_papers_repeat_is_refused(tmp_path: Path) -> None:
+    cut = SliceSettings(task=SliceTask.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=200, oversample=True)
+    make_slice(labelled_corpus(tmp_path / "corpus", 300), cut, tmp_path / "slice")
+    task = tinsmith.Labels("disruption", data=tmp_path / "slice")
+    with pytest.raises(DataError, match="repeats training papers") as caught:
+        split_items(task, Path(), 0)
+    assert caught.value.fix == "cut it again without --oversample"
 
 
 def test_two_labels_in_an_answer_earn_the_mean_of_both() -> None:

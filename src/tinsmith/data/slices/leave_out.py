@@ -7,6 +7,7 @@ from pathlib import Path
 from tinsmith.data.slices.splits import ids_sha256
 from tinsmith.data.sources.kinds import Malformed, as_id
 from tinsmith.data.sources.lines import read_blocks
+from tinsmith.data.sources.streams import require_files
 from tinsmith.types.errors import DataError
 
 
@@ -23,8 +24,9 @@ def read_left_out(path: Path) -> LeftOut:
     """Read ids, one per line; empty lines and comments with # are skipped.
 
     Raises:
-        DataError: there is none, or a line is not an id.
+        DataError: it is not a file, there is none, or a line is not an id.
     """
+    require_files(**{"leave-out": [path]})
     ids = set[str]()
     for block in read_blocks(path, path.name):
         for number, line in block.lines():

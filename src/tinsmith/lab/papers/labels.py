@@ -20,7 +20,7 @@ from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings, Selection, SftSettings, Watched
 from tinsmith.lab.user_task.calls import argument_keys
 from tinsmith.lab.user_task.task import Task
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import LATER, canonical_json
 
 if TYPE_CHECKING:
@@ -154,7 +154,11 @@ class PapersOf:
         from tinsmith.lab.labels.task import items_of
         from tinsmith.lab.papers.worlds import slice_in
 
-        return iter(items_of(slice_in(self.data, self.asked, print).rows(self.split), self.asked))
+        source = slice_in(self.data, self.asked, print)
+        if source.card.oversampled:  # items of one id are one item
+            what, fix = "the slice repeats training papers, which a task has once", "cut it again without --oversample"
+            raise DataError(what, field="data", value=str(self.data), fix=fix)
+        return iter(items_of(source.rows(self.split), self.asked))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
