@@ -2,6 +2,7 @@
 #
 #   docker build -t tinsmith .
 #   docker build -t tinsmith:cuda --build-arg BASE=nvidia/cuda:TAG-runtime-ubuntu24.04 --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
+#   mkdir -p out && chmod a+rwx out    # the image runs as a user of its own, and docker makes missing folders as root
 #   docker run --rm -v $PWD/out:/runs/out tinsmith quickstart
 #   docker run --rm --gpus all -v $PWD/out:/runs/out tinsmith:cuda run rlvr at=small device=cuda
 ARG BASE=ubuntu:24.04

@@ -121,6 +121,11 @@ def test_studies_without_a_smallest_size_are_named() -> None:
     assert set(re.findall(r"`([\w/]+)`", sentence)) - {"smallest"} == {n for n, has in has_smallest.items() if not has}
 
 
+def test_every_public_name_is_on_the_page_of_the_api() -> None:
+    page = set(re.findall(r"^::: tinsmith\.(\w+)$", (DOCS / "api.md").read_text("utf-8"), re.MULTILINE))
+    assert set(tinsmith.__all__) - {"__version__"} <= page
+
+
 def test_every_page_is_in_the_site() -> None:
     listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert len(listed) == len(set(listed))

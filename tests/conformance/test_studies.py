@@ -49,7 +49,7 @@ REFUSED: Mapping[str, str] = {
     "steps=3+second=nowhere@final generator=basic_arithmetic",
     "moe/wander": "batches=1,4 batches=4,4 batches=four sides=canonical,vllm sides= sides=fast,fast samples=1 tokens=0 "
     "base_steps=-1 dry_run=perhaps promts=4",
-    "prompt_search": "size=large proposer=nobody task=sandbagger gate=0 most_edits=none learning_rate=1e-3",
+    "prompt_search": "size=large proposer=nobody task=sandbagger gate=0 most_edits=none learning_rate=fast seed=1",
     "sparse_select": "task=nothing generator=chain_sum asked_items=3 sparse_rates=0 sparse_steps=0",
 }
 """Requests of studies, the first key of each of which is refused."""

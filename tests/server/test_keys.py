@@ -349,6 +349,8 @@ def test_a_server_as_a_user_starts_it(tmp_path: Path) -> None:
             server.process.send_signal(signal.SIGHUP)
             wait_until(lambda: "key[1].colour" in server.log.read_text(encoding="utf-8"))
             assert status(f"{SECRET}-new") == 200
+        server.process.terminate()
+        assert "curl" not in server.process.stdout.read()
         assert server.stop(signal.SIGTERM) == 0
         for made in (server.log, tmp_path / "log", *(tmp_path / "state").rglob("*")):
             assert not made.is_file() or SECRET.encode() not in made.read_bytes(), made

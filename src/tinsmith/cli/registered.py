@@ -255,7 +255,10 @@ class StudyEntry:
         from tinsmith.lab.study import keys, sizes
 
         value = self.value()
-        return keys.measure_of(value, given) if callable(value) else sizes.cells_of(value, given, source_of)
+        if callable(value):
+            return keys.measure_of(value, given)
+        cells_of = sizes.packaged_cells if isinstance(self.where, str) else sizes.cells_of
+        return cells_of(value, given, source_of)
 
     def run(self, given: Mapping[str, str], say: Say) -> Path:
         """Run it, and return its folder."""

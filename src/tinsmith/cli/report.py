@@ -1,4 +1,4 @@
-"""The verbs `tinsmith report` (page of one run or several) and `tinsmith results` (table of many)."""
+"""The verb `tinsmith report`: the page of one run or several."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_the_other_commands_take_it_as_a_folder(
     original: Path, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command(capsys, "diff", str(bundle), str(original)).out.startswith("equal: 4 steps")
+    assert command(capsys, "diff", str(bundle), str(original)).out.startswith("equal: 4 recorded steps")
     assert command(capsys, "report", str(bundle)).code == 0
     assert "Does it write letters?" in (tmp_path / "run.html").read_text()
     assert command(capsys, "unpack", str(bundle), "new").code == 0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import find, plan_of, study_named
 from tinsmith.lab.experiment.estimate import dry_run
 from tinsmith.lab.experiment.experiment import make_plan
-from tinsmith.lab.experiment.materials import CARD, require_own_rates
+from tinsmith.lab.experiment.materials import CARD, require_own_rates, require_possible
 from tinsmith.types.errors import ConfigError
 
 DEEP = {
@@ -83,3 +83,62 @@ def test_where_nothing_is_trained_no_rate_is_asked_for(deep: Path) -> None:
 def test_a_dry_run_refuses_it_too(deep: Path) -> None:
     with pytest.raises(ConfigError):
         dry_run(make_plan(find("ladder/exp4"), {"model_name": str(deep)}))
+
+
+@pytest.mark.parametrize("name", ["crossroads", "crossroads/sft", "lookup"])
+def test_a_packaged_task_has_the_rate_of_its_small_base_and_of_no_other_model(name: str, deep: Path) -> None:
+    with pytest.raises(ConfigError, match="no usual learning rate"):
+        plan_of(name, {"model_name": str(deep)})
+    assert plan_of(name, {"model_name": str(deep), "learning_rate": "1e-4"}).settings.learning_rate == 1e-4
+
+
+def test_a_packaged_task_takes_the_usual_rate_of_another_size() -> None:
+    rates = {at: plan_of("crossroads", {"at": at}).settings.learning_rate for at in ("nano", "small")}
+    assert rates == {"nano": 1e-3, "small": 3e-4}
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("dead_groups", {"learning_rate": "1e-4"}),
+        ("study/adapters", {"rates": "1e-5,2e-5,4e-5,8e-5,1e-4"}),
+        ("study/sft_vs_rl", dict.fromkeys(("sft_rates", "rl_rates"), "1e-5,2e-5,4e-5,8e-5,1e-4")),
+        ("sparse_select", {"learning_rate": "1e-4", "sparse_rates": "1e-4"}),
+    ],
+)
+def test_a_packaged_study_asks_for_the_rates_of_another_model(name: str, rates: dict[str, str], deep: Path) -> None:
+    study = study_named(name)
+    assert study is not None
+    for missing in rates:
+        with pytest.raises(ConfigError) as caught:
+            study.read({"model_name": str(deep), **{key: rates[key] for key in rates if key != missing}})
+        assert f"{missing}=..." in (caught.value.fix or "")
+    study.read({"model_name": str(deep), **rates})
+
+
+def test_a_study_of_rates_names_its_own_keys_for_them(deep: Path, tmp_path: Path) -> None:
+    study = study_named("study/learning")
+    assert study is not None
+    with pytest.raises(ConfigError) as caught:
+        study.read({"task": "crossroads", "model_name": str(deep)})
+    assert "sft_rates=... rl_rates=..." in (caught.value.fix or "")
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import tinsmith as ts\n"
+        "task = ts.Task(items=['a b'] * 20, prompt=str, reward=lambda item, text: 1.0, keys={'learning_rate': 1e-4})\n"
+    )
+    study.read({"task": str(own), "model_name": str(deep)})
+
+
+@pytest.mark.parametrize("name", ["crossroads", "ladder/exp4"])
+def test_a_dry_run_names_the_fetch_of_a_model_that_is_not_here(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
+    dry = plan_of(name, {"at": "small", "dry_run": "true"})
+    require_possible(dry)
+    lines = dry_run(dry)
+    assert any("tinsmith base fetch smollm2" in line for line in lines)
+    assert "unknown" not in lines[-1]
+    with pytest.raises(ConfigError, match="not fetched yet"):
+        require_possible(plan_of(name, {"at": "small"}))

@@ -51,7 +51,7 @@ def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original
 
 def test_a_replay_is_equal_and_leaves_nothing(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = command(capsys, "replay", original, code=0)
-    assert "equal: 5 steps, bit for bit" in told.out
+    assert "equal: 5 recorded steps, bit for bit" in told.out
     assert "time: " in told.out
     assert "source_sha256" not in told.err
     assert [each.name for each in original.parent.iterdir()] == [original.name]

@@ -33,6 +33,7 @@ class InterruptedLock:
 
 
 def _name_a_logger() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with Interrupts().noticed():
         logging.getLogger("of.a.library.that.nobody.has")
         signal.pause()  # until the signal is sent again
@@ -40,10 +41,14 @@ def _name_a_logger() -> None:
 
 def test_an_interrupt_waits_until_no_lock_of_the_process_can_stay_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = InterruptedLock()
-    with monkeypatch.context() as patched:
-        patched.setattr(logging, "_lock", lock)
-        with pytest.raises(KeyboardInterrupt):
-            _name_a_logger()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(logging, "_lock", lock)
+            with pytest.raises(KeyboardInterrupt):
+                _name_a_logger()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert lock.taken >= 1
     others: list[bool] = []
     thread = threading.Thread(target=lambda: others.append(lock.lock.acquire(blocking=False)))

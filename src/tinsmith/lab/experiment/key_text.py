@@ -141,7 +141,7 @@ _OF_STUDIES: Final = MappingProxyType(
     }
 )
 """Keys of studies alone, and their equivalents for a single run."""
-_OF_RUNS: Final = "log_path"  # A key that every run has, and no study.
+_OF_RUNS: Final = "stop_after"  # A key that every run has, and no study or measurement.
 
 
 def meant_key(key: str, known: Iterable[str]) -> str:

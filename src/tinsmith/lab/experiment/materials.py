@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.user_task.run_data import TaskData
 
+RATE: Final = "learning_rate"
 CARD: Final = "base.json"  # In the folder of a nano base: what it was built from.
 
 _OF_TASKS: Final = (Kind.RLVR, Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 """Built-in models that the rates of `at=nano` are for as well."""
+
+
+class NoRateError(ConfigError):
+    """No learning rate is given for a model that none is known for."""
 
 
 def served_name(model_name: str | None, base_url: str | None) -> str:
@@ -63,7 +68,8 @@ def named_model(plan: Plan) -> tuple[str, str] | None:
         raise ConfigError(what, field="model_name", fix=fix)
     if where.model_name is None:
         return None
-    named = served_name(where.model_name, where.base_url)
+    unfetched = packaged_model(where.model_name) if where.dry_run and where.base_url is None else None
+    named = unfetched.served_name if unfetched else served_name(where.model_name, where.base_url)
     require_own_rates(plan)
     return named, where.model_name
 
@@ -80,7 +86,7 @@ def require_own_rates(plan: Plan) -> None:
     if plan.circumstances.base_url is None and (Path(named) / CARD).is_file():
         return
     given = {*plan.overrides, *(plan.experiment.delta if plan.frame.kind in _OF_TASKS else ())}
-    rates = {"learning_rate": plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
+    rates = {RATE: plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
     missing = [key for key, steps in rates.items() if steps and key not in given]
     if missing:
         if plan.circumstances.base_url is None and packaged_model(named) is None:
@@ -88,7 +94,7 @@ def require_own_rates(plan: Plan) -> None:
         small = "at=small, the settings for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
         what = "no usual learning rate is known for this model, and none is given"
         fix = f"{small}{' '.join(f'{key}=...' for key in missing)} of your own"
-        raise ConfigError(what, field="model_name", value=named, fix=fix)
+        raise NoRateError(what, field="model_name", value=named, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

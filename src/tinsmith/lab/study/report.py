@@ -130,7 +130,7 @@ def _expectations(found: StudyRecord) -> list[str]:
         return []
     met = [one.text for one in expected if one.met]
     missed = [f"{one.text} ({one.figures})" for one in expected if not one.met]
-    head = f"Over {seeds}, {len(met)} of {counted(len(expected), 'expectation')} were met"
+    head = f"Over {seeds}, {_verdict(found)}"
     first = f"{head}; not met: {listed(missed)}." if missed else f"{head}: {listed(met)}."
     return [first, f"Met: {listed(met)}."] if met and missed else [first]
 
@@ -176,7 +176,8 @@ def _limits(study: StudyRecord) -> list[str]:
             f"{counted(len(study.seeds), 'seed')} an arm {'speaks' if len(study.seeds) == 1 else 'speak'} for these "
             f"models; for the methods it takes {ENOUGH_SEEDS}."
         )
-    if min((len(rates) for rates in study.rates.values()), default=0) < FEWEST_RATES:
+    has_runs = any("metrics_sha256" in one for one in study.hashes.values())  # others have no learning rate
+    if has_runs and min((len(rates) for rates in study.rates.values()), default=0) < FEWEST_RATES:
         found.append(
             f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
         )
@@ -217,7 +218,7 @@ def rate_words(tried: Tried, chosen_rate: float | None) -> str:
 def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequence[Section] = ()) -> Document:
     """Return the page of a study; `seconds` by the labels of the arms, `more` after the tables."""
     facts = (
-        ("Items", found.data[:16]),
+        ("Items' hash", found.data[:16]),
         ("Held out", f"{found.num_items:,} items"),
         ("Seeds", ", ".join(map(str, found.seeds))),
         *([("Settings chosen on seed", str(found.tuning_seed))] if found.rates or found.tuning_seed else []),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.experiment.key_text import At, shown_value, truth, unknown_key
+from tinsmith.lab.experiment.experiment import Experiment, Plan, make_plan
+from tinsmith.lab.experiment.key_text import At, converted, shown_value, truth, unknown_key
+from tinsmith.lab.experiment.materials import RATE, NoRateError, require_own_rates
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
@@ -29,7 +30,6 @@ _SET: Final = frozenset(
     ]
 )
 """Keys of a run that a study sets itself."""
-_RATE: Final = "learning_rate"
 _TASK: Final = "task"
 _EVALUATE: Final = "evaluate"  # The key by which a task has a validation part of its own.
 _ARGUMENTS: Final = frozenset(["seed", "seeds"])  # Of a Size, and no keys of its runs or of an arm.
@@ -92,7 +92,7 @@ class StudyCells:
 
     def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
         """Return an arm's run with a rate (None: nothing is trained) and a seed."""
-        rated = {} if rate is None else {_RATE: repr(rate)}
+        rated = {} if rate is None else {RATE: repr(rate)}
         shown = "".join(f"-rate={value}" for value in rated.values())
         return Cell(
             experiment=arm.experiment,
@@ -116,7 +116,7 @@ class StudyCells:
         """Return the settings that decided the results: of all runs, and what arms have of their own."""
         found: dict[str, object] = {key: value for key, value in self.shared.items() if key != "quiet"}
         for arm in arms:
-            rate = {} if arm.rate is None else {_RATE: f"{arm.rate:g}"}
+            rate = {} if arm.rate is None else {RATE: f"{arm.rate:g}"}
             own = {**arm.keys, **arm.task_keys, **rate}
             found |= {f"{arm.name}.{key}": value for key, value in own.items() if found.get(key) != value}
         return found
@@ -198,7 +198,7 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     if study.task is None:  # a study on labels has no sizes, and says which keys of its runs may be given
         usual, says, set_here, passed = usual[1:], says[1:], frozenset[str](), frozenset[str]()
         more = "Any other key that all runs have may be given too."
-    passed |= study.passes | {name for name in names if name not in set_by_some}
+    passed |= _passes(study) | {name for name in names if name not in set_by_some}
     passed_on = passed - set_by_all - study.fixed
     if not more:
         listed = [*(name for name in names if name in passed_on), *sorted(passed_on.difference(names, ["dry_run"]))]
@@ -207,7 +207,7 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
         own=(*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS),
         passed_on=passed_on,
         prefixes=study.prefixes,
-        set_by_study=(set_here - study.passes) | study.fixed | set_by_all | (set_by_some & set(names)),
+        set_by_study=(set_here - _passes(study)) | study.fixed | set_by_all | (set_by_some & set(names)),
         instead=", ".join(dict.fromkeys(says)),
         more=more,
     )
@@ -260,19 +260,19 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
     keys = keys_of(study, source)
     keys.require(given)
     own_names = {key.name for key in keys.own}
-    shared = {key: value for key, value in every.items() if key not in own_names and key != _RATE}
+    shared = {key: value for key, value in every.items() if key not in own_names and key != RATE}
     if study.is_named and source is not None:
         shared |= {key.name: every[key.name] for key in source.keys if key.name in every and key.name != _TASK}
         shared |= {_TASK: every[GENERATOR.name]} if GENERATOR.name in every else {}
     size = size_of(study, given)
-    usual = {**study.keys, **(study.sizes[size].keys if sized else {})}.get(_RATE)
+    usual = {**study.keys, **(study.sizes[size].keys if sized else {})}.get(RATE)
     request = Asked(
         size=size,
         source=source,
         given=given,
         own={key.name: every.get(key.name, key.default) for key in keys.own},
         shared=shared,
-        rate=float(given[_RATE]) if _RATE in given else usual,
+        rate=float(str(converted(RATE, given[RATE], float))) if RATE in given else usual,
         open_source=open_source,
     )
     request = request if study.shared is None else replace(request, shared=study.shared(request))
@@ -306,6 +306,31 @@ def _require_known(study: Study, asked: Asked, sized: bool) -> None:
 def cells_of(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> StudyCells:
     """Return the runs of a study that no others decide on, as they are asked for."""
     return first_cells(*planned(study, given, open_source))
+
+
+def packaged_cells(study: Study, given: Mapping[str, str], open_source: OpenSource) -> StudyCells:
+    """Return the runs of a packaged study, whose learning rates are a small base's: another model needs its own."""
+    missing = [key for key in [*_own_rates(study), *(_passes(study) & {RATE})] if key not in given]
+    try:
+        cells = cells_of(study, given, open_source)
+        texts = [text for key, text in given.items() if key.partition(".")[0].endswith((RATE, "rates"))]
+        rates = {float(rate) for text in texts for rate in text.split(",")}
+        for arm in cells.arms:
+            if missing and not rates.issuperset(arm.rates):
+                require_own_rates(make_plan(arm.experiment, {**cells.shared, **arm.keys}))
+    except NoRateError as error:
+        small = f"at={SMALL}; or " if study.task is None or study.is_named or SMALL in study.sizes else ""
+        raise error.with_fix(f"{small}{' '.join(f'{key}=...' for key in missing)} of your own") from None
+    return cells
+
+
+def _own_rates(study: Study) -> list[str]:
+    return [key.name for key in study.own if key.name.endswith("rates")]
+
+
+def _passes(study: Study) -> frozenset[str]:
+    """Return the keys of a run that a study takes beside the usual ones: the rate too, if it has no key for rates."""
+    return study.passes if study.task is None or _own_rates(study) else study.passes | {RATE}
 
 
 def first_cells(study: Study, asked: Asked) -> StudyCells:
@@ -366,8 +391,8 @@ def _kind(arm: Arm) -> Kind:
 def _arm(asked: Asked, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
     own = _texts(keys, asked.size)
     if arm.experiment is not None:
-        return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(_RATE), asked.size), own)
-    kind, rates = _kind(arm), _rates(keys.get(_RATE, asked.rate), asked.size)
+        return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(RATE), asked.size), own)
+    kind, rates = _kind(arm), _rates(keys.get(RATE, asked.rate), asked.size)
     known = TASK_KINDS[kind].known | asked.task_keys
     every = {**{key: value for key, value in asked.shared.items() if key in known}, **own}
     if kind is Kind.TASK_SFT and "groups_per_batch" in asked.shared and "batch_size" not in own:
@@ -384,7 +409,7 @@ def _of_task(asked: Asked, arm: Arm, name: str, every: Mapping[str, str], rates:
     source, task_keys = asked.source, asked.task_keys
     assert source is not None, "the study is of a task"
     assert source.found_at is not None, "the task can be opened again"
-    rated = {_RATE: repr(rates[0])} if rates else {}
+    rated = {RATE: repr(rates[0])} if rates else {}
     return StudyArm(
         name=name,
         label=arm.label,
@@ -410,5 +435,5 @@ def _texts(keys: Mapping[str, ArmValue], size: str, *, rated: bool = False) -> d
     return {
         key: shown_value(value)
         for key, value in found.items()
-        if (rated or key != _RATE) and isinstance(value, str | int | float | bool)
+        if (rated or key != RATE) and isinstance(value, str | int | float | bool)
     }

@@ -22,7 +22,7 @@ from tinsmith.lab.experiment.key_text import (
     shown_value,
     unknown_key,
 )
-from tinsmith.lab.experiment.materials import require_own_rates
+from tinsmith.lab.experiment.materials import RATE, require_own_rates
 from tinsmith.lab.judge.records import RULES, JudgeCalls
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import NONE
@@ -285,6 +285,8 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
     kinds = TESTED_KINDS if subject is USER_TASK and task.tested else subject.kinds
     shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
     sized = {at: own for at in At if isinstance(own := task.keys.get(at.value), Mapping)}
+    if source.is_packaged and RATE in shared:  # that of its small base, and of no other model
+        sized[At.NANO] = {RATE: shared.pop(RATE), **sized.get(At.NANO, {})}
     return Experiment(
         name=task.name or source.title,
         question=task.question or _QUESTION,

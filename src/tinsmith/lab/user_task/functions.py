@@ -46,6 +46,7 @@ class TaskSource:
     folder: Path = Path()  # Folder in which data files are searched.
     keys: tuple[OwnKey, ...] = ()
     file: str = ""  # Name of the file that an error of the task lies in.
+    is_packaged: bool = False
 
     @property
     def sha256(self) -> Mapping[str, str]:
@@ -207,6 +208,7 @@ def function_task(
         made=made,
         folder=Path() if is_ours else file.parent,
         keys=tuple(keys.values()),
+        is_packaged=is_ours,
     )
 
 

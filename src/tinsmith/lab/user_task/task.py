@@ -261,7 +261,7 @@ class Task(KnownArguments):
     """In place of `reply`: several turns that draw from a seed, fork, or ask a frozen model."""
     tools: Tools | None = None
     """In place of `reply`: typed functions that replies call (`tools_of`), as `name(argument, ...)`; the model is told
-    what they return, and a reply that calls none ends the conversation."""
+    what they return, and a reply that is no call ends the conversation."""
     held_out: float | Items | Callable[[Item], bool] = 0.2
     """Items never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
     or items of their own."""

@@ -158,7 +158,7 @@ def _operation(node: SentNode, place: str, args: tuple[object, ...], kwargs: Map
     kind = "function" if node.op == "call_function" else "method of a tensor"
     operation = table.get(node.target)
     if operation is None:
-        _refuse(place, f"this {kind} is not among those that a loss may call", "the list in docs/ops.md, Custom losses")
+        _refuse(place, f"this {kind} is not among those that a loss may call", ", ".join(sorted(map(str, table))))
     if node.op == "call_method" and not (args and isinstance(args[0], Ref)):
         _refuse(place, "a method is not called on a node", "a node as the first argument")
     signature = inspect.signature(operation)

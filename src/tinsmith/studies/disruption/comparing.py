@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measures
+from tinsmith.pages.measures import Measure, Measures
 from tinsmith.pages.page import Plot, plot_of, table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, difference
 from tinsmith.stats.intervals import Interval
@@ -70,6 +71,9 @@ def cross_val_score(
             fold.close()
         server.close()
     return np.array(scores)
+
+
+_ROUNDING: Final = 1e-12  # Of a score; draws no further apart are equal.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +177,10 @@ class SideBySide:
         return heads, cells
 
 
+def _varies(ends: Measure | Interval | None) -> bool:
+    return ends is not None and ends.low is not None and ends.high is not None and ends.high - ends.low > _ROUNDING
+
+
 def compare(
     models: Mapping[str, PaperClassifier | Sequence[PaperClassifier]],
     papers: Sequence[AnyPaper],
@@ -183,7 +191,8 @@ def compare(
 ) -> SideBySide:
     """Ask fitted models about the same papers; several models under one name are seeds of one method.
 
-    Intervals are 95 % of a paired bootstrap over seeds and papers; p-values are Holm's.
+    Intervals are 95 % of a paired bootstrap over seeds and papers; p-values are Holm's. Where all draws are equal, as
+    of constant answers, there is no interval.
 
     Raises:
         ConfigError: no model, or models of different tasks.
@@ -212,10 +221,11 @@ def compare(
         Row(
             name=one.name,
             seeds=one.num_seeds,
-            measures=measures_of(one, draws=bootstrap),
-            difference=gap,
+            measures={key: one if _varies(one) else Measure(one.value) for key, one in found.items()},
+            difference=gap if gap is None or _varies(gap.interval) else replace(gap, interval=None),
             p_holm=p_value,
         )
         for one, (gap, p_value) in zip(systems, gaps, strict=True)
+        for found in [measures_of(one, draws=bootstrap)]
     ]
     return SideBySide(len(items), len(task.labels), tuple(rows))
