@@ -165,7 +165,7 @@ def _slower_steps() -> float:
         pretrain_step(session, read, 0.0)
         took.append(time.perf_counter() - began)
     torch.set_num_threads(threads)
-    remember_steps(min(took) / other_work() / _step_seconds(texts * length))
+    remember_steps(min(took) / other_work() / _step_seconds(texts * length), saves=False)
     return slower_steps() or 1.0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
@@ -268,6 +269,7 @@ START_SECONDS: Final = 10.0  # To start the server, load the model and save at t
 _CORES: Final = 2  # Of the machine that the paces were measured on.
 _FILE: Final = "paces.json"
 _BASE: Final = "steps of a nano base"
+_PROBED: Final = dict[Path, float]()  # Of this process, by TINSMITH_HOME: a dry run writes nothing.
 _MOST: Final = 8.0  # The most that a forecast is corrected by, either way.
 
 
@@ -286,12 +288,14 @@ def correction(plan: Plan) -> float:
 
 def slower_steps() -> float | None:
     """Return how many times as long as on the measured machine steps of a nano base took here; None: not measured."""
-    return _factor(_BASE)
+    return _factor(_BASE) or _PROBED.get(home())
 
 
-def remember_steps(times: float) -> None:
-    """Save how many times as long as on the measured machine steps of a nano base took here."""
-    _save(_BASE, factor=times)
+def remember_steps(times: float, *, saves: bool = True) -> None:
+    """Keep how many times as long as on the measured machine steps of a nano base took here; a probe is not saved."""
+    if saves:
+        _save(_BASE, factor=times)
+    _PROBED[home()] = times
 
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:

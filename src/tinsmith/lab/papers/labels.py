@@ -171,9 +171,12 @@ class PaperRun:
 
     def check(self, plan: Plan) -> None:
         """Reject a selection metric that is undefined for several labels, and looks at what labels have not."""
-        if plan.settings.watch in (Watched.ENVIRONMENT, Watched.CONFIDENCE):
-            what, allowed = "a paper's labels have no replies and no reasoning to look at", "none, mutual_information"
-            raise ConfigError(what, field="watch", value=plan.settings.watch.value, allowed=allowed)
+        watched, foreseen = plan.settings.watch, getattr(plan.settings, "env_loss_coef", 0.0)
+        what = "nothing is answered to what is written of a paper, and no reasoning is read"
+        if watched in (Watched.ENVIRONMENT, Watched.CONFIDENCE):
+            raise ConfigError(what, field="watch", value=watched.value, allowed="none, mutual_information")
+        if foreseen:
+            raise ConfigError(what, field="env_loss_coef", value=foreseen, allowed="0")
         chosen = plan.settings.select_by
         if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
             what = "a run on two labels has no label_match of its own"
@@ -257,7 +260,7 @@ LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
             RlSettings,
             {At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
             forced=_FORCED,
-            without=OPTIONS | {"env_loss_coef"},
+            without=OPTIONS,
             own=_LABELS,
             named_reward=True,
         ),
@@ -276,7 +279,7 @@ JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         Kind.JOINT: KindEntry(
             RunFrame,
             RlSettings,
-            without=BY_EXAMPLE | OPTIONS | {"env_loss_coef", "gradient", "task"},
+            without=BY_EXAMPLE | OPTIONS | {"gradient", "task"},
             own=_JOINT,
             values={At.NANO: _NANO_RL, At.SEED: SEED_RL},
             forced={At.NANO: {"prompt": "brief", "max_tokens": 64}},
