@@ -128,13 +128,15 @@ def _already_there(path: Path, what: str) -> ConfigError:
 
 def _was_interrupted(path: Path) -> bool:
     """True if the run in a folder stopped early: it reported so, or the process that ran it is gone."""
-    if holds_run(path) and not (path / MANIFEST).exists():  # killed before it was written
-        return not is_locked(path)
+    began = path / MANIFEST
+    file = began if began.exists() else path / CONFIG  # killed before it was written
     try:
-        manifest: object = parse_json((path / MANIFEST).read_bytes())
+        read: object = parse_json(file.read_bytes())
     except (OSError, ValueError):
         return False
-    found = cast(dict[str, object], manifest) if isinstance(manifest, dict) else {}
+    found = cast(dict[str, object], read) if isinstance(read, dict) else {}
+    if file != began:
+        return "identity_sha256" in found and not is_locked(path)
     status = found.get("status")
     return status in (Status.INTERRUPTED.value, Status.LOST.value) or (
         status == Status.RUNNING.value and not is_locked(path)
