@@ -19,11 +19,12 @@ import tinsmith
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Paper, make_task, paper_of
-from tinsmith.lab.papers.labels import LABEL_KINDS
+from tinsmith.lab.papers.labels import LABEL_KINDS, task_asked
 from tinsmith.lab.papers.worlds import LoadedSlice, labelled, split_items, unlabelled
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.service.connect import Connection
 from tinsmith.studies.disruption import estimators
+from tinsmith.studies.disruption.comparing import drawn_folds
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
@@ -381,3 +382,16 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
     with pytest.raises(ConfigError) as raised:
         tinsmith.cross_val_score(model, rows, labels, cv=1)
     assert raised.value.field == "cv"
+
+
+def test_papers_of_one_text_are_in_one_fold() -> None:
+    labels = ["disruptive", "consolidating"] * 12
+    rows = [{"id": f"{n}", "title": f"paper {n // 4 if n < 12 else n}", "abstract": ""} for n in range(24)]
+    rows = [{**row, "title": f"{row['title']}, {label}"} for row, label in zip(rows, labels, strict=True)]
+    items = labelled(rows, labels, task_asked(SFT().plan()))
+    texts = [item.paper.title for item in items]
+    assert len(set(texts)) < len(texts)
+    for train, test in drawn_folds(items, 3, 0):
+        assert sorted([*train, *test]) == list(range(24))
+        assert not {texts[place] for place in train} & {texts[place] for place in test}
+        assert {labels[place] for place in test} == set(labels)

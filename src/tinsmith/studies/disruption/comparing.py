@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
@@ -42,21 +43,21 @@ def cross_val_score(
     """Return [cv] scores: each fold's papers, by a copy of the model that was fitted on all others.
 
     As scikit-learn's function of this name, which works too; this one says beforehand what all fits take, and starts
-    one server for them. Folds have the labels' shares and are drawn by the model's seed. Without `y` the labels are
-    those of the rows.
+    one server for them. Folds have the labels' shares and are drawn by the model's seed; papers of one title and
+    abstract are in one fold. Without `y` the labels are those of the rows.
 
     Raises:
         ConfigError, DataError: a parameter or the papers are not allowed.
         LostError: the server was lost.
     """
     plan, score_metric = model.plan(), named_metric(metric)
-    labels = [item.gold for item in labelled(papers, y, task_asked(plan))]
-    smallest = min(Counter(labels).values(), default=0)
+    items = labelled(papers, y, task_asked(plan))
+    labels = [item.gold for item in items]
+    smallest = min(Counter(gold for gold, _ in {(item.gold, _text(item)) for item in items}).values(), default=0)
     if not 2 <= cv <= smallest:
         allowed = f"2 to {smallest}, the papers of the rarest label"
         raise ConfigError("this number of folds is not possible", field="cv", value=cv, allowed=allowed)
-    draws = StratifiedKFold(cv, shuffle=True, random_state=plan.settings.seed % 2**32)
-    folds = list(draws.split(labels, labels))
+    folds = drawn_folds(items, cv, plan.settings.seed % 2**32)
     model.tell_price([papers[i] for i in folds[0][0]], [labels[i] for i in folds[0][0]], fits=cv)
     server, scores, left = SharedServer(), list[float](), list[PaperClassifier]()
     try:
@@ -74,6 +75,18 @@ def cross_val_score(
 
 
 _ROUNDING: Final = 1e-12  # Of a score; draws no further apart are equal.
+
+
+def drawn_folds(items: Sequence[Item], cv: int, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the places of the papers that each fold fits and scores, one text on one side."""
+    labels, texts = [item.gold for item in items], list(map(_text, items))
+    if len(set(texts)) == len(texts):
+        return list(StratifiedKFold(cv, shuffle=True, random_state=seed).split(labels, labels))
+    return list(StratifiedGroupKFold(cv, shuffle=True, random_state=seed).split(labels, labels, texts))
+
+
+def _text(item: Item) -> str:
+    return f"{item.paper.title}\0{item.paper.abstract}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
