@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -25,7 +25,10 @@ from tinsmith.stats.mean_runs import MeanRuns, exact_mean, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
-BEFORE, AFTER = 0, -1  # The evaluation before training, and the last one.
+BEFORE: Final = 0
+"""The evaluation before training."""
+AFTER: Final = -1
+"""The last evaluation."""
 Answers = Mapping[str, Sequence[TaskRollout]]  # By item.
 C = TypeVar("C", Beats, Learned)
 
