@@ -17,7 +17,7 @@ from tinsmith.ops.custom_loss.elementwise import Operation
 from tinsmith.ops.custom_loss.encoded import Decoder, Ref
 from tinsmith.ops.custom_loss.limits import MAX_INPUTS, MAX_NODES, MAX_TEXT
 from tinsmith.ops.custom_loss.operations import FUNCTIONS, METHODS, READABLE
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import InputError, near
 
 _NAME: Final = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TEXT - 1}}}")
 _TARGET: Final = re.compile(rf"[A-Za-z_][A-Za-z0-9_.]{{0,{MAX_TEXT - 1}}}")
@@ -158,7 +158,9 @@ def _operation(node: SentNode, place: str, args: tuple[object, ...], kwargs: Map
     kind = "function" if node.op == "call_function" else "method of a tensor"
     operation = table.get(node.target)
     if operation is None:
-        _refuse(place, f"this {kind} is not among those that a loss may call", ", ".join(sorted(map(str, table))))
+        like = ", ".join(near(str(node.target), map(str, table)))
+        some = f"{len(table)} that are computed bit for bit{f', such as {like}' if like else ''}"
+        _refuse(place, f"this {kind} is not among those that a loss may call", some)
     if node.op == "call_method" and not (args and isinstance(args[0], Ref)):
         _refuse(place, "a method is not called on a node", "a node as the first argument")
     signature = inspect.signature(operation)
