@@ -120,8 +120,8 @@ def conduct(
             embedded = embedded_settings(plan, materials.models, folder.path)
             connection = connection or open_connection(where.base_url, embedded, say)
             minutes = materials.run_data.minutes()
-            is_told = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
-            slower = slowdown(where.threads or physical_cores()) if is_told else 1.0  # Other work beside a long run.
+            is_long = minutes is not None and minutes > _LONG_MINUTES and not where.quiet
+            slower = slowdown(where.threads or physical_cores()) if is_long else 1.0  # Other work beside a long run.
             done = _conduct(materials, folder, mark, connection, like, reached, interrupts, slower, say)
         except BaseException as error:
             if connection is not None:

@@ -220,8 +220,8 @@ class Reply:
 def read_completion(content: bytes) -> Reply | Trouble:
     """Read the body of a 200 answer; one without a text is billed all the same."""
     body = _object(_json(content))
-    told = _object(body.get("usage"))
-    prompt, completion, total = (_count(told.get(f"{of}_tokens")) for of in ("prompt", "completion", "total"))
+    counted = _object(body.get("usage"))
+    prompt, completion, total = (_count(counted.get(f"{of}_tokens")) for of in ("prompt", "completion", "total"))
     if prompt is not None and total is not None:
         # Some endpoints bill hidden reasoning and report it in the total alone.
         completion = max(completion or 0, total - prompt)
