@@ -319,7 +319,7 @@ def quickstart(
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import minutes_now, other_work
         from tinsmith.lab.page.report import COMPARISON, compare
-        from tinsmith.lab.papers.run_data import BASE_MINUTES, minutes
+        from tinsmith.lab.papers.run_data import minutes, world_minutes
         from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.ops.extension import physical_cores
@@ -334,10 +334,10 @@ def quickstart(
     own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
     cells = quickstart_cells(own, out)
     at_once, threads = shared_cores([physical_cores()], len(cells), 0)
-    taken = seconds_of(cells, threads, minutes)
+    base, taken = world_minutes(), seconds_of(cells, threads, minutes)  # what a base is measured by, runs are
     seconds = dict(zip((one.folder for one in cells), taken or [0.0] * len(cells), strict=True))
     if taken is not None:
-        forecast = side_by_side(sorted(taken, reverse=True), at_once) / 60 + BASE_MINUTES
+        forecast = side_by_side(sorted(taken, reverse=True), at_once) / 60 + base
         say(f"{len(cells)} runs and a base model: about {minutes_now(forecast, other_work())}")
     if dry:
         return

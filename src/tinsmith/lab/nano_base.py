@@ -133,7 +133,7 @@ def missing_base(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> d
 def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
     """Return the time to build a base here, from the length of its texts, and from what its steps take here."""
     steps = recipe.steps * _step_seconds(_tokens(recipe, conversations))
-    return (_PREPARING_SECONDS + steps) * _slower_steps() / 60
+    return (_PREPARING_SECONDS + steps) * slower_here() / 60
 
 
 def _tokens(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
@@ -147,7 +147,7 @@ def _step_seconds(tokens: float) -> float:
     return _STEP_SECONDS + tokens / _TOKENS_PER_SECOND
 
 
-def _slower_steps() -> float:
+def slower_here() -> float:
     """Return how many times as long steps take here; where no base was built, from the shortest of a few, once."""
     if (known := slower_steps()) is not None:
         return known

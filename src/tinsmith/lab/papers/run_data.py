@@ -34,7 +34,7 @@ from tinsmith.lab.labels.labelled_papers import LabelGradient, LabelledPapers, P
 from tinsmith.lab.labels.rewards import make_label_reward, make_reward, paid_alone, reward_optimum
 from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
-from tinsmith.lab.nano_base import missing_base
+from tinsmith.lab.nano_base import missing_base, slower_here
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, is_missing, nano_base, paper_conversations, papers_of, slice_in
@@ -312,7 +312,7 @@ CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
 ASKING_TOKENS = {At.NANO: 25, At.SMALL: 80, At.SEED: 250}
 """Tokens that each prompt adds to a paper's: brief, short, and a ladder's."""
 TEST_ITEMS = 500  # Papers of a test split, where nothing limits it.
-BASE_MINUTES = 1.0  # To build a synthetic world with its slice, and a small base, on two cores.
+_WORLD_MINUTES = 1.0  # To build a synthetic world with its slice, and a small base, on the measured machine.
 _BASE_MEGABYTES = 20  # Of them on disk.
 
 
@@ -355,13 +355,18 @@ def _tried(plan: Plan) -> list[str]:
     return lines
 
 
+def world_minutes() -> float:
+    """Return the minutes to build a synthetic world with its slice, and a small base, here."""
+    return _WORLD_MINUTES * slower_here()
+
+
 def missing_before(plan: Plan) -> Mapping[Path, float]:
     """Return the minutes to build a run's world and base on two cores, by the base's place; empty if they are there."""
     where, task = plan.circumstances, task_asked(plan)
     if where.model_name is not None or where.base_url is not None:
         return {}
     if is_missing(where.data, task):
-        return {home(): BASE_MINUTES}
+        return {home(): world_minutes()}
     papers = papers_of(slice_in(where.data, task, unsaid), task, shuffle_seed=None)
     return PaperData(plan=plan, papers=papers, data={}, source=None).missing_base()
 
