@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -31,7 +32,7 @@ from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, OWN_LABELS, OWN_WORKS, PAPERS, QUARANTINE
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
-from tinsmith.models.staging import sole_writer
+from tinsmith.models.staging import folder_lock
 from tinsmith.types.disk import disk_full, is_full, writing
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -84,17 +85,16 @@ class CorpusWriter:
         """
         self._made = not self._out.exists()
         self._out.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            if not stack.enter_context(sole_writer(self._out)):
-                raise DataError(
-                    f"another build writes to {self._out}", field="out", fix="wait for its end, or name another folder"
-                )
-            for left in self._out.glob(f"{_PARTS}*"):
-                shutil.rmtree(left, ignore_errors=True)  # of a killed build
-            self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
-            self._spill = Spill(self._parts, self._dropped)
-            self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
-            self._lock = stack.pop_all()
+        lock = folder_lock(self._out)
+        if lock is None:
+            what, fix = f"another build writes to {self._out}", "wait for its end, or name another folder"
+            raise DataError(what, field="out", fix=fix)
+        self._unlock = weakref.finalize(self, os.close, lock)
+        for left in self._out.glob(f"{_PARTS}*"):
+            shutil.rmtree(left, ignore_errors=True)  # of a killed build
+        self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
+        self._spill = Spill(self._parts, self._dropped)
+        self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
         return self
 
     def __exit__(
@@ -111,7 +111,7 @@ class CorpusWriter:
             if self._made:
                 with suppress(OSError):  # it is not empty: it contains the corpus
                     self._out.rmdir()
-            self._lock.close()
+            self._unlock()
             if error is not None and is_full(error):
                 raise disk_full(error, self._out) from error
 

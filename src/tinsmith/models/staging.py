@@ -53,25 +53,20 @@ def one_writer(path: Path) -> Generator[None, None, None]:
         yield
 
 
-@contextmanager
-def sole_writer(folder: Path) -> Generator[bool, None, None]:
-    """Yield True, or False without waiting if another one is inside for the same folder, which must exist.
+def folder_lock(folder: Path) -> int | None:
+    """Return a descriptor that keeps others out of a folder until it is closed, or the process ends; None: one is in.
 
-    The lock leaves no file and ends with the process; where folders cannot be locked, as on some network drives,
-    everyone is let in.
+    It leaves no file. A file system without locks for folders, as some network drives, lets everyone in.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    place = os.open(folder, os.O_RDONLY)
     try:
-        is_free = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            is_free = False
-        except OSError:
-            pass
-        yield is_free
-    finally:
-        os.close(descriptor)
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(place)
+        return None
+    except OSError:
+        pass
+    return place
 
 
 def is_taken(path: Path) -> bool:

@@ -181,6 +181,11 @@ def as_text(value: object) -> str | None:
     return str(int(value)) if value == value // 1 else str(value)
 
 
+def written(text: str | None) -> str | None:
+    """Return a text as it stands; None where it is empty, or white space alone."""
+    return text if text and not text.isspace() else None
+
+
 def as_list(value: object) -> list[object]:
     """Return a list, also from its JSON text; a scalar as a list of one, null and an empty object as an empty list.
 

@@ -13,7 +13,17 @@ from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.paper import Paper
 from tinsmith.data.sources.journal import journal_name
 from tinsmith.data.sources.json_text import decoded, plain
-from tinsmith.data.sources.kinds import Malformed, as_count, as_date, as_id, as_index, as_text, as_texts, as_year
+from tinsmith.data.sources.kinds import (
+    Malformed,
+    as_count,
+    as_date,
+    as_id,
+    as_index,
+    as_text,
+    as_texts,
+    as_year,
+    written,
+)
 from tinsmith.data.sources.lines import Block
 from tinsmith.data.sources.names import plain as folded
 from tinsmith.types.errors import DataError
@@ -75,21 +85,16 @@ def paper_of(line: bytes, lost: list[str] | None = None) -> Paper:
     return Paper(
         id=name,
         year=year,
-        title=_written(record.title),
-        abstract=_abstract(text, lost) if (text := _written(record.abstract)) else None,
+        title=written(record.title),
+        abstract=_abstract(text, lost) if (text := written(record.abstract)) else None,
         date=date,
-        venue=_written(record.venue) or journal,
-        field=_written(record.field),
-        concepts=tuple(filter(_written, record.concepts or ())),
-        type=_written(record.type),
-        language=_written(record.language),
+        venue=written(record.venue) or journal,
+        field=written(record.field),
+        concepts=tuple(filter(written, record.concepts or ())),
+        type=written(record.type),
+        language=written(record.language),
         cited_by_count=record.cited_by_count,
     )
-
-
-def _written(text: str | None) -> str | None:
-    """Return a text as it stands; None where it is empty, or white space alone."""
-    return text if text and not text.isspace() else None
 
 
 def _abstract(text: str, lost: list[str]) -> str | None:

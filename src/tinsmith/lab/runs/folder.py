@@ -7,7 +7,6 @@ that. A checkpoint that is damaged is passed over, and the one before it is take
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from tinsmith.engine.checkpoint_files import is_checkpoint, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs import files
 from tinsmith.lab.runs.records import Manifest
+from tinsmith.models.staging import folder_lock
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError, InputError
 from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
@@ -236,20 +236,12 @@ class RunFolder:
                 file.close()
 
     def _lock(self) -> None:
-        """Be the only one that writes here until `close`; the lock ends with the process, too.
-
-        A file system without locks for folders (NFS) has none: nothing is refused there.
-        """
-        place = os.open(self.path, os.O_RDONLY)
-        self._unlock = weakref.finalize(self, os.close, place)
-        try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._unlock()
+        """Be the only one that writes here until `close`; the lock ends with the process, too."""
+        place = folder_lock(self.path)
+        if place is None:
             what, fix = "another process is running in this folder", "wait until it ends, or name another folder"
-            raise ConfigError(what, field="log_path", value=str(self.path), fix=fix) from None
-        except OSError:
-            return
+            raise ConfigError(what, field="log_path", value=str(self.path), fix=fix)
+        self._unlock = weakref.finalize(self, os.close, place)
 
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
         lines = self._mark_lines()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.paper import Paper
-from tinsmith.data.sources.kinds import FIRST_YEAR, Malformed, as_date
+from tinsmith.data.sources.kinds import FIRST_YEAR, Malformed, as_date, written
 from tinsmith.data.sources.openalex.schema import URL, Node, Work
 from tinsmith.types.errors import DataError
 
@@ -164,8 +164,7 @@ def venue(node: Node) -> str | None:
     location, source = node.primary_location, node.host_venue
     if location is not None and location.source is not None:
         source = location.source
-    name = None if source is None else source.display_name
-    return name if name and not name.isspace() else None
+    return None if source is None else written(source.display_name)
 
 
 def _field(work: Work) -> str | None:
