@@ -19,7 +19,7 @@ import tinker
 
 from tinsmith.engine.sampler import NOT_FINITE
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, START_SECONDS, remember, time_and_disk, unusual
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, remember, start_seconds, time_and_disk, unusual
 from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
     config_of,
@@ -257,7 +257,7 @@ def open_run(
         connection=connection,
         stop_after=where.stop_after,
         interrupts=interrupts or Interrupts(),
-        forecast=minutes and (60 * minutes - START_SECONDS) * slower,
+        forecast=minutes and (60 * minutes - start_seconds()) * slower,
         reached=reached,
     )
     if mark is not None:
