@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,9 +10,10 @@ from own_task import lines
 from small_study import PAPERS, RL, TASK, open_run, run_once, study_of
 
 from tinsmith.lab.grouping import score_groups
-from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.contracts import Answer, Confidence
 from tinsmith.lab.labels.labelled_papers import (
     LabelGradient,
+    LabelledPapers,
     label_logprobs,
     label_probabilities,
     label_weights,
@@ -125,7 +126,9 @@ def test_rollouts_beside_it_are_all_there_and_teach_all_but_the_task_term(folder
     for line in metrics[:-1]:
         assert line["optim/kl_sample_train"] == 0.0
         assert line["optim/unequal_logprob_bits"] == 0
-        assert {"train/parse_ok", "train/groups/informative", "train/reward/task"} <= set(line)
+        assert {"train/parse_ok", "train/format_strict_ok", "train/groups/informative", "train/reward/task"} <= set(
+            line
+        )
 
 
 def test_it_teaches_labels_where_every_group_is_left_out(connection: Connection, tmp_path: Path) -> None:
@@ -201,3 +204,23 @@ def test_a_group_that_failed_whole_still_knows_its_paper() -> None:
     )
     assert group.item == paper
     assert not group.learned
+
+
+def test_rollouts_and_answers_of_a_look_are_counted_by_the_same_forms() -> None:
+    texts = [TASK.contract.answer_text(("neutral",), Confidence.LOW), '{"disruption_label": "neutral"}', "[1]", "none"]
+    first, reward = PAPERS.train[0], make_reward("strong", TASK)
+    items = [dataclasses.replace(first, paper=dataclasses.replace(first.paper, id=f"W{n}")) for n in range(len(texts))]
+    answers = [
+        Rollout(item=item, sample=0, turns=(), answer=TASK.contract.parse(text))
+        for item, text in zip(items, texts, strict=True)
+    ]
+    study = LabelledPapers(task=TASK, papers=PAPERS, renderer=cast(Any, None), tokenizer=cast(Any, None))
+    scored = score_groups(
+        [[one] for one in answers],
+        lambda ones: reward.score([one.item.gold for one in ones], [one.answer for one in ones]),
+        advantage=Advantage.CENTER,
+        zero_variance_filter=True,
+    )
+    trained_on, looked_at = study.train_figures(scored), study.evaluations([answers]).metrics("eval")
+    for key, share in {"parse_ok": 0.75, "format_strict_ok": 0.25}.items():
+        assert trained_on[f"train/{key}"] == looked_at[f"eval/{key}"] == share

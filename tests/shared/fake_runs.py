@@ -318,7 +318,7 @@ def _train(
         row[f"train/groups/informative/{label}"] = float(1 - table[k, k] ** 4 - (1 - table[k, k]) ** 4)
     row["train/groups/informative"] = float(np.mean([row[f"train/groups/informative/{label}"] for label in LABELS]))
     row["train/rollouts/failed"] = 1 if step < story.failed else 0
-    row["train/parse_ok"] = float(np.mean([m["outcome"] == "ok" for m in made]))
+    row["train/format_strict_ok"] = float(np.mean([m["outcome"] == "ok" for m in made]))
     if story.reward == "macro_f1":
         for k, label in enumerate(LABELS):
             row[f"reward/correct/{label}"] = 1.2 + 0.3 * float(table[k, 0] - table[k, 1])

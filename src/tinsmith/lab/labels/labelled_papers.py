@@ -138,7 +138,8 @@ class LabelledPapers(Subject[Item, Answer]):
             for label in subject.labels:
                 metrics[f"{under}/predicted_share/{label}"] = share(one == label for one in predicted)
         if rollouts:
-            metrics["train/parse_ok"] = share(one.answer.outcome is Outcome.OK for one in rollouts)
+            metrics["train/parse_ok"] = share(one.answer.parse_ok for one in rollouts)
+            metrics["train/format_strict_ok"] = share(one.answer.outcome is Outcome.OK for one in rollouts)
         if rollouts and len(task.subjects) > 1:
             metrics["train/exact_match"] = share(one.answer.predicted_labels == one.item.golds for one in rollouts)
         return metrics
