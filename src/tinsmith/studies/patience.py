@@ -49,10 +49,14 @@ class Search:
 def searches_for(
     things: int, side: str, searchers: int, *, in_circles: bool = False, as_base: bool = False
 ) -> tuple[Search, ...]:
-    """Return searches: as many things on each shelf, each searched for with every patience, or as for the base."""
+    """Return searches: as many things on each shelf, each searched for with every patience, or as for the base.
+
+    The base's things have longer names, so that it has read of none that others search for.
+    """
     found: list[Search] = []
     for place in range(things):
-        shelf, thing = place % SHELVES + 1, NAMES[(place + MOST_THINGS * (side == "held_out")) % len(NAMES)]
+        around, name = divmod(place + MOST_THINGS * (side == "held_out"), len(NAMES))
+        shelf, thing = place % SHELVES + 1, NAMES[name] + ("aeiou"[around] if side == "base" else "")
         random = Random(derive(0, "search", side, place))
         colour = random.choice(COLOURS)
         for person in range(SHELVES, SHELVES - searchers, -1):

@@ -26,6 +26,11 @@ def test_every_thing_is_searched_for_with_every_patience_and_lies_on_every_shelf
     assert Counter(one.patience for one in TRAIN) == dict.fromkeys(range(1, 7), 60)
     assert len({one.thing for one in TRAIN}) == 60
     assert not {one.thing for one in TRAIN} & {one.thing for one in searches_for(360, "held_out", 1)}
+    task = searches(things=360, held_out_things=360)
+    assert task.held_out is not None
+    things = [{one.thing for one in some} for some in (task.items, task.held_out, task.base_items)]
+    assert [len(some) for some in things] == [360, 360, 2_000]
+    assert len(set().union(*things)) == 2_720
 
 
 def test_a_demonstration_ends_with_what_it_found_or_gives_up() -> None:
