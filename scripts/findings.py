@@ -90,7 +90,7 @@ ROWS: Final = (
         command="examples/rubric_rewards.py",
         page="rubric-rewards",
         more="rlvr",
-        lacks="making data, filtering supervision, and that SFT makes open-ended reports worse; the rubrics here are flat",
+        lacks="making data, filtering supervision, and that SFT makes open-ended reports worse; rubrics here are flat",
         about="rlvr.md",
     ),
     Row(
@@ -99,8 +99,8 @@ ROWS: Final = (
         command="rubric_quality",
         page="rubric-quality",
         begins=("- With its own rubric, minus without", "- With its own rubric, minus with another"),
-        lacks="that the scalar judge that wins the benchmark trains a worse policy than rubrics; here it is accuracy on "
-        "pairs, and the judge is a program, which a pair's own rubric makes right by construction",
+        lacks="that the scalar judge that wins the benchmark trains a worse policy than rubrics; here it is accuracy "
+        "on pairs, and the judge is a program, which a pair's own rubric makes right by construction",
         about="rlvr.md#rubric-quality",
     ),
     Row(
@@ -110,7 +110,7 @@ ROWS: Final = (
         page="taste-sft-then-rl",
         begins=("- SFT then RL beats SFT on", "- SFT then RL beats RL on", "- Not claimed: SFT then RL learned"),
         more="taste-matched",
-        lacks="mixed-policy methods; and the two faults, which [the engine's checks](engine.md#checks-of-gradients) find",
+        lacks="mixed-policy methods; and the two faults, which [our checks](engine.md#checks-of-gradients) find",
         about="taste.md",
     ),
     Row(
