@@ -14,9 +14,10 @@ from tinsmith.lab.study.report import sentences
 DOCS: Final = Path(__file__).parents[1] / "docs"
 PAGE: Final = DOCS / "findings.md"
 INTRODUCTION: Final = """# The source notes' findings, and what came of each here
-Two literature reviews among the notes that this project grew out of name twenty-one findings. Each has a study here, on
-models small enough for a laptop: where one did not come out, that says so of these models. The last column quotes the
-pages of results: of what was expected beforehand, first what did not come out, then what did.
+Two literature reviews among the notes that this project grew out of name twenty-one findings. Each has a study here, of
+all of it or of the part that is not marked *not studied*, on models small enough for a laptop: where one did not come
+out, that says so of these models. The last column quotes the pages of results: of what was expected beforehand, first
+what did not come out, then what did.
 
 | finding | source | study | what came of it here |
 |---|---|---|---|
@@ -42,6 +43,10 @@ class Row:
     """Beginnings of lines of both pages that are quoted; none: its summary says which expectations were met."""
     more: str = ""
     """Another page."""
+    lacks: str = ""
+    """Part of the finding that is not studied."""
+    about: str = ""
+    """Page below docs on the study; empty: that of the name of its results, where there is one."""
 
 
 ROWS: Final = (
@@ -82,9 +87,11 @@ ROWS: Final = (
     Row(
         text="One tree of rubrics makes data, filters supervision and rewards RL",
         source="E082, 2605.24218",
-        command="rlvr",
+        command="examples/rubric_rewards.py",
         page="rubric-rewards",
         more="rlvr",
+        lacks="making data, filtering supervision, and that SFT makes open-ended reports worse; rubrics here are flat",
+        about="rlvr.md",
     ),
     Row(
         text="A rubric is as good as it makes a weak judge",
@@ -92,6 +99,9 @@ ROWS: Final = (
         command="rubric_quality",
         page="rubric-quality",
         begins=("- With its own rubric, minus without", "- With its own rubric, minus with another"),
+        lacks="that the scalar judge that wins the benchmark trains a worse policy than rubrics; here it is accuracy "
+        "on pairs, and the judge is a program, which a pair's own rubric makes right by construction",
+        about="rlvr.md#rubric-quality",
     ),
     Row(
         text="SFT, then RL, beats either, once training is free of two faults of its libraries",
@@ -100,6 +110,8 @@ ROWS: Final = (
         page="taste-sft-then-rl",
         begins=("- SFT then RL beats SFT on", "- SFT then RL beats RL on", "- Not claimed: SFT then RL learned"),
         more="taste-matched",
+        lacks="mixed-policy methods; and the two faults, which [our checks](engine.md#checks-of-gradients) find",
+        about="taste.md",
     ),
     Row(
         text="Answers stop depending on the question while entropy looks well; a filter on prompts prevents it",
@@ -120,6 +132,7 @@ ROWS: Final = (
         command="dead_groups",
         page="dead-groups",
         more="dead-groups-smollm2",
+        lacks="a training context inferred from the environment beside one stated outright",
     ),
     Row(
         text="Imitation inherits the patience of its demonstrations",
@@ -159,24 +172,28 @@ ROWS: Final = (
         source="E074, 2605.20613",
         command="prompt_masked_pretraining",
         page="prompt-masked-pretraining",
+        about="nets.md#prompt-masked-pretraining",
     ),
     Row(
         text="Delegation within the RL loop reaches what one context does not hold",
         source="E028, 2605.06639",
         command="recursion",
         page="recursion",
+        about="your-task.md#trees-of-rollouts",
     ),
     Row(
         text="A fixed budget of parameters does more in several coupled agents, grown one after the other",
         source="E060, 2605.16757",
         command="coupled_agents",
         page="coupled-agents",
+        about="your-task.md#several-adapters",
     ),
     Row(
         text="Two frozen models, coupled by their hidden states, do what neither does",
         source="E040, 2605.11167",
         command="bridge",
         page="bridge",
+        about="nets.md#a-bridge-between-two-frozen-models",
     ),
     Row(
         text="The prompt as a parameter: edits with a learning rate and a gate",
@@ -190,9 +207,19 @@ ROWS: Final = (
 
 def rendered(docs: Path = DOCS) -> str:
     """Return the page of today's values."""
-    return INTRODUCTION + "".join(
-        f"| {row.text} | {row.source} | `{row.command}` | {outcome(row, docs / 'results')} |\n" for row in ROWS
-    )
+    rows = [(described(row), row.source, study_link(row, docs), outcome(row, docs / "results")) for row in ROWS]
+    return INTRODUCTION + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+
+def described(row: Row) -> str:
+    """Return a finding, and the part of it that is not studied."""
+    return f"{row.text}. *Not studied*: {row.lacks}" if row.lacks else row.text
+
+
+def study_link(row: Row, docs: Path) -> str:
+    """Return the name of a study, with a link to the page about it where there is one."""
+    about = row.about or f"{row.page}.md"
+    return f"[`{row.command}`]({about})" if (docs / about.partition("#")[0]).exists() else f"`{row.command}`"
 
 
 def outcome(row: Row, results: Path) -> str:

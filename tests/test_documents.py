@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 import tinsmith
 from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.results.arms import TITLES
 from tinsmith.lab.study.study import Study
 from tinsmith.server import runs, samplers
 from tinsmith.server.access.limits import MOST_BYTES
@@ -119,6 +120,13 @@ def test_studies_without_a_smallest_size_are_named() -> None:
     has_size = {name: "size" in inspect.signature(one).parameters for name, one in values.items() if callable(one)}
     has_smallest = {name: "smallest" in one.sizes for name, one in values.items() if isinstance(one, Study)} | has_size
     assert set(re.findall(r"`([\w/]+)`", sentence)) - {"smallest"} == {n for n, has in has_smallest.items() if not has}
+
+
+def test_titles_of_experiments_are_those_of_their_pages() -> None:
+    page = (DOCS / "labels.md").read_text("utf-8")
+    rows = re.findall(r"^\| `((?:ladder|remedy|control)/\w+)` \| (.+?) \|$", page, re.MULTILINE)
+    assert {"ladder/exp4", "ladder/exp5", "remedy/exp6"} <= {name for name, _ in rows}
+    assert all(TITLES[name] == title for name, title in rows)
 
 
 def test_every_public_name_is_on_the_page_of_the_api() -> None:

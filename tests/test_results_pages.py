@@ -27,6 +27,8 @@ def test_the_page_of_findings_is_today_s(monkeypatch: pytest.MonkeyPatch) -> Non
     assert findings.rendered() == findings.PAGE.read_text(encoding="utf-8")
     sources = [row.source for row in findings.ROWS]
     assert len(sources) == len(set(sources)) == 21
+    assert sum("[`" in findings.study_link(row, findings.DOCS) for row in findings.ROWS) == 21
+    assert {row.source[:4] for row in findings.ROWS if row.lacks} == {"E007", "E009", "E019", "E082"}
 
 
 def test_a_finding_without_a_page_is_not_run_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
-from tinsmith.cli.registered import EXPERIMENTS, STUDIES
+from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS, find
 from tinsmith.cli.run import quickstart_cells
 from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
+from tinsmith.types.errors import ConfigError
 
 
 @pytest.fixture
@@ -207,3 +208,26 @@ def test_a_file_of_settings_names_what_to_run_and_the_command_line_goes_before_i
 def test_a_setting_far_from_what_is_usual_is_warned_about_with_the_usual_one(run: Run, change: str, usual: str) -> None:
     warned = [line for line in run("rlvr", change, "dry_run=true").out.splitlines() if line.startswith("warning")]
     assert [usual in line for line in warned] == ([True] if usual else [])
+
+
+MEANT = {
+    "Exp5": "ladder/exp5",
+    "debate": "adversarial/gated",
+    "disruption": "ladder/baseline",
+    "Novelty": "joint/disruption_novelty",
+    "sft": "sft/lora",
+    "GRPO": "remedy/exp6",
+    "just-rl": "remedy/exp6",
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), MEANT.items())
+def test_a_word_of_the_field_suggests_names_that_run(typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find(typed)
+    first, _, _ = (caught.value.fix or "").partition(";")
+    suggested = first.removeprefix("perhaps ").split(" or ")
+    assert suggested[0] == meant
+    for name in suggested:
+        bare, *_ = name.split()
+        assert bare in EXPERIMENTS or bare in STUDIES or bare.partition("/")[0] in TASKS

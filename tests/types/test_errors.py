@@ -34,7 +34,8 @@ def test_a_name_is_near_where_a_slip_explains_the_difference(typed: str, meant: 
 
 
 def test_a_rung_without_its_family_is_near() -> None:
-    assert near("exp6", ["ladder/exp4", "remedy/exp6"])[0] == "remedy/exp6"
+    for typed in ("exp6", "Exp6"):
+        assert near(typed, ["ladder/exp4", "remedy/exp6"])[0] == "remedy/exp6"
 
 
 def test_an_error_with_a_list_of_names_says_the_nearest() -> None:

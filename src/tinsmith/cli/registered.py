@@ -170,6 +170,16 @@ SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType(
 """Subject of a run of each kind."""
 
 
+_ALIASES: Final[Mapping[str, str]] = {
+    "debate": "adversarial/gated or adversarial/seed",
+    "disruption": "ladder/baseline or remedy/exp6",
+    "grpo": "remedy/exp6 or rlvr or crossroads",
+    "just_rl": "remedy/exp6 or study/sft_vs_rl",
+    "novelty": "joint/disruption_novelty or remedy/exp6 task=novelty",
+    "sft": "sft/lora or sft/qdora or study/sft_vs_rl",
+}  # Words of the field, and names that run what they mean.
+
+
 def find(name: str) -> Experiment:
     """Return an experiment by `family/rung`, with or without `@version`."""
     bare, _, version = name.partition("@")
@@ -178,7 +188,8 @@ def find(name: str) -> Experiment:
         named = [*EXPERIMENTS, *STUDIES, *TASKS, *(f"{task}/{one}" for task in TASKS for one in TASKS[task].presets)]
         _require_no_path(name)
         what = "task, study or experiment"
-        raise no_such(what, field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
+        meant = _ALIASES.get(bare.lower().replace("-", "_"))
+        raise no_such(what, field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run", meant=meant)
     return found
 
 

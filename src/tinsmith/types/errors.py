@@ -168,7 +168,7 @@ def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     names = sorted(known)
     plain = {one: one.lower().replace("-", "_") for one in names}
     typed = name.lower().replace("-", "_")
-    last = [one for one in names if one.rpartition("/")[2] == name]  # exp6 for remedy/exp6
+    last = [one for one in names if plain[one].rpartition("/")[2] == typed]  # exp6 for remedy/exp6
     same = [one for one in names if plain[one] == typed]
     as_long = dict.fromkeys(one for one in plain.values() if abs(len(one) - len(typed)) <= _SLIP)
     close = difflib.get_close_matches(typed, list(as_long), n=count, cutoff=_NEAR)
@@ -182,10 +182,15 @@ def perhaps(name: str, known: Iterable[str]) -> str | None:
     return f"perhaps {' or '.join(found)}" if (found := near(name, known)) else None
 
 
-def no_such(what: str, *, field: str, value: object, name: str, known: Iterable[str], listed_by: str) -> ConfigError:
-    """Return the error for an unknown name; `listed_by` is the command that lists all of them."""
+def no_such(
+    what: str, *, field: str, value: object, name: str, known: Iterable[str], listed_by: str, meant: str | None = None
+) -> ConfigError:
+    """Return the error for an unknown name; `listed_by` is the command that lists all of them.
+
+    `meant` is suggested instead of the most similar names.
+    """
     names = sorted(known)
-    meant = perhaps(name, names)
+    meant = f"perhaps {meant}" if meant else perhaps(name, names)
     allowed = ", ".join(names) if len(names) <= _LISTED else None
     todo = [*([meant] if meant else []), *([] if allowed else [f"{listed_by} lists all {len(names)}"])]
     return ConfigError(

@@ -88,6 +88,23 @@ def test_a_small_base_with_the_settings_of_a_pretrained_model_is_warned_about(at
     assert bool(unusual(plan)) == (at == "small" and model == "tinsmith/nano")
 
 
+@pytest.mark.parametrize(
+    ("at", "model", "url"),
+    [
+        ("nano", "smollm2", ""),
+        ("nano", "meta-llama/Llama-3.1-8B", "http://127.0.0.1:8000"),
+        ("seed", "meta-llama/Llama-3.1-8B", "http://127.0.0.1:8000"),
+        ("nano", "tinsmith/nano", "http://127.0.0.1:8000"),
+        ("small", "smollm2", ""),
+    ],
+)
+def test_a_pretrained_model_with_the_settings_of_a_nano_base_is_warned_about(at: str, model: str, url: str) -> None:
+    given = {"at": at, "model_name": model, "learning_rate": "6e-4" if at == "nano" else "4e-5"}
+    lines = unusual(plan_of("rlvr", {**given, **({"base_url": url} if url else {})}))
+    assert bool(lines) == (at == "nano" and model != "tinsmith/nano")
+    assert all("at=small" in line and "at=seed" in line for line in lines)
+
+
 def test_a_forecast_beside_other_work_is_one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = time_and_disk(3.0, 20)
     monkeypatch.setattr(estimate, "other_work", lambda: 2.0)

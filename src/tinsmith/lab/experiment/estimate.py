@@ -18,7 +18,7 @@ from tinsmith.data.replacing import replacing
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.experiment.experiment import Plan, make_plan, place_limits, plan_fingerprint
 from tinsmith.lab.experiment.key_text import At, shown_value
-from tinsmith.lab.experiment.materials import require_own_rates
+from tinsmith.lab.experiment.materials import AS_SMALL, require_own_rates
 from tinsmith.lab.labels.labelled_papers import PROBED
 from tinsmith.lab.live.progress import minutes_now, other_work
 from tinsmith.lab.live.watch import PROMPTS
@@ -198,17 +198,19 @@ def pace_of(plan: Plan) -> Pace | None:
     None: its size or its machine is not known.
     """
     where = plan.circumstances
-    name = where.model_name
     if where.base_url is not None or where.device != "cpu":
         return None
-    if name is None:
+    if where.model_name is None:
         return NANO_PACE * correction(plan)
-    packaged = packaged_model(name)
-    if packaged is None and not is_here(name):
-        return None
-    # The small model's size is known, whether or not it was fetched yet.
-    parameters = MEASURED_PARAMETERS if packaged else multiplied(read_shape(name))
-    return machine_pace(parameters) * correction(plan)
+    parameters = _parameters(where.model_name)
+    return None if parameters is None else machine_pace(parameters) * correction(plan)
+
+
+def _parameters(name: str) -> int | None:
+    """Return the parameters of a local model, and of a packaged one, fetched or not; None if it is not here."""
+    if packaged_model(name):
+        return MEASURED_PARAMETERS
+    return multiplied(read_shape(name)) if is_here(name) else None
 
 
 _OF_OTHERS: Final = {
@@ -223,16 +225,18 @@ _PRETRAINED: Final = 20_000_000  # Parameters that multiply; of fewer no small p
 
 
 def _unusual_model(plan: Plan) -> list[str]:
-    """Warn of a small base with a pretrained model's settings; the opposite is rejected."""
+    """Warn of a small base with a pretrained model's settings, and the reverse; a served model may have any size."""
     where, at = plan.circumstances, plan.frame.at
     name = where.model_name
-    if at is At.NANO or name is None or where.base_url is not None or not is_here(name):
+    parameters = None if name is None or where.base_url is not None else _parameters(name)
+    if at is At.NANO and name not in (None, *AS_SMALL) and (parameters or _PRETRAINED) >= _PRETRAINED:
+        larger = " or ".join(f"at={one}" for one in plan.entry.places if one is not At.NANO)
+        what = f"other keys have values for a million parameters; {larger} has those of a pretrained model"
+    elif at is not At.NANO and parameters is not None and parameters < _PRETRAINED:
+        what = f"it has {parameters / 1e6:.1f} million parameters, for which at={At.NANO} has the usual settings"
+    else:
         return []
-    parameters = multiplied(read_shape(name))
-    if parameters >= _PRETRAINED:
-        return []
-    what = f"{parameters / 1e6:.1f} million parameters, for which at={At.NANO} has the usual settings"
-    return [f"warning: at={at} with model_name={name} is unusual: it has {what}"]
+    return [f"warning: at={at} with model_name={name} is unusual: {what}"]
 
 
 def unusual(plan: Plan) -> list[str]:

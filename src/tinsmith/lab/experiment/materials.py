@@ -26,7 +26,7 @@ RATE: Final = "learning_rate"
 CARD: Final = "base.json"  # In the folder of a nano base: what it was built from.
 
 _OF_TASKS: Final = (Kind.RLVR, Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
-_AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
+AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 """Built-in models that the rates of `at=nano` are for as well."""
 
 
@@ -81,7 +81,7 @@ def require_own_rates(plan: Plan) -> None:
     in noise. A folder with the card of a nano base is one, wherever it lies.
     """
     named = plan.circumstances.model_name
-    if plan.frame.at is not At.NANO or named is None or named in _AS_SMALL:
+    if plan.frame.at is not At.NANO or named is None or named in AS_SMALL:
         return
     if plan.circumstances.base_url is None and (Path(named) / CARD).is_file():
         return

@@ -80,7 +80,8 @@ def key_from_environment(name: str) -> str:
             "the OpenAlex API needs a key",
             field=name,
             value="",
-            fix=f"get a free one at https://openalex.org/settings/api and export {name}=...",
+            fix=f"get a free one at https://openalex.org/settings/api and export {name}=...; "
+            "--snapshot DIR and --pages FILE read saved records without one",
         )
     return key
 
