@@ -20,7 +20,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps, SliceSettings, Task
 from tinsmith.data.slices.splits import Split, SplitScheme
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers.labels import Labels
+from tinsmith.lab.papers.labels import Labels, PapersOf
 from tinsmith.lab.papers.worlds import labelled
 from tinsmith.pages.cards import slice_page
 from tinsmith.types.errors import ConfigError, DataError
@@ -213,7 +213,9 @@ def test_the_pages_command_line_and_what_takes_the_slice(
     card = read_slice_card(Path("slice"))
     assert (card.rows, card.cut, len(card.file.contradicted) if card.file else 0) == (100, "±0.001", 1)
     run("data", "card", "slice", code=0)
-    assert len(list(Labels("disruption", data="slice").items)) == 60
+    items = Labels("disruption", data="slice").items
+    assert isinstance(items, PapersOf)
+    assert len(list(items)) == 60
 
 
 def test_records_under_these_names_are_labelled_papers_in_python() -> None:
