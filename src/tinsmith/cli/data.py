@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -303,14 +304,16 @@ def _metrics_summary(corpus: Corpus, card: MetricsCard, seconds: float) -> Mappi
 class SliceOptions:
     """Options of `tinsmith data slice`."""
 
-    corpus: Annotated[Path, Argument(metavar="CORPUS", help="A corpus with metrics.")]
+    corpus: Annotated[
+        Path, Argument(metavar="CORPUS|FILE", help="A corpus with metrics; or labelled papers, JSON lines.")
+    ]
     out: Annotated[Path, Option(metavar="DIR", help="The slice's folder.")]
     task: Annotated[
         Literal["disruption", "novelty", "joint"],
         Option(help="Label to predict; joint: both, balanced over the nine pairs of labels."),
     ] = "disruption"
     cut: Annotated[
-        float | None, Option(help="The |CD| from which a paper is labelled. Default: a synthetic corpus's own.")
+        float | None, Option(help="The |CD| from which a paper is labelled; of a FILE, to check its labels.")
     ] = None
     mode: Annotated[
         Literal["inclusive", "strict", "legacy"], Option(help="At the cut: >=; >; or rounded to 4 decimals, then >.")
@@ -324,9 +327,9 @@ class SliceOptions:
     validation: Annotated[Number, Option(metavar="N", help="At most N rows. Default: all.")] = None
     test: Annotated[Number, Option(metavar="N", help="At most N rows. Default: all.")] = None
     seed: Annotated[int, Option(help="Seed of the choice of papers and of the splits.")] = 0
-    splits: Annotated[Literal["native", "legacy"], Option(help="By the id's hash; or by one seeded shuffle.")] = (
-        "native"
-    )
+    splits: Annotated[
+        Literal["native", "legacy"] | None, Option(help="By the id's hash, the default; or by one seeded shuffle.")
+    ] = None
     oversample: Annotated[bool, Option("--oversample", help="Repeat training papers of a class that is short.")] = False
     status: Annotated[Literal["ok"] | None, Option(help="Only papers with references and citers.")] = None
     keep_no_refs: Annotated[bool, Option("--keep-no-refs", help="Label papers without a reference, too.")] = False
@@ -344,39 +347,47 @@ class SliceOptions:
         False
     )
     no_year: Annotated[bool, Option("--no-year", help="Leave out the year, which leaks the label.")] = False
+    skip_bad: Annotated[bool, Option("--skip-bad", help="FILE: use what can be read, however much is lost.")] = False
     force: Annotated[bool, Option("--force", help="Replace another slice that is in OUT.")] = False
 
 
 @app.command("slice", short_help="Cut a frozen, labelled slice.")
 @with_options
 def cut_slice(options: SliceOptions) -> None:
-    """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
+    """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id; a FILE is split by a shuffle."""
     from tinsmith.cli.bar import progress_bar
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.indices.cd_status import CdStatus
-    from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
+    from tinsmith.data.labels import NOVELTY_MARGIN, SEED_CUT, LabelMode, Thresholds
     from tinsmith.data.slices.cutting import make_slice
+    from tinsmith.data.slices.file_slice import FileChoices, make_file_slice
     from tinsmith.data.slices.leave_out import read_left_out
     from tinsmith.data.slices.pool import LEFT_OUT
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme
 
-    if options.natural == (options.per_class is not None):
+    source = None if options.corpus.is_file() else Corpus.open(options.corpus)
+    if source is not None and options.natural == (options.per_class is not None):
         what = "a slice is either balanced (--per-class) or natural (--natural)"
         raise ConfigError(what, field="--per-class, --natural", allowed="exactly one of the two")
-    source = Corpus.open(options.corpus)
-    cut = source.card.thresholds if options.cut is None else options.cut
-    if cut is None:
+    if source is not None and options.skip_bad:
+        raise ConfigError("--skip-bad belongs to a FILE of labelled papers")
+    cut = source.card.thresholds if source and options.cut is None else options.cut
+    if source is not None and cut is None:
         what = "this corpus has no cut of its own, so name one"
         raise ConfigError(what, field="--cut", fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers")
-    margin = NOVELTY_MARGIN if options.margin is None else options.margin
     settings = SliceSettings(
         task=Task(options.task),
-        thresholds=Thresholds(cut=cut, mode=LabelMode(options.mode), margin=margin, keep_no_refs=options.keep_no_refs),
+        thresholds=Thresholds(
+            cut=SEED_CUT if cut is None else cut,
+            mode=LabelMode(options.mode),
+            margin=NOVELTY_MARGIN if options.margin is None else options.margin,
+            keep_no_refs=options.keep_no_refs,
+        ),
         per_class=options.per_class,
         caps=Caps(train=options.train, validation=options.validation, test=options.test),
         seed=options.seed,
-        scheme=SplitScheme(options.splits),
+        scheme=SplitScheme(options.splits or ("native" if source else "shuffled")),
         oversample=options.oversample,
         status=None if options.status is None else CdStatus(options.status),
         full_window=options.full_window,
@@ -389,35 +400,20 @@ def cut_slice(options: SliceOptions) -> None:
     )
     with progress_bar() as progress:
         left_out = None if options.leave_out is None else read_left_out(options.leave_out)
-        card = make_slice(source, settings, options.out, progress, force=options.force, left_out=left_out)
+        if source is None:
+            named = ((Task.DISRUPTION, options.cut), (Task.NOVELTY, options.margin))
+            checked = frozenset(task for task, threshold in named if threshold is not None)
+            cut_one = partial(make_file_slice, options.corpus, choices=FileChoices(checked, options.skip_bad))
+        else:
+            cut_one = partial(make_slice, source)
+        card = cut_one(settings, options.out, progress=progress, force=options.force, left_out=left_out)
     console = open_console()
-    lines = _slice_lines(card)
+    lines = card.summary
     if left_out is not None and (absent := len(left_out) - card.removed[LEFT_OUT]):
         lines.append(f"{absent:,} of {len(left_out):,} ids to be left out are not in the corpus")
     console.print("\n".join(lines), markup=False, soft_wrap=True)
     console.print(_slice_table(card))
     console.print(f"wrote {options.out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
-
-
-def _slice_lines(card: SliceCard) -> list[str]:
-    settings = card.settings
-    size = "natural" if settings.per_class is None else f"{settings.per_class:,} per class"
-    removed = [f"{count:,} {name}" for name, count in card.removed.items() if count]
-    pool = ", ".join(f"{count:,} {name}" for name, count in card.pool.items())
-    lines = [
-        f"task {settings.task}, {size}, seed {settings.seed}, splits {settings.scheme}",
-        f"labels: {card.disruption_rule}",
-        f"        {card.novelty_rule}",
-        f"removed of {card.corpus.papers:,} papers: {'; '.join(removed) or 'none'}",
-        f"to choose from: {pool}",
-    ]
-    if card.oversampled:
-        repeats = ", ".join(f"{count:,} {name}" for name, count in card.oversampled.items())
-        lines.append(f"repeated in training: {repeats}")
-    lines += card.copy_notes
-    if card.citations_from == "corpus" and settings.citations:
-        lines.append("citations: counted in the corpus, because the source gives none")
-    return lines
 
 
 def _slice_table(card: SliceCard) -> Table:

@@ -34,9 +34,9 @@ from tinsmith.types.errors import DataError
 
 ABOUT_CD = (
     "The CD index of a paper is (nᵢ − nⱼ) / (nᵢ + nⱼ + nₖ): of the later papers in its window, nᵢ cite it "
-    "but none of its references, nⱼ cite both, nₖ cite only its references (Funk and Owen-Smith 2017). "
-    "It counts citations within the corpus and is computed on the whole graph, never on a sample."
+    "but none of its references, nⱼ cite both, nₖ cite only its references (Funk and Owen-Smith 2017)."
 )
+ON_GRAPH = " It counts citations within the corpus and is computed on the whole graph, never on a sample."
 ABOUT_NOVELTY = (
     "Every pair of journals a paper cites has a z-score: how much more often it occurs than its journals' "
     "frequencies suggest. The median is the paper's conventionality, the 10th percentile its novelty: the "
@@ -56,7 +56,9 @@ def years_section(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int6
     return Section("years", "Years", [Drawing(years_figure(years, series), caption)])
 
 
-def cd_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: Sequence[Table]) -> Section:
+def cd_section(
+    metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: Sequence[Table], of: str = ON_GRAPH
+) -> Section:
     """Show the CD indices in `metrics` (cd, cd_status) that have a label under `thresholds`."""
     cd = metrics["cd"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     codes = thresholds.disruption_codes(cd, metrics["cd_status"])
@@ -70,7 +72,7 @@ def cd_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[st
             "cites in its window, but whose references are cited, has exactly 0."
         )
         drawings.append(Drawing(cd_figure(cd[labelled], thresholds.cut, counts), caption))
-    return Section("disruption", "Disruption", [*map(Words, (ABOUT_CD, *texts)), *drawings, *tables])
+    return Section("disruption", "Disruption", [*map(Words, (ABOUT_CD + of, *texts)), *drawings, *tables])
 
 
 def novelty_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str] = ()) -> Section:
@@ -82,7 +84,7 @@ def novelty_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequen
     known = metrics.select("z_median", "z_p10").drop_nulls()
     total = sum(counts.values())
     if not known.height:
-        note = "No paper has a novelty score: that takes two references whose journal is known."
+        note = "No paper has a novelty score that was computed here: that takes two references whose journal is known."
         return Section("novelty", "Novelty", [Words(ABOUT_NOVELTY), Callout(note, [])])
     caption = (
         f"{known.height:,} papers; the outermost thousandths are beyond the edges. Between the dashed lines "
@@ -283,11 +285,10 @@ def slice_page(source: Slice) -> Document:
     return Document(
         kind="Slice card",
         title=f"{size} {settings.task} slice of {card.rows:,} papers",
-        question=f"Frozen rows cut from a {card.corpus.source} corpus of {card.corpus.papers:,} papers, labelled on "
-        "its whole citation graph.",
+        question=card.origin,
         facts=[
             *((split.value, quantity(one.rows)) for split, one in card.splits.items()),
-            ("cut", f"±{settings.thresholds.cut:g}"),
+            ("cut", card.cut),
             ("labels", settings.thresholds.mode.value),
             ("seed", str(settings.seed)),
         ],
@@ -295,7 +296,7 @@ def slice_page(source: Slice) -> Document:
             _rows(source),
             *_baselines(source),
             _leaks(source, facts),
-            cd_section(metrics, settings.thresholds, rules[:1], []),
+            cd_section(metrics, settings.thresholds, rules[:1], [], ON_GRAPH if card.file is msgspec.UNSET else ""),
             novelty_section(metrics, settings.thresholds, rules[1:]),
             *_years(metrics, source),
             _slice_missing(source, facts),
@@ -419,21 +420,14 @@ def _slice_missing(source: Slice, facts: pl.DataFrame) -> Section:
 def _choice(source: Slice) -> Section:
     card = source.card
     left = card.corpus.papers
-    rows = [("papers in the corpus", "", quantity(left))]
+    rows = [("papers in the corpus" if card.file is msgspec.UNSET else "records of the file", "", quantity(left))]
     for name, count in card.removed.items():
         left -= count
         rows.append((name, quantity(count), quantity(left)))
     funnel = plain("Filters, in order", ("filter", "removed", "left"), rows)
     pool = plain("To choose from", ("class", "papers"), [(name, quantity(count)) for name, count in card.pool.items()])
-    text = (
-        "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
-        "added to the corpus later move none from one split to another"
-        + (", but a paper follows an earlier copy of itself." if card.moved else ".")
-    )
-    if card.settings.scheme != "native":
-        text = "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
-    notes = [Callout(f"{sentence}.", []) for sentence in card.copy_notes]
-    return Section("choice", "How it was chosen", [Words(text), *notes, funnel, pool])
+    notes = [Callout(f"{sentence}.", []) for sentence in card.notes]
+    return Section("choice", "How it was chosen", [Words(card.choice), *notes, funnel, pool])
 
 
 def _slice_provenance(source: Slice) -> Section:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.slices.settings import SliceSettings
-from tinsmith.data.slices.splits import Split
+from tinsmith.data.schema import QUARANTINE
+from tinsmith.data.slices.settings import SliceSettings, Task
+from tinsmith.data.slices.splits import Split, SplitScheme
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import UNREADABLE
@@ -50,6 +51,15 @@ class CorpusReference(msgspec.Struct, frozen=True, kw_only=True):
     metrics_fingerprint: str
 
 
+class FileReference(msgspec.Struct, frozen=True, kw_only=True):
+    """File of labelled papers from which a slice was cut; its hash and size are in `SliceCard.corpus`."""
+
+    quarantined: int
+    """Malformed records, and those with the id of an earlier one."""
+    contradicted: dict[str, int]
+    """Labels that contradict their scores, by task; only of those that were checked."""
+
+
 class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a slice; the same corpus and settings give the same card."""
 
@@ -72,6 +82,8 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     """Papers moved to the split of an earlier one with the same title and abstract, if there are any."""
     shared: int | msgspec.UnsetType = msgspec.UNSET
     """Validation and test papers whose title and abstract are in training, too, if there are any."""
+    file: FileReference | msgspec.UnsetType = msgspec.UNSET
+    """File of labelled papers; unset for a slice of a corpus."""
     sha256: str = ""
     """Digest of everything else in this card."""
     format: str = FORMAT
@@ -81,6 +93,57 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """Number of rows in all splits."""
         return sum(split.rows for split in self.splits.values())
+
+    @property
+    def cut(self) -> str:
+        """Cut on the CD index as text."""
+        is_open = self.file is not msgspec.UNSET and Task.DISRUPTION not in self.file.contradicted
+        return "not named" if is_open else f"±{self.settings.thresholds.cut:g}"
+
+    @property
+    def origin(self) -> str:
+        """Return a sentence on the source of the rows and their labels."""
+        if self.file is not msgspec.UNSET:
+            return f"Frozen rows of a file of {self.corpus.papers:,} labelled papers; labels and scores are the file's."
+        return (
+            f"Frozen rows cut from a {self.corpus.source} corpus of {self.corpus.papers:,} papers, labelled on "
+            "its whole citation graph."
+        )
+
+    @property
+    def choice(self) -> str:
+        """Return a sentence on the choice of the papers and their splits."""
+        if self.settings.scheme is SplitScheme.SHUFFLED:
+            return (
+                "The file's lines, in their order, were shuffled with the seed: the first are for training, the next "
+                "for the test, and those after them for validation. With another order of lines it is another split."
+            )
+        if self.settings.scheme is SplitScheme.LEGACY:
+            return "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
+        return (
+            "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
+            "added to the corpus later move none from one split to another"
+            + (", but a paper follows an earlier copy of itself." if self.moved else ".")
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what a reader of scores on this slice must know, a sentence each."""
+        sentences = self.copy_notes
+        if self.file is msgspec.UNSET:
+            return sentences
+        sentences.append(
+            "the split is a shuffle of the file's lines in their order, not by year: test papers are as old as "
+            "training papers, so scores do not say how well later papers would be judged"
+        )
+        if self.file.quarantined:
+            sentences.append(f"{self.file.quarantined:,} records are set aside in {QUARANTINE}")
+        sentences += [
+            f"{count:,} {task} labels contradict their scores, and are used as the file has them"
+            for task, count in self.file.contradicted.items()
+            if count
+        ]
+        return sentences
 
     @property
     def copy_notes(self) -> list[str]:
@@ -96,6 +159,28 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
                 "so scores partly measure memory: legacy splits move none"
             )
         return sentences
+
+    @property
+    def summary(self) -> list[str]:
+        """Return the choices and their effects as lines of text."""
+        settings = self.settings
+        size = "natural" if settings.per_class is None else f"{settings.per_class:,} per class"
+        removed = [f"{count:,} {name}" for name, count in self.removed.items() if count]
+        pool = ", ".join(f"{count:,} {name}" for name, count in self.pool.items())
+        lines = [
+            f"task {settings.task}, {size}, seed {settings.seed}, splits {settings.scheme}",
+            f"labels: {self.disruption_rule}",
+            f"        {self.novelty_rule}",
+            f"removed of {self.corpus.papers:,} papers: {'; '.join(removed) or 'none'}",
+            f"to choose from: {pool}",
+        ]
+        if self.oversampled:
+            repeats = ", ".join(f"{count:,} {name}" for name, count in self.oversampled.items())
+            lines.append(f"repeated in training: {repeats}")
+        lines += self.notes
+        if self.citations_from == "corpus" and settings.citations:
+            lines.append("citations: counted in the corpus, because the source gives none")
+        return lines
 
     def sealed(self) -> SliceCard:
         """Return this card with its own hash."""

@@ -17,7 +17,7 @@ def find_copies(corpus: Corpus) -> Mapping[str, str]:
     # Abstracts are read only where a title repeats; the hash narrows the search, and the texts decide.
     titles = (
         corpus.scan_papers()
-        .select("id", title=_letters("title"))
+        .select("id", title=letters("title"))
         .with_row_index("row")
         .filter(pl.col("title") != "")
         .select("row", "id", pl.col("title").hash())
@@ -29,7 +29,7 @@ def find_copies(corpus: Corpus) -> Mapping[str, str]:
     texts = (
         corpus.scan_papers()
         .filter(pl.col("id").is_in(repeated["id"].implode()))
-        .select("id", title=_letters("title"), abstract=_letters("abstract"))
+        .select("id", title=letters("title"), abstract=letters("abstract"))
         .filter(pl.col("abstract") != "")
         .collect(engine="streaming")
     )
@@ -38,6 +38,7 @@ def find_copies(corpus: Corpus) -> Mapping[str, str]:
     return dict(ordered.filter(pl.col("id") != pl.col("first")).iter_rows())
 
 
-def _letters(column: str) -> pl.Expr:
+def letters(column: str) -> pl.Expr:
+    """Return the letters and digits of a text, in lower case, with single spaces for everything else."""
     text = pl.col(column).str.normalize("NFKC").str.to_lowercase()
     return text.str.replace_all(r"[^\p{L}\p{N}]+", " ").str.strip_chars()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,36 +11,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Disruption, LabelMode, Novelty, legacy_rounded
 from tinsmith.data.metrics_card import MetricsCard
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.progress import Progress, Silent
-from tinsmith.data.replacing import replacing
-from tinsmith.data.schema import CARD, PAPERS
-from tinsmith.data.slices.card import (
-    BASELINES,
-    PAGE,
-    SIDECAR,
-    SLICE,
-    CorpusReference,
-    SliceCard,
-    SplitCard,
-    read_slice_card,
-    split_file,
-    write_slice_card,
-)
+from tinsmith.data.slices.card import CorpusReference, SliceCard, SplitCard
+from tinsmith.data.slices.freezing import check_own_folder, check_same, freeze, previous_card
 from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.pool import Pool, gather_pool
 from tinsmith.data.slices.selection import Selection, select
 from tinsmith.data.slices.settings import SliceSettings
-from tinsmith.data.slices.splits import Split, SplitScheme, ids_sha256, legacy_sha256
+from tinsmith.data.slices.splits import Split, SplitScheme, legacy_sha256
 from tinsmith.data.slices.writer import write_rows
-from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.fingerprints import file_sha256
-
-_NO_LABEL = "undefined"
 
 
 def make_slice(
@@ -65,64 +47,25 @@ def make_slice(
         ConfigError: a class has fewer papers than requested, or `out` is a corpus or another slice.
         DataError: the corpus has no metrics yet, or no paper passes the filters.
     """
-    if (out / PAPERS).exists() or (out / CARD).exists():
-        raise ConfigError("a slice needs a folder of its own", field="out", value=str(out), fix="name another")
+    check_own_folder(out, corpus.folder)
     if left_out is not None:
         settings = replace(settings, left_out=left_out.sha256)
     progress = progress or Silent()
     progress.begin("labelling papers", None)
     metrics = read_metrics_card(corpus)
-    there = _previous(out)
+    there = previous_card(out)
     if there is not None and not force:
-        _require_same(corpus, settings, metrics, there, out)
+        check_same((corpus.card.fingerprint, metrics.fingerprint), settings, there, out)
     pool = gather_pool(corpus, settings, left_out)
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
-    out.mkdir(parents=True, exist_ok=True)
-    splits: dict[Split, SplitCard] = {}
     progress.begin("writing rows", table.height)
-    with ExitStack() as stack:
-        described = stack.enter_context(replacing(out / SLICE))  # renamed last
-        for split in Split:
-            rows = table.filter(pl.col("split") == split.value)
-            part = stack.enter_context(replacing(out / split_file(split)))
-            write_rows(corpus, _facts(rows, settings), part, progress)
-            splits[split] = _split_card(rows, part)
-        columns = [name for name in table.columns if name != "cited_by_count"]
-        table.select(columns).write_parquet(stack.enter_context(replacing(out / SIDECAR)))
-        card = _card(corpus, settings, pool, selection, metrics, citations_from, splits)
-        write_slice_card(card, described)
-        if card != there:
-            if there is not None and not force:
-                raise _occupied("that another version of tinsmith cut", out)
-            for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they describe the previous slice
-                (out / name).unlink(missing_ok=True)
-    return card
-
-
-def _previous(out: Path) -> SliceCard | None:
-    """Return the card of the slice in `out`; None without one, or if it is damaged: cutting repairs it."""
-    try:
-        return read_slice_card(out)
-    except DataError:
-        return None
-
-
-def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, there: SliceCard, out: Path) -> None:
-    """Check that the slice in `out` has the corpus and settings of the one to be cut."""
-    made_from = there.corpus.fingerprint, there.corpus.metrics_fingerprint
-    wanted = corpus.card.fingerprint, metrics.fingerprint
-    if made_from != wanted or there.settings != settings:
-        what = "of another corpus" if made_from != wanted else "with other settings"
-        raise _occupied(what, out)
-
-
-def _occupied(what: str, out: Path) -> ConfigError:
-    return ConfigError(
-        f"this folder already holds a slice {what}, and runs may refer to it",
-        field="out",
-        value=str(out),
-        fix="name another folder, or replace the slice in it with --force",
+    return freeze(
+        out,
+        table,
+        lambda rows, part: write_rows(corpus, _facts(rows, settings), part, progress),
+        lambda splits: _card(corpus, settings, pool, selection, metrics, citations_from, splits),
+        force=force,
     )
 
 
@@ -170,22 +113,6 @@ def _facts(rows: pl.DataFrame, settings: SliceSettings) -> pl.DataFrame:
         "disruption_label",
         "novelty_label",
     )
-
-
-def _split_card(rows: pl.DataFrame, file: Path) -> SplitCard:
-    return SplitCard(
-        rows=rows.height,
-        disruption=_counts(rows["disruption_label"], Disruption),
-        novelty=_counts(rows["novelty_label"], Novelty),
-        ids_sha256=ids_sha256(rows["id"].to_list()),
-        rows_sha256=file_sha256(file),
-    )
-
-
-def _counts(labels: pl.Series, names: Iterable[Disruption] | Iterable[Novelty]) -> dict[str, int]:
-    counts = {str(name): int((labels == name.value).sum()) for name in names}
-    missing = labels.null_count()
-    return counts | ({_NO_LABEL: missing} if missing else {})
 
 
 def _card(

@@ -32,6 +32,7 @@ class SplitScheme(enum.StrEnum):
 
     NATIVE = "native"  # by the hash of the id
     LEGACY = "legacy"  # sorted ids, shuffled, cut by shares: the source notes' official split
+    SHUFFLED = "shuffled"  # a file's lines in order, shuffled, cut by numbers: the source notes' training loader
 
 
 def id_hashes(ids: Sequence[str], seed: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

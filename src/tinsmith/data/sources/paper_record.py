@@ -142,7 +142,10 @@ def require_json(block: Block, name: str) -> None:
         )
 
 
-def check_keys(blocks: Iterable[Block], name: str) -> Iterator[Block]:
+_FIELDS = _Line.__struct_fields__
+
+
+def check_keys(blocks: Iterable[Block], name: str, ours: tuple[str, ...] = _FIELDS) -> Iterator[Block]:
     """Yield the blocks; first check that no early record has a key that differs from ours only in case and punctuation.
 
     Raises:
@@ -155,17 +158,17 @@ def check_keys(blocks: Iterable[Block], name: str) -> Iterator[Block]:
         lines += (line for _, line in islice(block.lines(), _FIRST - len(lines)))
         if len(lines) == _FIRST:
             break
-    _require_spelled(lines, name)
+    _require_spelled(lines, name, ours)
     yield from chain(held, rest)
 
 
-def _require_spelled(lines: Iterable[bytes], name: str) -> None:
+def _require_spelled(lines: Iterable[bytes], name: str, names: tuple[str, ...]) -> None:
     keys: dict[str, None] = {}
     for line in lines:
         with suppress(Malformed):
             record = plain(line)
             keys |= dict.fromkeys(cast("Mapping[str, object]", record) if isinstance(record, dict) else ())
-    ours = {folded(field): field for field in _Line.__struct_fields__}
+    ours = {folded(field): field for field in names}
     for key in keys:
         field = ours.get(folded(key))
         if field is not None and field not in keys:
@@ -173,7 +176,7 @@ def _require_spelled(lines: Iterable[bytes], name: str) -> None:
                 f"{name}: a key is not spelled as it is read",
                 field="key",
                 value=key,
-                allowed=", ".join(_Line.__struct_fields__),
+                allowed=", ".join(names),
                 fix=f'name it "{field}"',
             )
 

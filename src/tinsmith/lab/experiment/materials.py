@@ -138,7 +138,7 @@ def require_possible(plan: Plan) -> None:
     if where.data is not None:
         if not where.data.is_dir():
             what = f"{where.data} is not a slice: there is no such folder"
-            allowed = "a folder that `tinsmith data slice` wrote"
+            allowed = "a folder that `tinsmith data slice CORPUS|FILE` wrote"
             raise DataError(what, field="data", value=str(where.data), allowed=allowed)
         read_slice_card(where.data)
     if where.dry_run:

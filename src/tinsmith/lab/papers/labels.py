@@ -80,7 +80,7 @@ def joint(
 
 def Labels(  # a value, as Task is
     *subjects: str,
-    data: Path | None = None,
+    data: str | Path | None = None,
     prompt: str = "plain",
     contract: str = "",
     with_metadata: bool = True,
@@ -105,7 +105,7 @@ def Labels(  # a value, as Task is
         if subjects != tuple(one.value for one in asked.subjects):
             known = ", ".join(asked.subjects)
             raise ConfigError("there are no such labels together", field="subjects", value=subjects, allowed=known)
-    made = _task(asked, reward, settings, data=data)
+    made = _task(asked, reward, settings, data=None if data is None else Path(data))
     return replace(made, run=None, identity={**made.identity, "reward": canonical_json([reward, settings])})
 
 

@@ -22,6 +22,7 @@ from tinsmith.data.labels import SEED_CUT, Thresholds
 from tinsmith.data.metrics import MetricSettings, compute_metrics
 from tinsmith.data.progress import Silent
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.labelled_rows import ID, labelled_row
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.settings import Caps, SliceSettings, Task
@@ -192,7 +193,7 @@ def _drawn_order(count: int, seed: int) -> list[int]:
 
 
 AnyPaper = PaperRow | Paper | Mapping[str, object]
-"""A row of a slice, or a paper without labels: an object, or its fields by name."""
+"""A row of a slice, or a paper without labels: an object, or its fields by name; or a row's fields by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,7 +236,7 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
         DataError: there is no slice, or it was changed.
     """
     if path is not None and not Path(path).is_dir():
-        allowed = "a folder that `tinsmith data slice` wrote"
+        allowed = "a folder that `tinsmith data slice CORPUS|FILE` wrote"
         raise DataError("there is no such folder", field="path", value=str(path), allowed=allowed)
     source = world_slice(WorldRecipe(), tell) if path is None else open_slice(Path(path), tell)
     train, validation, test = (tuple(source.rows(split)) for split in Split)
@@ -306,7 +307,7 @@ def items_identity(papers: Papers) -> dict[str, object]:
 def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
     if isinstance(papers, LoadedSlice):
         raise DataError("name one split of the slice", field="papers", fix="papers.test, for example")
-    return list(papers)
+    return [labelled_row(one) if isinstance(one, Mapping) and ID in one else one for one in papers]
 
 
 def _item(given: AnyPaper, gold: str) -> Item:
