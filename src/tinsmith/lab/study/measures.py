@@ -364,7 +364,7 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
             raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
     shown = [one for table in study.tables if isinstance(table, Table) for one in table.measures]
     measures = [one for one in shown if isinstance(one, Measure)]
-    claims = [one for one in study.judged(arms) if _names(one) <= arms.keys()]
+    claims = study.judged(arms)
     beats = _families(one for one in claims if isinstance(one, Beats))
     learned = _families(one for one in claims if isinstance(one, Learned))
     several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
@@ -428,12 +428,6 @@ def _families(claims: Iterable[C]) -> list[list[C]]:
     return list(found.values())
 
 
-def _names(one: Beats | Learned) -> set[str]:
-    if isinstance(one, Learned):
-        return {one.arm, one.control} - {""}
-    return {one.first} if one.baseline is not None else {one.first, one.second} - {UNTRAINED}
-
-
 def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[Any]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
     score, first = one.on or study.score, arms[one.first]
@@ -460,8 +454,8 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
 
 
 def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[Any]:
-    arm, score, untrained = arms[one.arm], one.on or study.score, study.untrained
-    evidence = arm.learned(score, arms[one.control] if one.control else None, arms[untrained] if untrained else None)
+    arm, score = arms[one.arm], one.on or study.score
+    evidence = arm.learned(score, arms.get(one.control), arms.get(study.untrained))
     parity = parity_of([arm]) or parity_of(arms.values())
     return replace(evidence, metric=score_name(score), control_words=study.control_label, parity=parity)
 
