@@ -18,7 +18,7 @@ from tinsmith.stats.gate import (
     judge_beats,
     judge_learned,
 )
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items, varied_difference
 from tinsmith.types.errors import DataError
 
 DRAWS = Bootstrap(draws=4000)
@@ -184,3 +184,22 @@ def test_resamples_are_added_up_in_the_order_of_the_clusters() -> None:
         for count, each in zip(row, values, strict=True):
             total = [one + float(count) * float(value) for one, value in zip(total, each, strict=True)]
         assert found.tolist() == total
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 2.0])
+def test_equal_draws_give_a_mean_no_interval(value: float) -> None:
+    assert constant("A", value).estimate(DRAWS).interval is None
+    assert runs("A", {"a": 0.0, "b": value + 1.0}).estimate(DRAWS).interval is not None
+
+
+EQUAL = [(1.0, 0.0, (0.724, 1.0)), (0.5, 0.5, (-0.138, 0.138)), (0.0, 1.0, (-1.0, -0.724)), (0.5, 0.25, None)]
+
+
+@pytest.mark.parametrize(("first", "second", "ends"), [*EQUAL, (2.0, 2.0, None)])
+def test_equal_draws_give_a_difference_of_shares_the_interval_of_as_many_pairs(
+    first: float, second: float, ends: tuple[float, float] | None
+) -> None:
+    found = varied_difference(constant("A", first), constant("B", second), DRAWS).interval
+    assert ends == (None if found is None else pytest.approx((found.low, found.high), abs=0.001))
+    apart = runs("A", {"a": 0.0, "b": 1.0}), runs("B", {"a": 0.0, "b": 0.5})
+    assert varied_difference(*apart, DRAWS).interval == mean_difference(*apart, DRAWS).interval

@@ -70,6 +70,12 @@ def over_all(values: Sequence[float | None]) -> Measure | None:
     return over_seeds(known) if len(known) == len(values) else None
 
 
+def finite(value: Measure | float | None) -> Measure | None:
+    """Return a number as a measure; None where it is none, such as NaN."""
+    one = value if value is None or isinstance(value, Measure) else Measure(float(value))
+    return one if one is not None and math.isfinite(one.value) else None
+
+
 def from_figure(figure: Figure) -> Measure:
     """Return a baseline's figure."""
     return Measure(figure.value, figure.low, figure.high)

@@ -16,23 +16,16 @@ from typing import TypeVar
 import numpy as np
 
 from tinsmith.stats.draws import generator
-from tinsmith.stats.estimates import (
-    Bootstrap,
-    Difference,
-    Estimate,
-    Runs,
-    difference,
-    drawn_sums,
-    pattern_counts,
-    resampled_seeds,
-)
-from tinsmith.stats.intervals import percentile
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, drawn_sums, pattern_counts, resampled_seeds
+from tinsmith.stats.estimates import difference as label_difference
+from tinsmith.stats.intervals import Interval, percentile
 from tinsmith.stats.rates import SCORES, FloatArray, Metric
 from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
-from tinsmith.stats.significance import flip_p
+from tinsmith.stats.significance import flip_p, paired_interval
 from tinsmith.types.errors import DataError
 
 ByItem = Mapping[str, Fraction]
+_ROUNDING = 1e-9  # Draws no farther apart are equal.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,8 +101,9 @@ class MeanRuns:
         return [exact_mean(values) for values in by_seed]
 
     def estimate(self, bootstrap: Bootstrap) -> Estimate:
-        """Return the mean with its percentile interval over seeds and clusters; no interval for one cluster."""
-        return Estimate(self.mean(), percentile(self.draws(bootstrap, "first"), bootstrap.level))
+        """Return the mean with its percentile interval over seeds and clusters; none where all draws are equal."""
+        ends = percentile(self.draws(bootstrap, "first"), bootstrap.level)
+        return Estimate(self.mean(), None if _is_point(ends) else ends)
 
     def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
         """Return the mean of each resample, (R,); all systems on these items share the drawn clusters."""
@@ -189,6 +183,24 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
     return _guarded(gap, first.means(), second.means(), paired=paired)
 
 
+def varied_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, paired: bool = False) -> Difference:
+    """Return their difference as `mean_difference` does, but with no interval of width 0, where all draws are equal.
+
+    Of values from 0 to 1 that differ nowhere, or by 1 everywhere, it is Tango's, each cluster under each seed a pair.
+    """
+    gap = mean_difference(first, second, bootstrap, paired=paired)
+    if not _is_point(gap.interval):
+        return gap
+    are_shares = all(0 <= value <= 1 for one in (first, second) for row in one.by_seed for value in row.values())
+    pairs = len(set(first.clusters.values())) * min(first.num_seeds, second.num_seeds)
+    ends = paired_interval(pairs * (gap.value > 0.0), pairs * (gap.value < 0.0), pairs, bootstrap.level)
+    return replace(gap, interval=ends if are_shares and gap.value in (-1.0, 0.0, 1.0) else None)
+
+
+def _is_point(ends: Interval | None) -> bool:
+    return ends is not None and ends.high - ends.low < _ROUNDING
+
+
 def _guarded(gap: Difference, first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> Difference:
     """Return a difference with the test over seeds, where these are enough; a side with one score is fixed."""
     sizes = [len(each) for each in (first, second) if len(each) > 1]
@@ -203,7 +215,7 @@ def gap_of(
         assert isinstance(second, MeanRuns), "both are of one kind"
         return mean_difference(first, second, bootstrap, paired=paired)
     assert isinstance(second, Runs), "both are of one kind"
-    gap = difference(first, second, Metric(metric), bootstrap)
+    gap = label_difference(first, second, Metric(metric), bootstrap)
     return _guarded(gap, *(scores_by_seed(one, metric) for one in (first, second)), paired=paired)
 
 

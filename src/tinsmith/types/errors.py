@@ -196,3 +196,33 @@ def no_such(
     return ConfigError(
         f"there is no such {what}", field=field, value=value, allowed=allowed, fix="; ".join(todo) or None
     )
+
+
+def require_known(what: str, named: Iterable[tuple[str, str]], known: Iterable[str]) -> None:
+    """Check that names, each with its field, are known ones; an empty one names nothing.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    known = dict.fromkeys(known)
+    for name, where in named:
+        if name and name not in known:
+            raise ConfigError(f"there is no such {what}", field=where, value=name, allowed=known)
+
+
+def require_apart(what: str, called: Iterable[tuple[str, str]], *, field: str) -> None:
+    """Check that there are things, each with a name and a label of its own.
+
+    Raises:
+        ConfigError: there is none, or two have the same name or label.
+    """
+    known = set[tuple[str, str]]()
+    for one in (pair for each in called for pair in zip(("name", "label"), each, strict=True)):
+        if one in known:
+            kind, value = one
+            allowed, fix = f"one {what}", f"give one of the two another {kind}"
+            problem = f"two {what}s have the same {kind}"
+            raise ConfigError(problem, field=f"{field}.{kind}", value=value, allowed=allowed, fix=fix)
+        known.add(one)
+    if not known:
+        raise ConfigError(f"there is no {what}", field=field, value=(), allowed="one or more")

@@ -113,7 +113,7 @@ def test_one_item_gives_a_page_without_an_interval(tmp_path: Path) -> None:
 def test_the_page_of_a_run_has_its_test_beside_the_evaluations(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", "gated", 0, 3)
     text = Words(page_of(folder)).text
-    assert "Selected checkpoint, sampled, 60 items: reward 1.000 (1.000 to 1.000), first 0.567" in text
+    assert "Selected checkpoint, sampled, 60 items: reward 1.000, first 0.567" in text
     assert "caved 0.088" in text
     read = read_task_run(read_run(folder))
     assert [one.step for one in read.sampled] == [0, 3]

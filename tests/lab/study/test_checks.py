@@ -40,7 +40,10 @@ def results_of(out: Path, coin: float, lost: float) -> Results:
 def test_a_control_that_ends_where_its_arm_does_with_every_seed_is_equivalent_to_it(tmp_path: Path) -> None:
     same = results_of(tmp_path, coin=0.5, lost=0.5)
     assert len(set(same.arms[LOST].per_item(RIGHT).means())) > 1, "its seeds differ"
-    assert equivalent(LOST, COIN, RIGHT, margin=0.001)(same) == Finding(True, "0.000, 0.000 to 0.000, within 0.001")
+    gap = same.gap(LOST, COIN, RIGHT, paired=True)
+    assert (gap.value, gap.low) == (0.0, -gap.high)
+    assert equivalent(LOST, COIN, RIGHT, margin=gap.high)(same).met
+    assert not equivalent(LOST, COIN, RIGHT, margin=gap.high / 2)(same).met, "so few answers may hide a difference"
     lower = not_lower(LOST, COIN, RIGHT, margin=0.05)(same)
     assert not lower.met, "seeds that are drawn apart"
     assert lower.figures.endswith(", not above -0.05")

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from tinsmith.cli.registered import study_named
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.user_task.functions import code_sha256
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import unsaid
 
 FIGURES = {"low": (0.1, 0.2, 0.3), "high": (0.5, 0.7, 0.6), "again": (0.5, 0.7, 0.6)}
@@ -136,3 +139,53 @@ def test_a_figure_that_an_arm_lacks_is_not_known() -> None:
     )
     record = measured.recorded(study, OUTCOMES, (1, 2, 3), {}, 1)
     assert record.figures["low"]["share"] is None
+
+
+def measure(out: Path, outcome: Callable[[str, int], measured.Outcome], seeds: Sequence[int], **parts: Any) -> Path:
+    """Return the folder of a study of two arms in one figure, `x`, unless `parts` are other ones."""
+    whole = {"arms": {"a": "A", "b": "B"}, "columns": {"x": Column(head="x")}, "expectations": (), **parts}
+    study = measured.MeasuredStudy(name="some", question="?", caption="", **whole)
+    return measured.compare_arms(study, outcome, out=out, seeds=seeds, settings={}, num_items=1, minutes=0)(unsaid)
+
+
+@pytest.mark.parametrize(
+    ("parts", "field"),
+    [({"arms": {"a": "A", "b": "A"}}, "arms.label"), ({"arms": {}}, "arms"), ({"columns": {}}, "columns")],
+)
+def test_arms_that_are_called_alike_or_are_none_are_refused(parts: Any, field: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        measure(tmp_path, lambda *_: measured.Outcome(figures={"x": 1.0}), (1, 2), **parts)
+    assert refused.value.field == field
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_that_is_no_number_is_missing_before_and_after_it_is_read_again(tmp_path: Path) -> None:
+    figures: list[Any] = [{"x": math.nan}, {"x": None}, {}]
+    parts = {"columns": {"x": Column(head="x"), "y": Column(head="y")}}
+    parts["expectations"] = [("it is above", measured.above("a", "b", "x"))]
+
+    def outcome(arm: str, seed: int) -> measured.Outcome:
+        known = {"x": 0.5, "y": 1.0} if arm == "b" else {"y": 1.0, **figures[seed - 1]}
+        return measured.Outcome(figures=known, curve=[(1, math.nan), (2, 0.5)])
+
+    first = (measure(tmp_path, outcome, (1, 2, 3), **parts) / STUDY_JSON).read_bytes()
+    values = json.loads(first)
+    assert values["figures"]["a"]["x"] is None
+    assert values["figures"]["a"]["y"]["value"] == 1.0
+    assert not values["expectations"][0]["met"]
+    assert {line[1][0] for line in values["curves"][0]["lines"]} == {2}
+    times = {file: file.stat().st_ino for file in (tmp_path / "cells").iterdir()}
+    assert (measure(tmp_path, outcome, (1, 2, 3), **parts) / STUDY_JSON).read_bytes() == first
+    assert {file: file.stat().st_ino for file in (tmp_path / "cells").iterdir()} == times
+
+
+def test_a_mistyped_arm_of_an_expectation_is_named(tmp_path: Path) -> None:
+    expectations = [("a is above", measured.above("arm", "b", "x"))]
+    with pytest.raises(DataError) as refused:
+        measure(tmp_path, lambda *_: measured.Outcome(figures={"x": 1.0}), (1, 2), expectations=expectations)
+    assert (refused.value.field, refused.value.value) == ("expectations", "arm")
+
+
+def test_one_seed_is_no_interval_around_a_value() -> None:
+    one = measured.Outcomes({"a": [measured.Outcome(figures={"x": 0.5})]})
+    assert not measured.around("a", "x", 0.5, margin=0.1)(one).met

@@ -1,21 +1,31 @@
 """A study in a file of a user's: dry run, keys, mistakes, runs that are read again, and a page."""
 
-from dataclasses import replace
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from made_studies import MadeArm, MadeStudy, Maker
 
 from command_line import command
-from tinsmith import Arm, Study, run
+from tinsmith import Arm, Beats, Curve, Expectation, Finding, Listing, Measure, PerItem, Size, Study, Table, checks, run
 from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.study.cells import RunCells
 from tinsmith.lab.study.conduct import run_study
-from tinsmith.lab.study.files import load_study
-from tinsmith.lab.study.report import drawn_anew
-from tinsmith.lab.study.sizes import cells_of, planned
+from tinsmith.lab.study.files import STUDY_JSON, load_study
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.record import Draws, StudyRecord
+from tinsmith.lab.study.report import drawn_anew, sentences
+from tinsmith.lab.study.sizes import Cell, cells_of, planned
+from tinsmith.lab.study.study import Reading, Value
+from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.waits import unsaid
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.waits import Say, unsaid
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "turned_words_study.py"
 ITEMS = tuple(f"{a}-{b}" for a in ("apple", "bread", "cloud", "dance") for b in ("earth", "flame"))
@@ -34,6 +44,24 @@ MADE = MadeStudy(
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+
+
+FEW = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
+
+
+def values_of(folder: Path) -> StudyRecord:
+    return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
+
+
+def replace_size(study: Study, *, without: Sequence[str] = (), **keys: Value) -> Study:
+    size = study.sizes["nano"]
+    return replace(study, sizes={"nano": Size({**size.keys, **keys}, without=without)})
+
+
+def example_score() -> PerItem:
+    score = example().score
+    assert isinstance(score, PerItem)
+    return score
 
 
 def example() -> Study:
@@ -70,7 +98,7 @@ def test_a_mistake_in_a_key_takes_five_lines_at_most(key: str, capsys: pytest.Ca
     assert key in refused.err
 
 
-PLAIN, SIZES = 'Arm("plain", "RL")', "Size(learning_rate=2e-3"
+PLAIN, SIZES, AGAINST = 'Arm("plain", "RL")', "Size(learning_rate=2e-3", 'against="plain"'
 
 
 @pytest.mark.parametrize(
@@ -85,6 +113,16 @@ PLAIN, SIZES = 'Arm("plain", "RL")', "Size(learning_rate=2e-3"
         (SIZES, "Size(seed=3", "seed", "Size(seeds="),
         ('{"nano"', '{"small": Size(stepz=3), "nano"', "stepz", "perhaps steps"),
         ("task=turn,", 'task=turn, keys={"learning_rte": 1e-3},', "learning_rte", "perhaps learning_rate"),
+        ('Arm("bonus",', 'Arm("plain",', "arms.name", "plain"),
+        ('"RL, shuffled labels"', '"RL"', "arms.label", "RL"),
+        (AGAINST, 'against="plian"', "against", "perhaps plain"),
+        ('control="shuffled"', 'control="shufled"', "control", "perhaps shuffled"),
+        (AGAINST, 'untrained="plian"', "untrained", "perhaps plain"),
+        (AGAINST, 'claims=[Beats("bonus", "plian")]', "claims", "perhaps plain"),
+        (AGAINST, 'claims=[Learned("bonus", "shufled")]', "claims", "perhaps shuffled"),
+        (SIZES, 'Size(without=["bonsu"], learning_rate=2e-3', "without", "perhaps bonus"),
+        (SIZES, 'Size(without=["plain", "bonus", "shuffled"], learning_rate=2e-3', "arms", "one or more"),
+        (PLAIN, 'Arm("plain", "RL", learning_rate=tuned("bonsu"))', "arms", "perhaps bonus"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("dry_run=true",)])
@@ -93,7 +131,8 @@ def test_a_mistyped_key_of_the_file_is_refused_before_any_run(
 ) -> None:
     source = EXAMPLE.read_text()
     assert text in source
-    Path("mine.py").write_text(source.replace(text, wrong, 1))
+    wanted = "from tinsmith import Beats, Learned, tuned\n"
+    Path("mine.py").write_text(source.replace(text, wrong, 1).replace("\n\n", f"\n\n{wanted}", 1))
     refused = command(capsys, "run", "mine.py", *more, code=2)
     assert f"field: {key} = " in refused.err
     assert meant in refused.err
@@ -158,3 +197,129 @@ def test_a_study_whose_task_is_no_function_of_a_file_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         run(Study(name="x", question="?", task=lambda: whole.task(), arms=whole.arms))
     assert refused.value.field == "task"
+
+
+def test_a_study_has_arms() -> None:
+    with pytest.raises(ConfigError) as refused:
+        planned(replace(example(), arms=(), against="", control=""), {})
+    assert refused.value.field == "arms"
+
+
+def test_claims_computed_from_runs_name_arms_that_there_are_and_those_a_size_leaves_out_are_dropped(
+    tmp_path: Path,
+) -> None:
+    size = replace_size(example(), without=("bonus",))
+
+    def beats(second: str) -> Path:
+        claims = [Beats("shuffled", "plain"), Beats("bonus", second)]
+        given = {"out": str(tmp_path / "out"), "seeds": "1,2"}
+        return run_study(replace(size, claims=lambda _: claims), given, unsaid, run=Maker(MADE), draws=FEW)
+
+    assert len(values_of(beats("plain")).beats) == 1
+    with pytest.raises(ConfigError) as refused:
+        beats("plian")
+    assert (refused.value.field, refused.value.value, refused.value.fix) == ("claims", "plian", "perhaps plain")
+
+
+def finished(study: Study, out: Path, made: MadeStudy = MADE, run: RunCells | None = None) -> Path:
+    given = {"out": str(out), "seeds": "1,2"}
+    return run_study(study, given, unsaid, run=run or Maker(made), draws=FEW)
+
+
+def test_what_is_no_number_is_shown_as_missing(tmp_path: Path) -> None:
+    reads: list[Reading] = [math.nan, math.inf, [], [math.nan, 1.0], Figure(math.nan), None]
+    measures = [Measure(f"m{place}", "m", lambda _, read=read: read) for place, read in enumerate(reads)]
+    listing = Listing("l", "c", ["x"], lambda _: [["row", Figure(math.nan)]])
+    curve = Curve(name="c", label="c", read=lambda _: {0: math.nan, 1: 0.5})
+    some = PerItem("right", "right", of=lambda values: 1.0 if max(values) else math.nan)
+    study = replace(example(), tables=(Table("t", "c", (*measures, some)), listing), pictures=(curve,))
+    record = values_of(finished(study, tmp_path / "out"))
+    assert set(record.figures["plain"].values()) == {None}
+    assert record.tables[1].rows == (("row", (None,)),)
+    assert record.tables[0].rows[0][1][-2] == Figure(1.0)
+    assert record.curves[0].lines[0][1:] == ((1,), (Figure(0.5),))
+
+
+def test_an_expectation_whose_values_are_missing_is_not_met_and_says_why(tmp_path: Path) -> None:
+    every = (
+        checks.rises("bonus"),
+        checks.allowed("plain", over="bonus"),
+        checks.higher("plain", "bonus", example_score()),
+        checks.rises("plain"),
+        checks.near_zero("plain", "m"),
+    )
+    expectations = tuple(Expectation(f"{place}", check) for place, check in enumerate(every))
+    study = replace(example(), tables=(Table("t", "c", (Measure("m", "m", lambda _: None),)),))
+    study = replace_size(replace(study, expectations=expectations), without=("bonus",), eval_every=0)
+    found = values_of(finished(study, tmp_path / "out")).expectations
+    assert [one.met for one in found] == [False] * len(every)
+    assert all("bonus" in one.figures for one in found[:3])
+    assert all("plain" in one.figures for one in found[3:])
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "fix"),
+    [
+        (checks.rises("plian"), "plian", "perhaps plain"),
+        (checks.allowed("bonsu", over="plain"), "bonsu", "perhaps bonus"),
+        (lambda results: Finding(1 // len(results.more_gains) > 0, ""), None, None),
+    ],
+)
+def test_an_expectation_that_cannot_be_computed_is_named_in_five_lines_at_most(
+    check: Callable[[Results], Finding], value: str | None, fix: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as refused:
+        finished(replace(example(), expectations=(Expectation("it is so", check),)), tmp_path / "out")
+    assert (refused.value.field, refused.value.value, refused.value.fix) == ("expectations", value, fix)
+    assert "it is so" in refused.value.what
+    assert len(str(refused.value).splitlines()) <= 5
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Makes runs in which the answers to some items fail after training."""
+
+    arm: str
+    fails: Callable[[str], bool]
+
+    def __call__(self, cells: Sequence[Cell], say: Say) -> None:
+        Maker(MADE)(cells, say)
+        for file in (cell.folder / "rollouts.jsonl" for cell in cells if cell.folder.name.startswith(self.arm)):
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            for row in rows:
+                if row["split"].startswith("eval") and row["step"] == 20 and self.fails(row["prompt_id"]):
+                    row["failure"] = {"where": "reward", "what": "broken"}
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_before_and_after_of_a_gain_are_on_the_items_that_did_not_fail(tmp_path: Path) -> None:
+    whole, broken = (
+        values_of(finished(example(), tmp_path / name, run=maker))
+        for name, maker in (("whole", Maker(MADE)), ("broken", Failing("plain", lambda item: item.endswith("flame"))))
+    )
+    gain = broken.gains[0]
+    assert gain.gain.value == pytest.approx(gain.after.value - gain.before.value)
+    assert gain.before != whole.gains[0].before
+    assert broken.gains[1].before == whole.gains[1].before
+    assert (len(whole.notes), len(broken.notes)) == (0, 1)
+    assert "RL are over 4 of 8 items" in broken.notes[0]
+    assert broken.notes[0] in sentences(broken)
+
+
+def test_few_items_meet_no_expectation_of_a_difference(tmp_path: Path) -> None:
+    arms = {name: MadeArm(right=(0.0, float(name == "plain"))) for name in MADE.arms}
+    score = example_score()
+    expectations = (
+        Expectation("higher", checks.higher("plain", "bonus", score)),
+        Expectation("lower", checks.lower("bonus", "plain", score)),
+        Expectation("equivalent", checks.equivalent("bonus", "shuffled", score, margin=0.05)),
+        Expectation("not lower", checks.not_lower("bonus", "shuffled", score, margin=0.05)),
+    )
+    study = replace(example(), clusters=None, expectations=expectations)
+
+    def met(items: tuple[str, ...]) -> list[bool]:
+        made = MadeStudy(items=items, keys={}, arms=arms)
+        return [one.met for one in values_of(finished(study, tmp_path / f"{len(items)}", made)).expectations]
+
+    assert met(("apple-earth", "bread-flame")) == [False] * 4
+    assert met(tuple(f"{a}-{b}" for a in "abcdefgh" for b in "abcdefgh")) == [True] * 4

@@ -8,13 +8,35 @@ from statistics import fmean
 
 from tinsmith.lab.results.arms import label_arms
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
-from tinsmith.lab.study.study import Finding, PerItem
+from tinsmith.lab.study.study import Expectation, Finding, PerItem
+from tinsmith.lab.user_task.calls import raised
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import listed, over_seeds, signed
+from tinsmith.pages.measures import from_estimate, listed, over_seeds, p_words, signed
 from tinsmith.stats.gate import Verdict
 from tinsmith.stats.mean_runs import exact_mean
+from tinsmith.stats.significance import ALPHA
+from tinsmith.types.errors import DataError, TinsmithError
 
 Check = Callable[[Results], Finding]
+
+
+def checked(results: Results, one: Expectation) -> Finding:
+    """Return what came of an expectation: it was not met where a value is missing; raise DataError if a check fails."""
+    try:
+        return one.check(results)
+    except Exception as error:
+        name = error.args[0] if isinstance(error, KeyError) else None
+        if name in {*results.left_out, *results.arms}:
+            what = "there is no gain of" if name in results.arms else "this size has no arm"
+            return Finding(False, f"{what} {name}")
+        if isinstance(error, DataError) and error.allowed is None:
+            of = f" of {error.value}" if isinstance(error.value, str) else ""
+            return Finding(False, f"{error.what}: {error.field}{of}")
+        if isinstance(error, TinsmithError):
+            raise error.located_at(one.text) from error
+        figures = dict.fromkeys(figure for some in results.figures.values() for figure in some)
+        allowed = None if name is None else [*results.study.names, *figures]
+        raise DataError(f"{one.text}: {raised(error)}", field="expectations", value=name, allowed=allowed) from error
 
 
 def rises(arm: str) -> Check:
@@ -48,7 +70,7 @@ def allowed(*arms: str, over: str) -> Check:
     """Expect that the gate allows that each of these arms, but those a size leaves out, ends above another."""
 
     def check(results: Results) -> Finding:
-        labels = [results.arms[name].arm.label for name in arms if name in results.arms]
+        labels = [results.arms[name].arm.label for name in arms if name not in results.left_out]
         second = results.arms[over].arm.label
         ruled = [one for one in results.beats if one.second == second and one.first in labels]
         missed = [one for one in ruled if one.verdict is not Verdict.ALLOWED]
@@ -61,24 +83,25 @@ def _beside(
     first: str, second: str, measure: PerItem, is_met: Callable[[Figure], bool], times: float | None = None
 ) -> Check:
     def check(results: Results) -> Finding:
-        if left_out := [name for name in (first, second) if name not in results.arms]:
-            return Finding(False, f"this size has no arm {listed(left_out)}")
         mine, other = results.after(first, measure), results.after(second, measure)
-        gap = results.gap(first, second, measure)
+        tested = results.tested_gap(first, second, measure)
+        gap, is_shown = from_estimate(tested), tested.p_value <= ALPHA
         ratio = f", {mine.value / other.value:.2f} times" if times not in (None, 1.0) and other.value else ""
         enough = times is None or mine.value >= times * other.value
-        return Finding(is_met(gap) and enough, f"{mine.value:.3f} beside {other.value:.3f}{ratio}, {difference(gap)}")
+        words = f"{mine.value:.3f} beside {other.value:.3f}{ratio}, {difference(gap)}"
+        words += f", {p_words(tested.p_value)}" if is_met(gap) and not is_shown else ""
+        return Finding(is_met(gap) and is_shown and enough, words)
 
     return check
 
 
 def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
-    """Expect one arm to end above another, so many times as high, with the difference's interval above 0."""
+    """Expect one arm to end above another, so many times as high, by the difference's interval and its test."""
     return _beside(first, second, measure, lambda gap: gap.above(0.0), times)
 
 
 def lower(first: str, second: str, measure: PerItem) -> Check:
-    """Expect one arm to end below another, with the difference's whole interval."""
+    """Expect one arm to end below another, by the difference's whole interval and its test."""
     return _beside(first, second, measure, lambda gap: gap.below(0.0))
 
 
@@ -103,7 +126,11 @@ def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> C
 
 def not_higher(first: str, second: str, measure: PerItem) -> Check:
     """Expect that an arm, such as a control, is not shown to end above another; runs of one seed are pairs."""
-    return _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: not gap.above(0.0))
+
+    def not_above(gap: Figure) -> bool:
+        return gap.value <= 0.0 if gap.low is None else gap.low <= 0.0  # without an interval nothing is excused
+
+    return _of(lambda found: found.gap(first, second, measure, paired=True), not_above)
 
 
 PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order of the seeds.

@@ -21,30 +21,20 @@ from tinsmith.lab.runs import records
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study import sizes
 from tinsmith.lab.study.cells import Minutes, RunCells, runner, seconds_of, shared_cores, side_by_side, sole_process
+from tinsmith.lab.study.checks import checked
 from tinsmith.lab.study.measures import ArmRuns, Results, ends_of, item_score, measure_study, read_runs, score_name
 from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Seconds, Shown, StudyRecord, TableRecord, Tried
 from tinsmith.lab.study.report import write_study
-from tinsmith.lab.study.study import (
-    Arm,
-    BeforeAfter,
-    Curve,
-    Curves,
-    Listing,
-    Measure,
-    OnRuns,
-    PerItem,
-    Points,
-    Score,
-    Study,
-)
+from tinsmith.lab.study.study import Arm, BeforeAfter, Curve, Curves, Listing, Measure, OnRuns, PerItem, Points, Study
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.document import Section
-from tinsmith.pages.measures import BOOTSTRAP, from_estimate
+from tinsmith.pages.measures import BOOTSTRAP, finite, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.mean_runs import MeanRuns, gap_of
+from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import Say, ticking, unsaid
@@ -192,7 +182,7 @@ def forecast(
     ]
 
 
-def tune(stage: Stage, arms: Sequence[sizes.StudyArm], score: Score) -> dict[str, sizes.StudyArm]:
+def tune(stage: Stage, arms: Sequence[sizes.StudyArm], score: PerItem | Metric) -> dict[str, sizes.StudyArm]:
     """Try the rates of arms, and choose."""
     cells = {arm.name: stage.cells.tuning(arm) for arm in arms}
     stage.run([cell for some in cells.values() for cell in some.values()])
@@ -212,7 +202,7 @@ def chosen(tried: Sequence[Tried]) -> Tried:
     return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate))
 
 
-def tried_rates(folders: Mapping[float, Path], score: Score) -> tuple[Tried, ...]:
+def tried_rates(folders: Mapping[float, Path], score: PerItem | Metric) -> tuple[Tried, ...]:
     """Return what finished runs scored on validation, by rate, and what each is behind the chosen one."""
     found = [
         (Tried(rate=rate, validation=one.score.value, tie_break=one.score.tie_break), one)
@@ -348,7 +338,7 @@ def recorded(
         gains=tuple(results.gains.values()),
         baseline=results.baseline,
         more_gains=results.more_gains,
-        expectations=tuple(one.check(results).recorded(one.text) for one in study.expectations),
+        expectations=tuple(checked(results, one).recorded(one.text) for one in study.expectations),
         figures=results.figures,
         tables=tuple(_tables(results, [one for one in curves if one.is_listed])),
         panels=(*(ends_of(results, one) for some in measures for one in some), *(p for _, some in drawn for p in some)),
@@ -356,7 +346,10 @@ def recorded(
         curves=(*(_curve(results, one) for one in curves if one.is_drawn), *lines),
         beats=results.beats,
         learned=results.learned,
-        notes=tuple(filter(None, (one if isinstance(one, str) else one(results) for one in study.notes))),
+        notes=(
+            *filter(None, (one if isinstance(one, str) else one(results) for one in study.notes)),
+            *results.failures,
+        ),
         examples=() if study.examples is None else study.examples(results),
     )
 
@@ -371,7 +364,7 @@ def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
     rows: list[list[Shown]] = []
     for arm in results.reported_arms.values() if curves else ():
         read = [one.read(arm) for one in curves]
-        rows += [[arm.arm.label, str(at), *(_as_figure(some.get(at)) for some in read)] for at in sorted(read[0])]
+        rows += [[arm.arm.label, str(at), *(finite(some.get(at)) for some in read)] for at in sorted(read[0])]
     if curves:
         heads = [curves[0].axis, *(one.label for one in curves)]
         yield replace(_table("The figures", "Means over seeds.", heads, rows), is_folded=True)
@@ -379,7 +372,7 @@ def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
 
 def _table(title: str, caption: str, heads: Heads, rows: Sequence[Sequence[Shown]]) -> TableRecord:
     columns = tuple(head if isinstance(head, Column) else Column(head=head) for head in heads)
-    cells = tuple((str(name), tuple(cells)) for name, *cells in rows)
+    cells = tuple((str(n), tuple(c if isinstance(c, str) else finite(c) for c in cells)) for n, *cells in rows)
     return TableRecord(title=title, caption=caption, columns=columns, rows=cells)
 
 
@@ -406,13 +399,9 @@ def _by_arm(results: Results, measures: Sequence[Measure | PerItem]) -> tuple[li
     return heads, list(rows.values())
 
 
-def _as_figure(value: Figure | float | None) -> Figure | None:
-    return Figure(float(value)) if isinstance(value, int | float) else value
-
-
 def _curve(results: Results, curve: Curve) -> CurveRecord:
     lines: dict[str, dict[int, Figure]] = {}
     for arm in results.reported_arms.values():
-        read = {place: _as_figure(value) for place, value in curve.read(arm).items()}
+        read = {place: finite(value) for place, value in curve.read(arm).items()}
         lines[arm.arm.label] = {place: one for place, one in read.items() if one is not None}
     return CurveRecord.of(curve.name, curve.label, lines, axis=curve.axis, shares=curve.shares)

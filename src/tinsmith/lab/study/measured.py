@@ -27,8 +27,8 @@ from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Arm, Curves, Expectation, Finding, Measure, PerItem, Points, Study, Table
 from tinsmith.lab.user_task.functions import code_sha256
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import over_seeds
-from tinsmith.types.errors import ConfigError
+from tinsmith.pages.measures import finite, over_seeds
+from tinsmith.types.errors import ConfigError, DataError, require_apart
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.waits import Say, ticking
 
@@ -46,11 +46,17 @@ class MeasuredSize(StrEnum):
 class Outcome:
     """Figures of one arm with one seed."""
 
-    figures: Mapping[str, float]
+    figures: Mapping[str, float]  # What is no number, such as NaN, is missing.
     curve: Sequence[tuple[int, float]] = ()  # Places on the study's axis, and the score there.
     updates: int = 0  # Steps of training.
     weights_sha256: str = ""
     seconds: float = 0.0  # Of the CPU; the study measures them itself.
+
+    def __post_init__(self) -> None:
+        """Leave out what is no number, as files have none."""
+        known = {name: one for name, one in self.figures.items() if finite(one) is not None}
+        object.__setattr__(self, "figures", known)
+        object.__setattr__(self, "curve", [point for point in self.curve if finite(point[1]) is not None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,9 @@ class Outcomes:
     by_arm: Mapping[str, Sequence[Outcome]]
 
     def values(self, arm: str, figure: str) -> list[float]:
-        """Return a figure of an arm, one a seed."""
+        """Return a figure of an arm, one a seed; raise DataError where a seed lacks it."""
+        if not all(figure in one.figures for one in self.by_arm[arm]):
+            raise DataError("a figure is not known", field=figure, value=arm)
         return [one.figures[figure] for one in self.by_arm[arm]]
 
     def mean(self, arm: str, figure: str) -> Figure:
@@ -174,6 +182,9 @@ def compare_arms(
         minutes: of one outcome, for the forecast.
         dry_run: only say what is measured.
     """
+    require_apart("arm", study.arms.items(), field="arms")
+    if not study.columns:
+        raise ConfigError("nothing is measured", field="columns", value=(), allowed="one figure or more")
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or study.tuning_seed in seeds:
         allowed = f"different ones, 0 or more, none of them {study.tuning_seed}, by which settings were chosen"
         given = ",".join(map(str, seeds))
@@ -195,7 +206,8 @@ def compare_arms(
                     one = made_once(file, identity, Outcome, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
                 made[arm].append(one)
                 score = next(iter(study.columns))
-                say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.figures[score]:.3f}")
+                shown = finite(one.figures.get(score)) or study.columns[score].missing
+                say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {shown}")
             record = recorded(study, Outcomes(made), seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in made.items()}
             conduct.conclude(record, seconds, out, say)
@@ -277,9 +289,8 @@ def around(arm: str, figure: str, value: float | str, *, margin: float) -> Outco
         mine = found.values(arm, figure)
         others = found.values(value, figure) if isinstance(value, str) else [value] * len(mine)
         gap = over_seeds([one - other for one, other in zip(mine, others, strict=True)])
-        low, high = (gap.value, gap.value) if gap.low is None or gap.high is None else (gap.low, gap.high)
         words = f"{found.mean(arm, figure)}, {fmean(others):.3f} expected"
-        return Finding(-margin <= low and high <= margin, words)
+        return Finding(gap.within(margin), words if gap.between else f"{words}, without an interval")
 
     return check
 

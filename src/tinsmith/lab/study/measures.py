@@ -17,11 +17,12 @@ from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.record import ArmGain, Draws, GainsRecord, Panel
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Measure, PerItem, Samples, Score, Study, Table
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, over_seeds
+from tinsmith.pages.measures import finite, from_estimate, over_all
+from tinsmith.stats.estimates import Difference
 from tinsmith.stats.gate import Beats as BeatsEvidence
 from tinsmith.stats.gate import Claim, ParityRecord, Training, judge_beats, judge_learned
 from tinsmith.stats.gate import Learned as LearnedEvidence
-from tinsmith.stats.mean_runs import MeanRuns, exact_mean, mean_difference
+from tinsmith.stats.mean_runs import MeanRuns, exact_mean, mean_difference, shared_items, varied_difference
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
@@ -125,8 +126,12 @@ class ArmRuns:
             if not all(one.metric in rewards for rewards in found):
                 known = sorted(set[str].intersection(*(set(rewards) for rewards in found)))
                 raise DataError("a run has no such score", field="score", value=one.metric, allowed=known)
-            made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
-            if any(len(each[one.metric]) < len(each["total"]) for each in found) and not self.seeds_draw_items:
+            values = [{item: combine(some) for item, some in each[one.metric].items()} for each in found]
+            made = [{item: Fraction(value) for item, value in each.items() if math.isfinite(value)} for each in values]
+            if not all(any(map(where, each)) for each in made):
+                raise DataError("no item has this value", field=one.name, value=self.arm.label)
+            lacks = any(len(mine) < len(each["total"]) for mine, each in zip(made, found, strict=True))
+            if lacks and not self.seeds_draw_items:
                 items = set[str].intersection(*(set(each["total"]) for each in found))
                 return MeanRuns.some(self.arm.label, made, [one for one in items if where(one)], self._clusters(items))
         made = [{item: value for item, value in each.items() if where(item)} for each in made]
@@ -288,9 +293,26 @@ class Results:
         return tuple(arm.arm.label for arm in self.reported_arms.values())
 
     @property
+    def left_out(self) -> set[str]:
+        """Names of the arms that the size leaves out."""
+        return set(self.study.names) - self.arms.keys()
+
+    @property
     def num_items(self) -> int:
         """Number of held-out items."""
         return max(arm.num_items for arm in self.arms.values())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence on each arm of which rollouts failed, beside gains or expectations."""
+        found: list[str] = []
+        for arm in self.reported_arms.values() if self.gains or self.study.expectations else ():
+            failed, score = sum(sum(one.failures.values()) for one in arm.reads), self.study.score
+            if failed and arm.arm.values is None and isinstance(score, PerItem):
+                end = _ends(arm, score)[1] if self.gains else arm.per_item(score)
+                means = f"the means of {arm.arm.label} are over {end.num_items} of {arm.num_items} items"
+                found.append(f"{failed:,} of {sum(one.rollouts for one in arm.reads):,} rollouts failed; {means}.")
+        return tuple(found)
 
     def figure(self, arm: str, measure: str) -> Figure:
         """Return a figure of an arm."""
@@ -308,7 +330,11 @@ class Results:
         return estimated(self.arms[arm].per_item(measure), self.draws)
 
     def gap(self, first: str, second: str, measure: PerItem, *, paired: bool = False) -> Figure:
-        """Return the difference of one arm from another after training, over items and seeds.
+        """Return the difference of one arm from another after training, over items and seeds."""
+        return from_estimate(self.tested_gap(first, second, measure, paired=paired))
+
+    def tested_gap(self, first: str, second: str, measure: PerItem, *, paired: bool = False) -> Difference:
+        """Return the same difference with its test.
 
         Seeds of the two are drawn apart, or each run together with the other arm's run of the same seed.
         """
@@ -316,8 +342,7 @@ class Results:
         if paired and one.seeds != two.seeds:
             what = f"{one.arm.label} and {two.arm.label} are paired by their seeds"
             raise DataError(what, field="seeds", value=two.seeds, allowed=str(one.seeds))
-        found = mean_difference(one.per_item(measure), two.per_item(measure), self.draws.tables, paired=paired)
-        return from_estimate(found)
+        return varied_difference(one.per_item(measure), two.per_item(measure), self.draws.tables, paired=paired)
 
 
 def estimated(values: MeanRuns, draws: Draws) -> Figure:
@@ -325,11 +350,16 @@ def estimated(values: MeanRuns, draws: Draws) -> Figure:
     return from_estimate(values.estimate(draws.tables))
 
 
+def _ends(arm: ArmRuns, score: PerItem, *, greedy: bool = False) -> list[MeanRuns]:
+    """Return a score before and after training, on the items that have both."""
+    return shared_items([arm.per_item(score, at, greedy=greedy) for at in (BEFORE, AFTER)])[0]
+
+
 def gain_of(arm: ArmRuns, score: PerItem, draws: Draws, *, greedy: bool = False) -> ArmGain:
     """Return an arm's gain in a score, which is corrected for nothing."""
-    before, after = (arm.per_item(score, at, greedy=greedy) for at in (BEFORE, AFTER))
+    before, after = _ends(arm, score, greedy=greedy)
     gap = mean_difference(after, before, draws.tables, paired=True)
-    greedily = [arm.per_item(score, at, greedy=True).mean() for at in (BEFORE, AFTER)]
+    greedily = [one.mean() for one in _ends(arm, score, greedy=True)]
     return ArmGain(
         name=arm.arm.name,
         words=arm.arm.label,
@@ -364,7 +394,7 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
             raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
     shown = [one for table in study.tables if isinstance(table, Table) for one in table.measures]
     measures = [one for one in shown if isinstance(one, Measure)]
-    claims = [one for one in study.judged(arms) if _names(one) <= arms.keys()]
+    claims = study.judged(arms)
     beats = _families(one for one in claims if isinstance(one, Beats))
     learned = _families(one for one in claims if isinstance(one, Learned))
     several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
@@ -393,13 +423,11 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
 def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | None:
     """Return a measure of an arm with its interval; None where it is not known."""
     read = measure.read(arm)
-    if read is None or isinstance(read, Figure | str):
-        return read
     if isinstance(read, MeanRuns):
         return estimated(read, draws)
-    if isinstance(read, int | float):
-        return Figure(float(read))
-    return over_seeds(read)
+    if isinstance(read, Sequence) and not isinstance(read, str):
+        read = over_all(read) if read else None
+    return read if isinstance(read, str) else finite(read)
 
 
 def _best_baseline(arm: ArmRuns, score: PerItem, draws: Draws) -> tuple[str, Figure] | None:
@@ -428,12 +456,6 @@ def _families(claims: Iterable[C]) -> list[list[C]]:
     return list(found.values())
 
 
-def _names(one: Beats | Learned) -> set[str]:
-    if isinstance(one, Learned):
-        return {one.arm, one.control} - {""}
-    return {one.first} if one.baseline is not None else {one.first, one.second} - {UNTRAINED}
-
-
 def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[Any]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
     score, first = one.on or study.score, arms[one.first]
@@ -460,8 +482,8 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
 
 
 def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[Any]:
-    arm, score, untrained = arms[one.arm], one.on or study.score, study.untrained
-    evidence = arm.learned(score, arms[one.control] if one.control else None, arms[untrained] if untrained else None)
+    arm, score = arms[one.arm], one.on or study.score
+    evidence = arm.learned(score, arms.get(one.control), arms.get(study.untrained))
     parity = parity_of([arm]) or parity_of(arms.values())
     return replace(evidence, metric=score_name(score), control_words=study.control_label, parity=parity)
 

@@ -13,11 +13,11 @@ from tinsmith.lab.experiment.materials import RATE, NoRateError, require_own_rat
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
-from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
+from tinsmith.lab.study.study import Arm, ArmValue, BySeed, OnRuns, Study, Tuned, Value
 from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, open_task
 from tinsmith.lab.user_task.functions import TaskSource, function_task
 from tinsmith.lab.user_task.items import Examined
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, require_apart, require_known
 
 CELLS: Final = "cells"  # The folder of a study's runs, in the study's own.
 SMALL: Final = "small"  # The size of a pretrained model, which `at=small` asks for.
@@ -277,9 +277,24 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
     )
     request = request if study.shared is None else replace(request, shared=study.shared(request))
     study = study if study.complete is None else replace(study.complete(study, request), complete=None)
+    _require_arms(study, size)
     if source is not None:
         _require_known(study, request, sized)
     return study, request
+
+
+def _require_arms(study: Study, size: str) -> None:
+    """Check that arms are called apart, and that all that names an arm names one that there is."""
+    called = [(arm.name, arm.label) for arm in _arms(study, size)]
+    require_apart("arm", [*called, *((name, way[0]) for name, way in study.ways.items())], field="arms")
+    standing = [one for arm in study.arms for one in (arm.on, *arm.keys.values())]
+    named = [(getattr(study, field), field) for field in ("against", "control", "untrained")]
+    named += [(one.arm, "arms") for one in standing if isinstance(one, OnRuns | Tuned)]
+    named += [(way[1], "ways") for way in study.ways.values()]
+    named += [(name, "without") for one in study.sizes.values() for name in one.without]
+    require_known("arm", named, study.names)
+    if not callable(study.claims):
+        study.judged({})
 
 
 def _require_known(study: Study, asked: Asked, sized: bool) -> None:
@@ -335,7 +350,7 @@ def _passes(study: Study) -> frozenset[str]:
 
 def first_cells(study: Study, asked: Asked) -> StudyCells:
     """Return the runs of a planned study that no others decide on."""
-    arms, own = [arm for arm in _arms(study, asked) if arm.on is None], asked.own
+    arms, own = [arm for arm in _arms(study, asked.size) if arm.on is None], asked.own
     seeds = asked.given.get("seeds", ",".join(map(str, study.sizes[asked.size].seeds)))
     reported, tuning_seed = seeds_apart(seeds, own["tuning_seed"], least=study.fewest_seeds)
     of_all = frozenset(asked.shared) - asked.task_keys
@@ -366,7 +381,7 @@ def later_arms(
 ) -> tuple[StudyArm, ...]:
     """Return the arms of a planned study that others decide on, by the rates they chose and what `after` computed."""
     found: list[StudyArm] = []
-    for arm in _arms(study, asked):
+    for arm in _arms(study, asked.size):
         if arm.is_staged:
             own = {key: rates[one.arm] if isinstance(one, Tuned) else one for key, one in arm.keys.items()}
             by_seed: dict[int, dict[str, str]] = {}
@@ -380,8 +395,8 @@ def later_arms(
     return tuple(found)
 
 
-def _arms(study: Study, asked: Asked) -> list[Arm]:
-    return [arm for arm in study.arms if arm.name not in study.sizes[asked.size].without]
+def _arms(study: Study, size: str) -> list[Arm]:
+    return [arm for arm in study.arms if arm.name not in study.sizes[size].without]
 
 
 def _kind(arm: Arm) -> Kind:

@@ -21,6 +21,7 @@ from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
 from tinsmith.types.arguments import KnownArguments
+from tinsmith.types.errors import require_known
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
@@ -264,6 +265,12 @@ class Learned:
     """Claims of one family are corrected together."""
 
 
+def _arms_of(claim: Beats | Learned) -> set[str]:
+    if isinstance(claim, Learned):
+        return {claim.arm, claim.control} - {""}
+    return {claim.first} if claim.baseline is not None else {claim.first, claim.second} - {UNTRAINED}
+
+
 @dataclass(frozen=True, slots=True)
 class Points:
     """A picture of values side by side, whose rows and panels are computed."""
@@ -381,10 +388,17 @@ class Study(KnownArguments):
         """True if the study names a packaged task, which may be replaced."""
         return isinstance(self.task, str)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its arms, and of other ways to decide with them."""
+        return (*(arm.name for arm in self.arms), *self.ways)
+
     def judged(self, arms: Mapping[str, ArmRuns]) -> Sequence[Beats | Learned]:
-        """Return the claims that are put to the gate, from the finished runs."""
-        if self.claims is not None:
-            return self.claims(arms) if callable(self.claims) else self.claims
+        """Return the claims of finished runs that are put to the gate; raise ConfigError where one names no arm."""
         trained = [arm.name for arm in self.arms if arm.name not in (self.control, self.untrained) and not arm.is_aside]
         beats = [Beats(name, self.against) for name in trained if self.against and name != self.against]
-        return [*beats, *(Learned(name, self.control) for name in trained if self.control)]
+        usual = [*beats, *(Learned(name, self.control) for name in trained if self.control)]
+        claims = usual if self.claims is None else self.claims(arms) if callable(self.claims) else self.claims
+        named = ((name, "claims") for one in claims for name in sorted(_arms_of(one)))
+        require_known("arm", named, [*self.names, *arms])
+        return [one for one in claims if _arms_of(one) <= arms.keys()]
