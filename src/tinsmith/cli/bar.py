@@ -8,9 +8,15 @@ from contextlib import contextmanager
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Display
-from rich.progress import TransferSpeedColumn as SpeedColumn
 
 from tinsmith.cli.run import INTERRUPTED
 from tinsmith.data.progress import Progress
@@ -67,7 +73,7 @@ def progress_bar() -> Generator[Progress, None, None]:
 @contextmanager
 def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None, None]:
     """Show a download; the body calls the yielded function with (bytes so far, total bytes)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), SpeedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     is_terminal = sys.stderr.isatty()
     with Display(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as display:
         task = display.add_task(what, total=None)

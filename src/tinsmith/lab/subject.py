@@ -24,8 +24,19 @@ import tinker
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.grouping import Example, Line, ScoredGroup
-from tinsmith.lab.rollouts import A, Environments, Failure, Group, I, Rollout, Sampling, Trajectory, Turn, log_probs
-from tinsmith.lab.rollouts import sample_groups as sampled_groups
+from tinsmith.lab.rollouts import (
+    A,
+    Environments,
+    Failure,
+    Group,
+    I,
+    Rollout,
+    Sampling,
+    Trajectory,
+    Turn,
+    log_probs,
+    sample_groups,
+)
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
@@ -145,7 +156,7 @@ def force_options(
         logprobs = iter(log_probs(client, [one.sequence() for group in groups for one in group]))
         return [[_with_logprobs(one, next(logprobs)) for one in group] for group in groups]
 
-    return sampled_groups(client, subject, items, sampling, options)
+    return sample_groups(client, subject, items, sampling, options)
 
 
 def _played(subject: Subject[I, A], item: I, place: int, sampling: Sampling) -> list[Trajectory[I]]:

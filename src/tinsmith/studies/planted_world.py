@@ -17,8 +17,15 @@ import polars as pl
 
 from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.labels import SEED_CUT, Thresholds
-from tinsmith.data.slices.card import SIDECAR, SLICE, CorpusReference, SliceCard, SplitCard, split_file
-from tinsmith.data.slices.card import write_slice_card as write_card
+from tinsmith.data.slices.card import (
+    SIDECAR,
+    SLICE,
+    CorpusReference,
+    SliceCard,
+    SplitCard,
+    split_file,
+    write_slice_card,
+)
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow, encode_row, planted_row
 from tinsmith.data.slices.settings import SliceSettings, Task
@@ -161,7 +168,7 @@ def _write(
         splits=dict(cards),
         legacy_sha256=None,
     )
-    write_card(card.sealed(), folder / SLICE)
+    write_slice_card(card.sealed(), folder / SLICE)
 
 
 def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:

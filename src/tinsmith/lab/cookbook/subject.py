@@ -19,8 +19,16 @@ from typing import Any, TypeVar, cast
 import tinker
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder, RLDataset, StepLike, Stop, Trajectory, Transition
-from tinsmith.lab.cookbook.types import TokensWithLogprobs as Sampled
+from tinsmith.lab.cookbook.types import (
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    StepLike,
+    Stop,
+    TokensWithLogprobs,
+    Trajectory,
+    Transition,
+)
 from tinsmith.lab.course import Course, Decoding
 from tinsmith.lab.environment import Environment, Failed, Move
 from tinsmith.lab.grouping import Line, ScoredGroup, metric_means
@@ -175,7 +183,9 @@ class CookbookEnvironment:
             transitions.append(
                 Transition(
                     ob=tinker.ModelInput.from_ints(list(context)),
-                    ac=Sampled(tokens=list(turn.tokens), maybe_logprobs=list(turn.logprobs), stop_reason=reason),
+                    ac=TokensWithLogprobs(
+                        tokens=list(turn.tokens), maybe_logprobs=list(turn.logprobs), stop_reason=reason
+                    ),
                     reward=step.reward,
                     episode_done=step.episode_done,
                     metrics=step.metrics,

@@ -28,8 +28,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Reply, Trouble, Usage
-from tinsmith.lab.judge.prompting import A, AnswerForm, JudgeRequest, Question, VerdictCache, cache_key, tokens_in
-from tinsmith.lab.judge.prompting import rating_question as rating
+from tinsmith.lab.judge.prompting import (
+    A,
+    AnswerForm,
+    JudgeRequest,
+    Question,
+    VerdictCache,
+    cache_key,
+    rating_question,
+    tokens_in,
+)
 from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.types.seeds import derive
 
@@ -97,7 +105,7 @@ class ChatJudge:
 
     async def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all, as many at once as the limits allow; results in the order of the requests."""
-        return await self.ask_all([rating(request) for request in requests])
+        return await self.ask_all([rating_question(request) for request in requests])
 
     async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all, as many at once as the limits allow; answers in the order of the questions."""

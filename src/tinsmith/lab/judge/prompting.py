@@ -24,8 +24,16 @@ from typing import Any, Final, Generic, cast
 
 import msgspec
 
-from tinsmith.lab.judge.records import SCHEMA_VERSION, A, ParseFailure, Spent, Verdict, check_criteria, fields_of
-from tinsmith.lab.judge.records import parse_verdicts as verdicts_in
+from tinsmith.lab.judge.records import (
+    SCHEMA_VERSION,
+    A,
+    ParseFailure,
+    Spent,
+    Verdict,
+    check_criteria,
+    fields_of,
+    parse_verdicts,
+)
 from tinsmith.lab.strict_json import NotJsonError, read_json
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
@@ -152,7 +160,7 @@ def ratings_form(criteria: int) -> AnswerForm[tuple[Verdict, ...]]:
         schema=_RATINGS,
         words=f"list of {criteria} rating{'s' if criteria > 1 else ''}",
         tokens=_TOKENS_AROUND + TOKENS_A_RATING * criteria,
-        read=lambda text: verdicts_in(text, criteria),
+        read=lambda text: parse_verdicts(text, criteria),
         text=lambda verdicts: json.dumps(
             {"ratings": [{"rating": "Yes" if one.passed else "No", "rationale": one.rationale} for one in verdicts]}
         ),

@@ -19,8 +19,20 @@ from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Place
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
 from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Tone, Words, missing
 from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, listed, percent, signed
-from tinsmith.pages.tables import RIGHT, WRONG, Cell, Column, Table, absent, column, figure, shown_table, table_of, text
-from tinsmith.pages.tables import plain as plain_cell
+from tinsmith.pages.tables import (
+    RIGHT,
+    WRONG,
+    Cell,
+    Column,
+    Table,
+    absent,
+    column,
+    figure,
+    plain,
+    shown_table,
+    table_of,
+    text,
+)
 from tinsmith.stats.mean_runs import exact_mean
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
@@ -177,7 +189,7 @@ def cost_table(judging: Judging) -> Table:
     """Return the ledger's sums."""
     spent = judging.ledger
     estimated = " Some token counts are estimated: the endpoint reported none." if spent.estimated else ""
-    return plain_cell(
+    return plain(
         f"From judge.jsonl. Interrupted runs count too, including what they asked twice.{estimated}",
         ("Judging", ""),
         (

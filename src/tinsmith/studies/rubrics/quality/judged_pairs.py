@@ -22,15 +22,29 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tinsmith.lab.judge.prompting import JudgeRequest, Place, Preference, Question, rating_question, tokens_in
-from tinsmith.lab.judge.prompting import preference_question as pair_question
+from tinsmith.lab.judge.prompting import (
+    JudgeRequest,
+    Place,
+    Preference,
+    Question,
+    preference_question,
+    rating_question,
+    tokens_in,
+)
 from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure, Spent
 from tinsmith.lab.judge.rules import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import is_text
 from tinsmith.stats.intervals import wilson
-from tinsmith.stats.significance import ALPHA, items_needed, least_moved, mcnemar, paired_interval, sign_flip_p
-from tinsmith.stats.significance import clustered_interval as interval_of_clusters
+from tinsmith.stats.significance import (
+    ALPHA,
+    clustered_interval,
+    items_needed,
+    least_moved,
+    mcnemar,
+    paired_interval,
+    sign_flip_p,
+)
 from tinsmith.studies.rubrics.dataset import RubricTask, checked_file, decode, gathered, read_records, task_of
 from tinsmith.types.errors import DataError, LostError
 from tinsmith.types.fingerprints import sha256_of
@@ -241,7 +255,9 @@ def answered_by_rules(shown: Sequence[PairAnswer]) -> Answers:
 def questions_of(shown: Sequence[PairAnswer]) -> tuple[Question[Preference], ...]:
     """Return two calls for each showing: in the order that was drawn, then in the other."""
     return tuple(
-        pair_question(one.pair.prompt, *one.responses(turned=turned), one.rubric.task.criteria if one.rubric else ())
+        preference_question(
+            one.pair.prompt, *one.responses(turned=turned), one.rubric.task.criteria if one.rubric else ()
+        )
         for one in shown
         for turned in (False, True)
     )
@@ -405,7 +421,7 @@ def compare(judged: Judged, first: Condition, second: Condition, *, unit: str, s
     moved, p_value = sum(each != 0 for each in net), sign_flip_p(net)
     finding = Finding.CANNOT_TELL if p_value > ALPHA else Finding.ADDS if helped > hurt else Finding.TAKES
     sizes = [len(found) for found in groups]
-    interval = paired_interval(helped, hurt, len(judged)) if alone else interval_of_clusters(net, sizes, seed=seed)
+    interval = paired_interval(helped, hurt, len(judged)) if alone else clustered_interval(net, sizes, seed=seed)
     return {
         "first": first,
         "second": second,
