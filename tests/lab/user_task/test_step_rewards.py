@@ -58,6 +58,17 @@ def test_the_pages_novelty_remembers_earlier_steps_and_restores_its_state() -> N
     assert reward.trace() == {"texts": 3}
 
 
+def test_a_line_has_the_score_where_it_is_not_the_pass_rate() -> None:
+    rules = ["rule: contains 'good'", "rule: contains 'bad'"]
+    by_score = judged(lambda _: rules, str, lambda _, passed: float(passed[0] - passed[1]))
+    for reward, more in ((judged(lambda _: rules, str), {}), (by_score, {"terms": {"rubric": -1.0}, "total": -1.0})):
+        (found,) = reward([asked("bad")])
+        assert isinstance(found, Scored)
+        line = dict(reward.line(found))
+        assert line.pop("verdicts")
+        assert line == {"pass_rate": 0.5, **more}
+
+
 class Odd(StepReward):
     """Gives what it is told to."""
 

@@ -289,13 +289,17 @@ class TaskRunRecords:
     @property
     def score(self) -> str:
         """Name of `total` in an evaluation."""
-        return "pass rate" if self.judging else "reward"
+        if not self.judging:
+            return "reward"
+        exams = (*self.sampled, *self.greedy, *self.tests.values())
+        return "score" if any(records.PASS_RATE in one.rewards for one in exams) else records.PASS_RATE
 
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of values beside the score, where there are several."""
         if self.judging:
-            return (records.ALL_CRITERIA,)
+            beside = () if self.score == records.PASS_RATE else (records.PASS_RATE,)
+            return (*beside, records.ALL_CRITERIA)
         return self.task.terms if len(self.task.terms) > 1 else ()
 
     @property
