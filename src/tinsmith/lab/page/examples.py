@@ -61,8 +61,7 @@ def shown_replies(rollout: TaskRollout, title: str) -> list[Reply]:
 def earned_words(rollout: TaskRollout) -> str:
     """Return an answer's reward in words, by its terms if there are several."""
     if rollout.verdicts:
-        score = "" if rollout.total is None else f"score {rollout.total:g}: "
-        return f"{score}{sum(each.passed for each in rollout.verdicts)} of {len(rollout.verdicts)} criteria hold"
+        return f"{sum(each.passed for each in rollout.verdicts)} of {len(rollout.verdicts)} criteria hold"
     terms = rollout.terms if len(rollout.terms) > 1 else {}
     apart = f" ({', '.join(f'{name} {value:g}' for name, value in terms.items())})" if terms else ""
     return f"reward {rollout.total:g}{apart}"
@@ -138,7 +137,7 @@ def judged_sentences(read: TaskRunRecords) -> list[str]:
     if judging.ledger.left_out:
         judge_line += f" Its endpoint refused {listed(judging.ledger.left_out)}: asked without, under its own default."
     if best is None:
-        why = "criteria are missing" if read.score == PASS_RATE else "the score is not the pass rate"
+        why = "criteria are missing" if read.score == PASS_RATE else "it is not the score"
         why = "a judge that is no program is not asked again" if judging.judge != RULES else why
         return [judge_line, f"What one text for every item would pass is not known: {why}."]
     line = " ".join(best.text.split())

@@ -62,7 +62,7 @@ class JudgedReward(StepReward):
         verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
         return Scored(terms={"rubric": score}, record={"pass_rate": pass_rate(passed), "verdicts": verdicts})
 
-    def line(self, scored: Scored) -> dict[str, object]:
+    def line(self, scored: Scored) -> Mapping[str, object]:
         """Return the verdicts, and the score where it is not the pass rate."""
         return dict(scored.record) if self.score is None else super(JudgedReward, self).line(scored)
 

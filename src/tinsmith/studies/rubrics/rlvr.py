@@ -166,7 +166,7 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
     """
     everyday = BuiltinTasks.EVERYDAY if at == "small" else BuiltinTasks.FEW_WORDS
     data = read_dataset(data_path) if data_path != Path() else builtin_dataset(everyday)
-    is_pass_rate = not any(one.tree is not None or one.is_weighted for one in data.tasks)
+    plain = not any(one.tree is not None or one.is_weighted for one in data.tasks)
     split = split_tasks(data.tasks, train_ratio=train_ratio or _TRAIN.get(at, 0.9), data_seed=data_seed)
     return Task(
         name="rlvr",
@@ -177,9 +177,7 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
         item_id=lambda task: task.task_id,
         prompt=lambda task: task.prompt,
         reward=judged(
-            lambda task: task.criteria,
-            lambda task: task.prompt,
-            None if is_pass_rate else lambda task, passed: task.score(passed),
+            lambda one: one.criteria, lambda one: one.prompt, None if plain else lambda one, passed: one.score(passed)
         ),
         base=Base(RubricBaseRecipe(), lambda: rubric_conversations(RubricBaseRecipe())),
         keys=_KEYS,
