@@ -23,7 +23,11 @@ from tinsmith.data.sources.hepth import release
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
+from tinsmith.lab.page.report import markdown_report
+from tinsmith.lab.results.run_details import steps_words
 from tinsmith.lab.runs.frames import answers_by_item, flat, tables_of
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.pages.document import Document
 
 
 def write_run(folder: Path, name: str) -> None:
@@ -130,6 +134,21 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     assert listed(tmp_path) == runs
     assert listed(tmp_path, "--all") == [*runs, f"study/cells/a {cell}"]
     assert listed(tmp_path / "study/cells") == [f"a {cell}"]
+
+
+def test_a_judged_run_that_stopped_early_is_listed_and_repeated_by_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", "mine")
+    config = {"name": "mine", "settings": {"steps": 60}, "kind": "rlvr", "overrides": {"lora_rank": 4}}
+    manifest = {"status": "finished", "circumstances": {"task": str(tmp_path / "my_task.py")}}
+    ends = [{"step": 30, "eval/score": 0.25}, {"step": 60, "eval/score": 0.5, "train/stopped_at": 31.0}]
+    write_files(tmp_path / "run", {"config.json": config, "manifest.json": manifest, "metrics.jsonl": ends})
+    assert "mine  finished  31 of 60  score 0.500" in command(capsys, "ls", tmp_path, code=0).out
+    assert steps_words(read_run(tmp_path / "run")).startswith("31 of 60 steps; it stopped early")
+    page = Document(kind="", title="", facts=(), sections=())
+    assert "\ntinsmith run my_task.py lora_rank=4\n" in markdown_report(page, [tmp_path / "run"])
 
 
 def test_without_a_folder_what_commands_here_made_is_listed(

@@ -118,9 +118,9 @@ def _keys_of(name: str) -> set[str]:
 
 
 def _of_every_run() -> set[str]:
-    from tinsmith.lab.user_task.entry import JUDGED_KINDS, TESTED_KINDS
+    from tinsmith.lab.user_task.entry import EVERY_KEY
 
-    return {key for kinds in (TESTED_KINDS, JUDGED_KINDS) for entry in kinds.values() for key in entry.known}
+    return set(EVERY_KEY)
 
 
 def _package(where: str) -> str:

@@ -205,18 +205,20 @@ def export_results(
         print(f"wrote {file}: {frame.height:,} rows, {frame.width} columns")
 
 
-_RESULTS: Final = (("macro-F1", "macro_f1"), ("reward", "reward/total"))
-"""Headline metrics of an evaluation: the score of runs on labels, the reward of others."""
+_RESULTS: Final = (("macro-F1", "macro_f1"), ("reward", "reward/total"), ("score", "score"), ("pass rate", "pass_rate"))
+"""Headline metrics of an evaluation: the score of runs on labels or under a judge, the reward of others."""
 
 
 def _standing(file: Path) -> tuple[int, str]:
     """Return the number of steps in growing metrics, and their last evaluation; empty if there is none."""
+    from tinsmith.lab.runs.files import STOPPED_AT
     from tinsmith.lab.runs.reader import json_lines
 
     done, result = 0, ""
     for line in json_lines(file, dict[str, object], []):
         step = line.get("step")
         done = step + 1 if isinstance(step, int) else done
+        done = int(stopped) if isinstance(stopped := line.get(STOPPED_AT), float) else done
         figures = ((label, line.get(f"{split}/{key}")) for split in ("test", "eval") for label, key in _RESULTS)
         shown = (f"{label} {figure:.3f}" for label, figure in figures if isinstance(figure, int | float))
         result = next(shown, result)

@@ -175,7 +175,7 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
     from tinsmith.lab.experiment.experiment import key_help
 
     experiment = find(name)
-    _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))
+    _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment, given))
 
 
 def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:

@@ -11,6 +11,7 @@ from fake_runs import LADDER, write_run
 from page_words import Words
 from pages_of import compared as compared_runs
 from pages_of import page_of, report_of
+from run_files import write_files
 
 from command_line import command
 from tinsmith.lab.difference.runs import Phase, compare_runs
@@ -18,6 +19,7 @@ from tinsmith.lab.page.comparison import study_of_runs
 from tinsmith.lab.page.examples import BestText, cost_words, failed_words, judged_sentences, with_best_text
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
+from tinsmith.lab.runs.records import ALL_CRITERIA, PASS_RATE
 from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import ConfigError
 
@@ -224,3 +226,18 @@ def test_rollouts_of_a_step_that_was_not_ended_are_compared(tmp_path: Path, step
     # Of a step that was cut short, what both have is compared.
     assert compare_runs((first, longer)).equal
     assert compare_runs((first, longer)).steps == steps + 1
+
+
+def test_where_a_rule_of_the_task_rewards_its_score_is_compared_and_the_pass_rate_stands_beside_it(
+    tmp_path: Path,
+) -> None:
+    folder = write_rubric_run(tmp_path / "run", RubricStory())
+    lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+    lines = [{**one, "total": -one["pass_rate"], "terms": {"rubric": -one["pass_rate"]}} for one in lines]
+    read = read_task_run(read_run(write_files(folder, {"rollouts.jsonl": lines})))
+    assert (read.score, read.terms) == ("score", (PASS_RATE, ALL_CRITERIA))
+    gain = compared(read)[0]
+    assert (gain.name, gain.row[6]) == ("score", "0 / 8")
+    assert sum(read.sampled[-1].by_item(PASS_RATE).values()) == 8
+    assert best_text(read) is None
+    assert "Worse than before training" in Words(page_of(folder)).text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from own_task import lines
 from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
 from tinsmith.lab.user_task.dialogue import Earned, score_step
-from tinsmith.lab.user_task.entry import open_task
+from tinsmith.lab.user_task.entry import open_task, task_help
 from tinsmith.lab.user_task.functions import task_value
-from tinsmith.types.errors import ConfigError, JudgeError
+from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_data
+from tinsmith.lab.user_task.task import Base
+from tinsmith.types.errors import ConfigError, DataError, JudgeError, TinsmithError
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"
 KEYS = ("steps=2", "group_size=2", "groups_per_batch=1", "lora_rank=4", "learning_rate=2e-3", "eval_samples=1")
@@ -58,6 +61,17 @@ def test_the_pages_novelty_remembers_earlier_steps_and_restores_its_state() -> N
     assert reward.trace() == {"texts": 3}
 
 
+def test_a_line_has_the_score_where_it_is_not_the_pass_rate() -> None:
+    rules = ["rule: contains 'good'", "rule: contains 'bad'"]
+    by_score = judged(lambda _: rules, str, lambda _, passed: float(passed[0] - passed[1]))
+    for reward, more in ((judged(lambda _: rules, str), {}), (by_score, {"terms": {"rubric": -1.0}, "total": -1.0})):
+        (found,) = reward([asked("bad")])
+        assert isinstance(found, Scored)
+        line = dict(reward.line(found))
+        assert line.pop("verdicts")
+        assert line == {"pass_rate": 0.5, **more}
+
+
 class Odd(StepReward):
     """Gives what it is told to."""
 
@@ -97,6 +111,53 @@ def test_a_judged_task_has_the_judges_keys_and_others_do_not() -> None:
     with pytest.raises(ConfigError) as refused:
         open_task(task_value(plain), {"judge_model": "judge-1"})
     assert refused.value.field == "judge_model"
+
+
+def _judged_task(criteria: Any = lambda _: ["rule: contains 'good'"], prompt: Any = str, **more: Any) -> Task:
+    return Task(items=list("abcdef"), prompt="{item}", reward=judged(criteria, prompt), **more)
+
+
+def _refused(task: Task) -> TinsmithError:
+    with pytest.raises(TinsmithError) as refused:
+        task_data(open_task(task_value(task), {}))
+    return refused.value
+
+
+def test_prose_among_tested_items_or_of_a_control_is_refused_where_rules_judge() -> None:
+    prose = judged(lambda _: ["It is kind."], str)
+    own = _judged_task(lambda item: ["rule: contains 'good'"] if item in "abcdef" else ["It is kind."], tested=["t"])
+    rules = _judged_task(tested=["t"])
+    controlled = replace(rules, controls={"test_other": replace(rules, tested=(), reward=prose)})
+    assert [_refused(task).field for task in (own, controlled)] == ["judge_model", "judge_model"]
+
+
+def test_a_mistake_in_criteria_prompt_or_conversations_is_refused_under_its_name() -> None:
+    def raises(*_: Any) -> Any:
+        raise KeyError("oops")
+
+    assert _refused(_judged_task(criteria=raises)).field == "criteria"
+    assert _refused(_judged_task(prompt=raises)).field == "prompt"
+    task = replace(_judged_task(), base=Base(TaskBaseRecipe(), raises))
+    with pytest.raises(DataError) as refused:
+        task_data(open_task(task_value(task), {})).missing_base()
+    assert refused.value.field == "conversations"
+
+
+def test_the_price_of_a_judge_has_its_test_of_which_test_items_may_take_a_part() -> None:
+    task = _judged_task(tested=list("tuvwxyz"))
+    keys = {"steps": "1", "group_size": "2", "groups_per_batch": "1", "eval_every": "0", "eval_samples": "2"}
+    evaluated = 3 * len(task_data(open_task(task_value(task), keys)).split.held_out)
+    for more, count in (({}, 7), ({"test_items": "4"}, 4)):
+        line = task_data(open_task(task_value(task), {**keys, **more})).before()[1]
+        assert int(line.split()[0]) == 2 + evaluated + 3 * count
+
+
+def test_help_lists_the_keys_of_the_kind_that_is_named_and_the_kinds() -> None:
+    source = task_value(Task(items=["x", "y"], prompt="{item}", reward=lambda _item, _text: 1.0))
+    keys = {kind: {key.name: key for key in task_help(source, {"kind": kind})[1]} for kind in ("task", "task_sft")}
+    assert ("group_size" in keys["task"], "group_size" in keys["task_sft"]) == (True, False)
+    assert set(keys["task_sft"]["kind"].values.values()) == {"task_sft"}
+    assert "task, task_sparse, task_sft" in keys["task"]["kind"].words
 
 
 def test_numbers_by_size_of_model_are_the_sizes_alone() -> None:

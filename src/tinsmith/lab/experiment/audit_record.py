@@ -18,7 +18,7 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.experiment.manifest import UNHASHED, config_of
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, TRACE, Status
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, STOPPED_AT, TRACE, Status
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.records import Manifest, Run
 from tinsmith.lab.service.facts import policy_sha256
@@ -29,8 +29,6 @@ from tinsmith.types.sketches import digest
 
 _GRADIENT: Final = "optim/grad_norm"
 """Metric of steps that changed the weights; a step whose rewards are all equal changes none."""
-_STOPPED_AT: Final = "train/stopped_at"
-"""Metric of a run's end, with the steps that it took, where its rewards no longer differed."""
 _STATED: Final = ("name", "version", "question", "kind", "at", "identity_sha256", "settings", "task", "reward", "data")
 """Fields of the configuration that follow from the plan; others say where the model lies, or how it was called."""
 
@@ -40,7 +38,7 @@ def trained_steps(run: Run) -> int:
     done = 0 if run.last_step is None else run.last_step + 1
     if run.config.steps is not None:
         done = min(done, run.config.steps)  # after them stands the test
-    if run.last_step is not None and (stopped := run.metrics[run.last_step].get(_STOPPED_AT)) is not None:
+    if run.last_step is not None and (stopped := run.metrics[run.last_step].get(STOPPED_AT)) is not None:
         done = int(stopped)
     if done == 0:
         raise DataError(f"{run.folder} has no finished step: there is nothing to check")

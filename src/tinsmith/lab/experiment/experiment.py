@@ -311,9 +311,9 @@ class KeyHelp:
     circumstance: bool  # Whether it only says where and how fast to run, and is no part of the identity.
 
 
-def key_help(experiment: Experiment) -> list[KeyHelp]:
-    """Return every key of an experiment, those that decide results first."""
-    kind = kind_of(experiment, {})
+def key_help(experiment: Experiment, overrides: Mapping[str, str] = MappingProxyType({})) -> list[KeyHelp]:
+    """Return every key of an experiment, those that decide results first; `kind` of the overrides counts."""
+    kind = kind_of(experiment, overrides)
     entry = experiment.subject.kinds[kind]
     kinds, places = entry.kinds, {at: defaults(experiment, kind, at) for at in entry.places}
     words = {name: text for part in entry.parts for name, text in words_of(part).items()}

@@ -16,7 +16,7 @@ from tinsmith.lab.judge.prompting import shown
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules import RuleJudge
 from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
-from tinsmith.lab.runs.records import TaskRollout, TurnRecord
+from tinsmith.lab.runs.records import PASS_RATE, TaskRollout, TurnRecord
 from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Tone, Words, missing
 from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, listed, percent, signed
 from tinsmith.pages.tables import (
@@ -98,9 +98,9 @@ def with_best_text(read: TaskRunRecords) -> TaskRunRecords:
 
 
 def _best_text(read: TaskRunRecords) -> BestText | None:
-    """Return the best single text; None with a model as judge, without evaluation, or without recorded criteria."""
+    """Return the best single text by rules; None without evaluation or criteria, or if the score is no pass rate."""
     judging = read.judging
-    if judging is None or judging.judge != RULES or not read.sampled:
+    if judging is None or judging.judge != RULES or not read.sampled or read.score != PASS_RATE:
         return None
     by_item: dict[str, list[str]] = {item: [] for item in read.sampled[-1].by_item()}
     for (item, _), criterion in sorted(judging.criteria.items()):
@@ -137,7 +137,8 @@ def judged_sentences(read: TaskRunRecords) -> list[str]:
     if judging.ledger.left_out:
         judge_line += f" Its endpoint refused {listed(judging.ledger.left_out)}: asked without, under its own default."
     if best is None:
-        why = "a judge that is no program is not asked again" if judging.judge != RULES else "criteria are missing"
+        why = "criteria are missing" if read.score == PASS_RATE else "it is not the score"
+        why = "a judge that is no program is not asked again" if judging.judge != RULES else why
         return [judge_line, f"What one text for every item would pass is not known: {why}."]
     line = " ".join(best.text.split())
     line = line if len(line) <= _LONGEST_BEST else line[: _LONGEST_BEST - 3] + "..."

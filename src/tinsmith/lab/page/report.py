@@ -113,7 +113,9 @@ def _commands(runs: Sequence[Run]) -> str:
     commands: list[str] = []
     for run in runs:
         changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
-        commands.append(shlex.join(["tinsmith", "run", run.config.name, *changed]))
+        task = run.manifest and run.manifest.circumstances.get("task")
+        name = str(task or run.config.name).removeprefix(f"{Path.cwd()}/")
+        commands.append(shlex.join(["tinsmith", "run", name, *changed]))
         known = {**(run.manifest.hashes if run.manifest else {}), "identity_sha256": run.config.identity_sha256}
         digests = [known.get(f"{name}_sha256") for name in names]
         rows.append([f"`{run.folder.name}`", *(f"`{one[:16]}`" if one else "" for one in digests)])

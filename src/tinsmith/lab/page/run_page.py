@@ -14,7 +14,7 @@ from tinsmith.lab.results import run_details as details
 from tinsmith.lab.results.run_details import Drawn
 from tinsmith.lab.runs.files import Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_task_run
-from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
+from tinsmith.lab.runs.records import PASS_RATE, SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown, apart
 from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
@@ -338,7 +338,7 @@ def _scores(read: TaskRunRecords) -> Plate:
         note=f"{words}; bands are 95 % intervals over items.",
         missing=details.NO_EXAMINATION,
         unit=read.score,
-        shares=read.judging is not None,
+        shares=read.score == PASS_RATE,
     )
     lines = [_curve(read, read.sampled, "sampled", 0), _curve(read, read.greedy, "greedy", 1)]
     steps = [step for one in lines for step in one.steps]

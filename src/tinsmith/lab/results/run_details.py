@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from tinsmith.lab.results.arms import Cause
-from tinsmith.lab.runs.files import Kind, Status
+from tinsmith.lab.runs.files import STOPPED_AT, Kind, Status
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
@@ -87,6 +87,8 @@ def steps_words(run: Run) -> str:
     done, total = len(run.metrics), run.config.steps
     if total is None:
         return f"{done} steps"
+    if stopped := sum(row.get(STOPPED_AT) or 0 for row in run.metrics.values()):
+        return f"{stopped:.0f} of {total} steps; it stopped early, as rewards within groups hardly differed"
     return f"{min(done, total)} of {total} steps"
 
 

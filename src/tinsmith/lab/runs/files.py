@@ -53,6 +53,7 @@ class Status(enum.StrEnum):
 CONFIG: Final = "config.json"  # What was asked for. Its being there says that there is a run.
 MANIFEST: Final = "manifest.json"  # How far the run came, on what, and the hashes of what it left.
 METRICS: Final = "metrics.jsonl"
+STOPPED_AT: Final = "train/stopped_at"  # Steps that a run took whose rewards no longer differed; at its end.
 ROLLOUTS: Final = "rollouts.jsonl"
 TIMINGS: Final = "timings.jsonl"
 TRACE: Final = "trace.jsonl"  # Hashes of every tensor's gradient and weights at every step.

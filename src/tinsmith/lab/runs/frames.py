@@ -124,8 +124,8 @@ def tables_of(folder: Path, notes: list[str]) -> Mapping[str, pl.DataFrame]:
 
 _DRAWN: Final = (
     ("train/reward/total", "train/pass_rate", "train/nll"),
-    ("eval/macro_f1", "eval/pass_rate", "eval/reward/total"),
-    ("eval_greedy/macro_f1", "eval_greedy/pass_rate", "eval_greedy/reward/total"),
+    ("eval/macro_f1", "eval/score", "eval/pass_rate", "eval/reward/total"),
+    ("eval_greedy/macro_f1", "eval_greedy/score", "eval_greedy/pass_rate", "eval_greedy/reward/total"),
 )
 """Of each group the first metric that a run has."""
 

@@ -289,13 +289,15 @@ class TaskRunRecords:
     @property
     def score(self) -> str:
         """Name of `total` in an evaluation."""
-        return "pass rate" if self.judging else "reward"
+        exams = (*self.sampled, *self.greedy, *self.tests.values())
+        judged = "score" if any(records.PASS_RATE in one.rewards for one in exams) else records.PASS_RATE
+        return judged if self.judging else "reward"
 
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of values beside the score, where there are several."""
         if self.judging:
-            return (records.ALL_CRITERIA,)
+            return (records.PASS_RATE, records.ALL_CRITERIA)[self.score == records.PASS_RATE :]
         return self.task.terms if len(self.task.terms) > 1 else ()
 
     @property

@@ -253,6 +253,7 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
         return RolloutRecord(**fields)
 
 
+PASS_RATE: Final = "pass rate"  # Of an answer that a judge saw: the share of criteria that it fulfils.
 ALL_CRITERIA: Final = "all criteria"  # Of an answer that a judge saw: 1 where it fulfils all of them, else 0.
 
 
@@ -282,7 +283,7 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
 
     @property
     def values(self) -> dict[str, Fraction]:
-        """Values by name of the term: `total` is their sum, or the share of criteria that a judge finds fulfilled.
+        """Values by name of the term: `total` is their sum; after a judge it is the pass rate if no other is recorded.
 
         `metric/NAME` is not rewarded. As it is written: what is equal in decimals is a tie.
         """
@@ -291,7 +292,8 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
         exact = {name: _as_written(value) for name, value in found.items()}
         if self.verdicts:
             held = sum(one.passed for one in self.verdicts)
-            exact |= {"total": Fraction(held, len(self.verdicts)), ALL_CRITERIA: Fraction(held == len(self.verdicts))}
+            rate = Fraction(held, len(self.verdicts))
+            exact |= {"total" if self.total is None else PASS_RATE: rate, ALL_CRITERIA: Fraction(rate == 1)}
         return exact
 
 

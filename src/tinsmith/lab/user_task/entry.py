@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, Plan, key_help, make_plan
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, Plan, key_help, kind_of, make_plan
 from tinsmith.lab.experiment.key_text import (
     OPTIONS,
     SMALL_MODEL,
@@ -123,10 +123,6 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         Kind.TASK_SFT: KindEntry(TaskFrame, SftSettings, _SFT, without=WITHOUT_LABELS),
     }
 )
-TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
-    {kind: replace(entry, without=entry.without - {"test_items"}) for kind, entry in TASK_KINDS.items()}
-)
-"""The same for a task that has items to be tested on."""
 JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {Kind.RLVR: KindEntry(JudgedFrame, RlSettings, _RL, without=WITHOUT_SLICE | OPTIONS, asking=Asking)}
 )
@@ -199,9 +195,7 @@ JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS)
 """The same for a task whose reward is a judge."""
 
 
-EVERY_KEY: Final = frozenset(
-    name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.known
-)
+EVERY_KEY: Final = frozenset({"test_items"}).union(*(one.known for one in {**TASK_KINDS, **JUDGED_KINDS}.values()))
 """Keys that runs on tasks may have, of whatever kind they are."""
 _QUESTION: Final = "What does the model learn of this task?"
 
@@ -260,7 +254,7 @@ def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:
     """Return a task's name and question, and its keys, its own ones first."""
     experiment, unknown = _experiment(source, overrides), "A key of this task (its file says no more)."
-    shared, values = key_help(experiment), experiment.subject.own_keys
+    shared, values = key_help(experiment, overrides), experiment.subject.own_keys
     mine = [
         KeyHelp(
             name=key.name,
@@ -270,7 +264,10 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, li
         )
         for key in source.keys
     ]
-    return f"{experiment.name}: {experiment.question}", [*mine, *shared]
+    words = f"Way to train. One of: {', '.join(experiment.subject.kinds)}."
+    usual = dict.fromkeys(shared[0].values, kind_of(experiment, overrides).value)
+    kind = KeyHelp(name="kind", values=usual, words=words, circumstance=False)
+    return f"{experiment.name}: {experiment.question}", [*mine, kind, *shared]
 
 
 def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
@@ -282,7 +279,8 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> Experiment:
         raise source.located(ConfigError("every run has a key of this name", field=clash, fix=fix))
     task = source.make(values)
     subject = JUDGED_TASK if isinstance(task.reward, JudgedReward) else USER_TASK
-    kinds = TESTED_KINDS if subject is USER_TASK and task.tested else subject.kinds
+    own = frozenset({"test_items"} if task.tested else ())
+    kinds = {kind: replace(entry, without=entry.without - own) for kind, entry in subject.kinds.items()}
     shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
     sized = {at: own for at in At if isinstance(own := task.keys.get(at.value), Mapping)}
     if source.is_packaged and RATE in shared:  # that of its small base, and of no other model

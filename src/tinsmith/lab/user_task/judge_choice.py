@@ -23,12 +23,15 @@ from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, cost_of, es
 from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, SERVED_NAME, TASKS
 from tinsmith.lab.runs.records import TaskRollout
+from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.calls import required
 from tinsmith.lab.user_task.entry import Asking, JudgedFrame
-from tinsmith.lab.user_task.items import UserSplit
+from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.judged import JUDGE, JudgedReward
+from tinsmith.lab.user_task.task import Task
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -99,13 +102,17 @@ def is_own(plan: Plan) -> bool:
     return is_loaded_here(named, plan.circumstances)
 
 
-def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
-    """Reject a judge that cannot judge these items, or is not available."""
+def require_judge(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -> None:
+    """Reject a judge that cannot judge these items or is not available, and criteria and prompts that raise."""
     (frame, asking), where = parts_of(plan), plan.circumstances
     named, elsewhere = frame.judge_model, os.environ.get("OPENAI_BASE_URL")
+    controls = [one.reward for one in task.controls.values() if isinstance(one.reward, JudgedReward)]
+    asked = [(reward, one) for one in (*split.train, *split.held_out)]
+    for own, one in (*asked, *((own, one) for own in (reward, *controls) for one in split.tested)):
+        criteria = _request(own, one).criteria
+        if named == records.RULES and isinstance(reward.rules, RulesOnly):
+            _require_rules(one, criteria)
     if named == records.RULES:
-        if isinstance(reward.rules, RulesOnly):
-            _require_rules(reward, split)
         return
     _settings(plan, named, asking.judge_base_url)
     # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
@@ -127,18 +134,23 @@ def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
             raise ConfigError("this judge is served by OpenAI and needs a key", field="OPENAI_API_KEY", fix=fix)
 
 
-def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
-    for one in (*split.train, *split.held_out):
-        try:
-            RuleJudge(tuple(reward.criteria(one.item)))
-        except DataError as error:
-            if error.field == "rule":
-                what, fix = f"{one.prompt_id}: {error.what}", "correct the rule"
-                raise ConfigError(what, field="rule", value=error.value, allowed=error.allowed, fix=fix) from None
-            what = f"{one.prompt_id}, {error.field}: {error.what}"
-            allowed = "a judge that reads prose, where criteria are prose"
-            fix = "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2"
-            raise ConfigError(what, field="judge_model", value=records.RULES, allowed=allowed, fix=fix) from None
+def _request(reward: JudgedReward, one: UserItem) -> JudgeRequest:
+    criteria = required(lambda: tuple(reward.criteria(one.item)), field="criteria", value=one.prompt_id)
+    prompt = required(reward.prompt, one.item, field="prompt", value=one.prompt_id)
+    return JudgeRequest(task=prompt, response="", criteria=criteria)
+
+
+def _require_rules(one: UserItem, criteria: Sequence[str]) -> None:
+    try:
+        RuleJudge(criteria)
+    except DataError as error:
+        if error.field == "rule":
+            what, fix = f"{one.prompt_id}: {error.what}", "correct the rule"
+            raise ConfigError(what, field="rule", value=error.value, allowed=error.allowed, fix=fix) from None
+        what = f"{one.prompt_id}, {error.field}: {error.what}"
+        allowed = "a judge that reads prose, where criteria are prose"
+        fix = "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2"
+        raise ConfigError(what, field="judge_model", value=records.RULES, allowed=allowed, fix=fix) from None
 
 
 def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:
@@ -178,7 +190,7 @@ def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None 
     )
 
 
-def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
+def cost_lines(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -> list[str]:
     """Return calls, tokens and money of a whole run in words, for responses of the maximum length."""
     (frame, asking), settings = parts_of(plan), plan.settings
     assert isinstance(settings, RlSettings)
@@ -186,16 +198,16 @@ def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
     trained = settings.steps * settings.groups_per_batch * settings.group_size
     evaluations = 1 + (-(-settings.steps // settings.eval_every) if settings.eval_every else 0)
     evaluated = evaluations * min(len(examined), settings.eval_items) * (frame.eval_samples + 1)
-    count = f"{trained + evaluated:,} responses to judge: {trained:,} in training, {evaluated:,} in evaluations"
+    items_tested = subset(split.tested, settings.test_items, lambda one: one.unit)
+    tested = len(items_tested) * (frame.eval_samples + 1) * (1 + len(task.controls))
+    parts = f"{trained:,} in training, {evaluated:,} in evaluations" + (f", {tested:,} in the test" if tested else "")
+    count = f"{trained + evaluated + tested:,} responses to judge: {parts}"
     if frame.judge_model == records.RULES:
         return [f"{count}; rules judge them: no calls, no cost"]
     spent = records.Spent()
-    for items, calls in ((split.train, trained), (examined, evaluated)):  # spread evenly over items
-        things = [one.item for one in items]
-        requests = (
-            JudgeRequest(task=reward.prompt(i), response="", criteria=tuple(reward.criteria(i))) for i in things
-        )
-        once, share = estimate_spent(requests, response_tokens=settings.max_tokens), calls / len(items)
+    for items, calls in ((split.train, trained), (examined, evaluated), (items_tested, tested)):  # spread evenly
+        requests = (_request(reward, one) for one in items)
+        once, share = estimate_spent(requests, response_tokens=settings.max_tokens), calls / max(1, len(items))
         spent += records.Spent(
             calls=calls,
             prompt_tokens=round(once.prompt_tokens * share),

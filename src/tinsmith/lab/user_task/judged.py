@@ -25,7 +25,7 @@ class JudgedReward(StepReward):
 
     criteria: Callable[[Any], Sequence[str]]
     prompt: Callable[[Any], str]
-    score: Callable[[Any, Sequence[bool]], float]
+    score: Callable[[Any, Sequence[bool]], float] | None  # None: the pass rate.
     rules: Judge
     judge: Judge | None = None  # As a run opened it; None: none did, and rules judge.
     paid: Paid | None = None  # Receives every call of the judge; None: nobody does.
@@ -56,15 +56,15 @@ class JudgedReward(StepReward):
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
         passed = [verdict.passed for verdict in judged.value]
-        score = attempt(self.score, asked.item, passed)
+        score = pass_rate(passed) if self.score is None else attempt(self.score, asked.item, passed)
         if isinstance(score, Raised):
             return Failed("score", str(score))
         verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
         return Scored(terms={"rubric": score}, record={"pass_rate": pass_rate(passed), "verdicts": verdicts})
 
-    def line(self, scored: Scored) -> dict[str, object]:
-        """Return the verdicts, which determine the score."""
-        return dict(scored.record)
+    def line(self, scored: Scored) -> Mapping[str, object]:
+        """Return the verdicts, and the score where it is not the pass rate."""
+        return dict(scored.record) if self.score is None else super(JudgedReward, self).line(scored)
 
     def figures(self, groups: Groups) -> dict[str, float]:
         """Return pass rate, score, and share of judge failures; an item with several answers counts once."""
@@ -103,12 +103,7 @@ def judged(
         score: what an answer earns that fulfils these criteria of its item; None: the share that it fulfils.
         rules: who judges where `judge_model=rules`; None: the rules that stand in the criteria.
     """
-    return JudgedReward(
-        criteria=criteria,
-        prompt=prompt,
-        score=score or (lambda _, passed: pass_rate(passed)),
-        rules=rules or RulesOnly(),
-    )
+    return JudgedReward(criteria=criteria, prompt=prompt, score=score, rules=rules or RulesOnly())
 
 
 def _rate(scored: Scored) -> float:

@@ -37,7 +37,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.user_task import judge_choice
-from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.calls import Raised, attempt, required
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.functions import TaskSource
@@ -145,7 +145,7 @@ class TaskData:
     def _base(self) -> tuple[BaseRecipe, Sequence[Conversation]]:
         task = self.task
         if task.base is not None:
-            return task.base.recipe, task.base.conversations()
+            return task.base.recipe, required(task.base.conversations, field="conversations", value=task.name)
         recipe = recipe_of(task)
         read = items_of_base(task, self.source.folder) or self.every.train
         return recipe, task_conversations(task, read, recipe)
@@ -180,7 +180,7 @@ class TaskData:
             message += f"; examples: {examples_summary(self.examples)}"
         if not split.held_out:
             message += ": evaluated on the training items, which says nothing about new ones"
-        cost = [] if self.judged is None else judge_choice.cost_lines(self.plan, self.judged, split)
+        cost = [] if self.judged is None else judge_choice.cost_lines(self.plan, self.task, self.judged, split)
         return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
@@ -389,7 +389,7 @@ def task_data(plan: Plan) -> TaskData:
             left = replace(every, train=passes)
         split = chosen_items(task, left, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
         if isinstance(task.reward, JudgedReward):
-            judge_choice.require_judge(plan, task.reward, every)
+            judge_choice.require_judge(plan, task, task.reward, every)
             load_prices(judge_choice.parts_of(plan)[1].prices)  # what it refuses is told before anything is built
         if task.aside is not None:
             apart, interleave = sum(one.aside for one in split.train), getattr(plan.settings, "interleave", NONE)

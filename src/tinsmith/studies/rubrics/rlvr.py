@@ -166,6 +166,7 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
     """
     everyday = BuiltinTasks.EVERYDAY if at == "small" else BuiltinTasks.FEW_WORDS
     data = read_dataset(data_path) if data_path != Path() else builtin_dataset(everyday)
+    plain = not any(one.tree is not None or one.is_weighted for one in data.tasks)
     split = split_tasks(data.tasks, train_ratio=train_ratio or _TRAIN.get(at, 0.9), data_seed=data_seed)
     return Task(
         name="rlvr",
@@ -175,7 +176,9 @@ def rlvr(at: str = "nano", data_path: Path = Path(), train_ratio: float = 0.0, d
         items_sha256=split.sha256,
         item_id=lambda task: task.task_id,
         prompt=lambda task: task.prompt,
-        reward=judged(lambda task: task.criteria, lambda task: task.prompt, lambda task, passed: task.score(passed)),
+        reward=judged(
+            lambda one: one.criteria, lambda one: one.prompt, None if plain else lambda one, passed: one.score(passed)
+        ),
         base=Base(RubricBaseRecipe(), lambda: rubric_conversations(RubricBaseRecipe())),
         keys=_KEYS,
         later_steps=_LATER_STEPS.get(at),
