@@ -22,6 +22,7 @@ from tinsmith.server.database.records import CheckpointRecord
 from tinsmith.server.database.store import Store
 from tinsmith.server.direct import Direct
 from tinsmith.server.service import Service
+from tinsmith.types.errors import ConfigError
 
 
 def test_an_error_in_one_round_does_not_end_the_search_for_what_has_expired(
@@ -53,6 +54,33 @@ async def test_a_base_is_held_once_however_its_name_is_spelled(service: Service)
     assert len(direct.bases) == 2
     assert {each.loaded is found[0].loaded for each in found[:4]} == {True}
     assert found[4].loaded is found[5].loaded
+
+
+@pytest.mark.parametrize(
+    ("ending", "field"), [(":router", "train_router"), (":qlora:router", "train_router"), (":full:alpha=3", "alpha")]
+)
+@with_tenants("alice")
+async def test_an_adapter_that_no_model_can_have_is_not_sampled_from(tenants: Tenants, ending: str, field: str) -> None:
+    direct, alice = Direct(tenants.service), tenants["alice"]
+    await direct.find(NANO)
+    with pytest.raises(ConfigError) as refused:
+        await direct.find(NANO + ending)
+    assert refused.value.field == field
+    opened = {"session_id": await alice.session(), "sampling_session_seq_id": 0, "base_model": NANO + ending}
+    assert (await alice.post("/api/v1/create_sampling_session", opened)).status_code == 400
+
+
+@with_tenants("alice")
+async def test_a_checkpoint_is_sampled_from_with_no_other_base_model(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    asked = {"model_id": await alice.model(session), "seq_id": 1, "path": "a"}
+    path = (await alice.done("save_weights_for_sampler", asked)).json()["path"]
+    await alice.sampler(session, model_path=path, base_model=NANO)
+    opened = {"session_id": session, "sampling_session_seq_id": 1, "model_path": path, "base_model": f"{NANO}:dora"}
+    answer = await alice.post("/api/v1/create_sampling_session", opened)
+    assert answer.status_code == 400
+    assert "base_model" in answer.text
 
 
 @with_tenants("alice")

@@ -113,18 +113,9 @@ class Runs:
         Raises:
             InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the requested one.
         """
-        name = self.served_base(checkpoint)
-        self.engine.check_kind(checkpoint.spec.kind)
-        spec = checkpoint.spec
-        own = ModelName(base=name, kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
-        base_model = str(own)
-        if request.base_model is not None and ModelName.parse(request.base_model) != own:
-            raise InputError(
-                "the checkpoint was trained on another base model",
-                field="base_model",
-                value=request.base_model,
-                allowed=base_model,
-            )
+        own, spec = self.served_name(checkpoint, request.base_model), checkpoint.spec
+        name, base_model = own.base, str(own)
+        self.engine.check_kind(spec.kind)
         model_id = _model_id(request)
         self._require_room(model_id, "load_weights")
 
@@ -171,6 +162,24 @@ class Runs:
 
             self.worker.post(lambda: self.futures.run(request_id, compute))
         return request_id
+
+    def served_name(self, checkpoint: Checkpoint, requested: str | None) -> ModelName:
+        """Return the name of a checkpoint's base and adapter, which a request may repeat.
+
+        Raises:
+            InputError: another one is requested.
+            CheckpointError: no served base computes the same function.
+        """
+        spec = checkpoint.spec
+        own = ModelName(base=self.served_base(checkpoint), kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
+        if requested is not None and ModelName.parse(requested) != own:
+            raise InputError(
+                "the checkpoint was trained on another base model",
+                field="base_model",
+                value=requested,
+                allowed=str(own),
+            )
+        return own
 
     def served_base(self, checkpoint: Checkpoint) -> str:
         """Return the served name of the base that a checkpoint was trained on.

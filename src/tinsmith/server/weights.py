@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_adapter
 from tinsmith.engine.sequences import Policy
-from tinsmith.models.adapter import Adapter
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.models.adapter import Adapter, check_router
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,16 @@ class Loaded:
 
     policy: Policy
     weights: str
+
+
+def check_name(engine: Bases, name: ModelName) -> None:
+    """Reject the name of a base that is not served, or with an adapter that no model of it can have.
+
+    Raises:
+        ConfigError: naming those that are served, or the impossible part.
+    """
+    config = engine.config(name.base)
+    check_router(AdapterSpec(kind=name.kind, alpha=name.alpha, train_router=name.router), config)
 
 
 def load_base(engine: Bases, name: str, kind: AdapterKind) -> Loaded:
