@@ -17,7 +17,7 @@ from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.sampling_requests import checked, size_of
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import Submissions
-from tinsmith.server.weights import Loaded, check_name, load_base, load_checkpoint
+from tinsmith.server.weights import Loaded, check_name, load_base, load_checkpoint, named_by_path
 from tinsmith.server.wire.conversions import to_sample_request
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
@@ -178,9 +178,10 @@ class Direct:
         content = marker.read_bytes()
         cached = self.cached.get(model)
         if cached is None or cached[0] != content:
-            checkpoint = read(folder)
-            name = self.service.runs.served_base(checkpoint)
-            cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
+            with named_by_path(model, self.service.state):
+                checkpoint = read(folder)
+                name = self.service.runs.served_base(checkpoint)
+                cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
             self.cached[model] = cached
             if len(self.cached) > MAX_CACHED:
                 self.cached.popitem(last=False)

@@ -22,6 +22,7 @@ from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Job, Lane
+from tinsmith.server.weights import named_by_path
 from tinsmith.server.wire.conversions import to_adam, to_adapter_spec
 from tinsmith.server.wire.messages import CONTENT_TYPE
 from tinsmith.server.wire.places import Place
@@ -120,12 +121,13 @@ class Runs:
         self._require_room(model_id, "load_weights")
 
         def make() -> TrainingSession:
-            return load_session(
-                self.engine.decoder(name, quantised=spec.kind.quantised),
-                checkpoint,
-                base=self.engine.base(name),
-                with_optimizer=request.optimizer,
-            )
+            with named_by_path(request.path, self.state):
+                return load_session(
+                    self.engine.decoder(name, quantised=spec.kind.quantised),
+                    checkpoint,
+                    base=self.engine.base(name),
+                    with_optimizer=request.optimizer,
+                )
 
         return self._begin(request, "load_weights", base_model, spec, make, path=request.path), model_id
 
@@ -207,7 +209,8 @@ class Runs:
         path = TinkerPath.parse(text)
         readable = self.store.may_read(path)
         found = self.worker.call(lambda: read(self.store.require_checkpoint(path, readable=readable)))
-        return await asyncio.wrap_future(found)
+        with named_by_path(text, self.state):
+            return await asyncio.wrap_future(found)
 
     def forward_backward(self, call: ForwardBackwardCall) -> str:
         """Compute a loss and, unless forward only, add its gradient."""
@@ -309,9 +312,10 @@ class Runs:
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
             path = TinkerPath.parse(request.path)
-            checkpoint = read(self.store.require_checkpoint(path, readable=readable))
-            base = self.engine.base(run.name)
-            restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
+            with named_by_path(request.path, self.state):
+                checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+                base = self.engine.base(run.name)
+                restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
             return json_result({"path": request.path, "model_id": run.model_id, "type": "load_weights"})
 
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)

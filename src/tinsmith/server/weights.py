@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_adapter
 from tinsmith.engine.sequences import Policy
+from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter, check_router
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 
@@ -19,6 +24,16 @@ class Loaded:
 
     policy: Policy
     weights: str
+
+
+@contextmanager
+def named_by_path(path: str, state: Path) -> Generator[None]:
+    """Name a checkpoint by its tinker:// path in errors, and not by its folder on this server."""
+    folder = str(TinkerPath.parse(path).folder(state))
+    try:
+        yield
+    except TinsmithError as error:
+        raise error.reworded(lambda text: text.replace(folder, path)) from None
 
 
 def check_name(engine: Bases, name: ModelName) -> None:
