@@ -1,5 +1,6 @@
 """Exports of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling, Mixture
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.gguf.file import Value, read_gguf
 from tinsmith.models.gguf.vocabulary import vocabulary
@@ -272,6 +273,18 @@ def test_a_file_made_of_a_file_has_a_token_for_every_row(rows: int, tmp_path: Pa
     for key in ("tokens", "token_type"):
         assert len(metadata[f"tokenizer.ggml.{key}"]) == rows  # pyright: ignore[reportArgumentType]
     assert metadata["tokenizer.ggml.padding_token_id"] == VOCAB - 1
+
+
+def test_a_context_that_a_sliding_window_cuts_is_noted(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "base", replace(SHALLOW, family=Family.MISTRAL))
+    file = folder / "config.json"
+    published = json.loads(file.read_text())
+    positions = published["max_position_embeddings"]
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    assert export(str(checkpoint), to="merged", out=tmp_path / "same", state=tmp_path).note is None
+    file.write_text(json.dumps({**published, "max_position_embeddings": 2 * positions, "sliding_window": positions}))
+    done = export(str(checkpoint), to="merged", out=tmp_path / "cut", state=tmp_path)
+    assert f"{positions} tokens, not {2 * positions}" in str(done.note)
 
 
 def test_letters_that_only_the_file_composes_are_said(tmp_path: Path) -> None:

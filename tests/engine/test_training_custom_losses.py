@@ -98,6 +98,13 @@ def test_what_cannot_be_computed_names_the_datum_and_adds_nothing(name: str) -> 
     assert buffers_sha256(session) == before
 
 
+def test_a_gradient_alone_that_is_not_finite_is_no_sign_of_diverged_weights() -> None:
+    with pytest.raises(InputError, match=r"data\[0\]") as refused:
+        _session(1).forward_backward(_datums(), _hostile("slope of a root at zero"))
+    assert refused.value.value == 0.0
+    assert "diverged" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("inputs", "named"),
     [

@@ -235,6 +235,14 @@ def test_what_peft_would_load_a_part_of_is_not_exported(tmp_path: Path) -> None:
     assert not (tmp_path / "adapter").exists()
 
 
+@pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.QDORA])
+def test_dora_of_experts_is_not_exported(kind: AdapterKind, tmp_path: Path) -> None:
+    adapter = Case("olmoe", spec_of(kind)).adapter(tmp_path / "base")
+    with pytest.raises(ConfigError, match="--to merged"):
+        export_peft(adapter, tmp_path / "adapter", base_name="b")
+    assert not (tmp_path / "adapter").exists()
+
+
 # Refusals
 
 

@@ -21,7 +21,7 @@ from tinsmith.engine import bases
 from tinsmith.engine.engine import Engine
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.server.openai.text import Choice
+from tinsmith.server.openai.text import Choice, Shown
 from tinsmith.server.rest.listing import Listing
 from tinsmith.server.service import Service
 from tinsmith.types.sampling import StopReason
@@ -392,6 +392,41 @@ def test_text_is_the_same_however_it_comes(size: int, stops: tuple[str, ...]) ->
         assert whole.startswith(told)
     assert told == whole
     assert shown == len(tokens)
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("stop", "drawn", "text"),
+    [
+        ("bc", ("xab", 2, "cdy", 0), "xabcdy"),  # no stop text: a control token is between its letters
+        ("cd", ("xab", 2, "cdy"), "xab"),
+        ("b<|", ("xab", 2), "xa"),
+    ],
+)
+def test_stops_are_searched_for_where_control_tokens_are_spelled(
+    size: int, stop: str, drawn: tuple[str | int, ...], text: str
+) -> None:
+    codec = ModelText(preset_tokenizer("nano"), num_rows=512).codec
+    tokens = [token for part in drawn for token in (codec.encode(part) if isinstance(part, str) else [part])]
+    choice = Choice(codec, stops=(stop,), ends=frozenset({0}), shown=Shown(control=False))
+    batches = [tokens[i : i + size] for i in range(0, len(tokens), size)]
+    grown = [choice.add(batch, None) for batch in batches[:-1]] + [choice.add(batches[-1], StopReason.STOP)]
+    assert "".join(each.text for each in grown) == text
+    assert choice.offsets == [0, 1, 3, 3, 4][: len(choice.offsets)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_token_begins_after_bytes_that_form_no_character(size: int) -> None:
+    codec = ModelText(preset_tokenizer("nano"), num_rows=512).codec
+    euro = codec.encode("€")
+    assert len(euro) == 3
+    tokens = [euro[0], *codec.encode("a"), *euro, euro[0], euro[1], *codec.encode("b")]
+    choice = Choice(codec, stops=("b",), ends=frozenset({0}))
+    batches = [tokens[i : i + size] for i in range(0, len(tokens), size)]
+    grown = [choice.add(batch, None) for batch in batches[:-1]] + [choice.add(batches[-1], StopReason.STOP)]
+    assert "".join(each.text for each in grown) == "\ufffda€\ufffd"
+    assert choice.offsets == [0, 1, 2, 2, 2, 3, 3, 4]
+    assert grown[-1].tokens.stop == 7
 
 
 NANO, MIXTURE = "tinsmith/nano", "tinsmith/moe-nano"

@@ -8,20 +8,24 @@ import threading
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile_graphs import graph
 from served import serve, served
-from tenants import NANO, PROMPT, Tenants, with_tenants
+from tenants import NANO, PROMPT, Tenants, sample, with_tenants
 
 from running import HANG_S
 from tinsmith.engine.engine import Engine
+from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.server import service as service_module
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import CheckpointRecord
 from tinsmith.server.database.store import Store
 from tinsmith.server.direct import Direct
 from tinsmith.server.service import Service
+from tinsmith.server.wire.messages import CLASSES
+from tinsmith.types.errors import ConfigError
 
 
 def test_an_error_in_one_round_does_not_end_the_search_for_what_has_expired(
@@ -53,6 +57,85 @@ async def test_a_base_is_held_once_however_its_name_is_spelled(service: Service)
     assert len(direct.bases) == 2
     assert {each.loaded is found[0].loaded for each in found[:4]} == {True}
     assert found[4].loaded is found[5].loaded
+
+
+@pytest.mark.parametrize(
+    ("ending", "field"), [(":router", "train_router"), (":qlora:router", "train_router"), (":full:alpha=3", "alpha")]
+)
+@with_tenants("alice")
+async def test_an_adapter_that_no_model_can_have_is_not_sampled_from(tenants: Tenants, ending: str, field: str) -> None:
+    direct, alice = Direct(tenants.service), tenants["alice"]
+    await direct.find(NANO)
+    with pytest.raises(ConfigError) as refused:
+        await direct.find(NANO + ending)
+    assert refused.value.field == field
+    opened = {"session_id": await alice.session(), "sampling_session_seq_id": 0, "base_model": NANO + ending}
+    assert (await alice.post("/api/v1/create_sampling_session", opened)).status_code == 400
+
+
+@with_tenants("alice")
+async def test_a_checkpoint_is_sampled_from_with_no_other_base_model(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    asked = {"model_id": await alice.model(session), "seq_id": 1, "path": "a"}
+    path = (await alice.done("save_weights_for_sampler", asked)).json()["path"]
+    await alice.sampler(session, model_path=path, base_model=NANO)
+    opened = {"session_id": session, "sampling_session_seq_id": 1, "model_path": path, "base_model": f"{NANO}:dora"}
+    answer = await alice.post("/api/v1/create_sampling_session", opened)
+    assert answer.status_code == 400
+    assert "base_model" in answer.text
+
+
+@with_tenants("alice")
+async def test_an_answer_counts_the_prompts_tokens_that_were_in_the_cache(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    sampler = await alice.sampler(await alice.session())
+    counts = list[int]()
+    for seq, length in enumerate((40, 40, 20)):
+        prompt = {"chunks": [{"type": "encoded_text", "tokens": list(range(1, 1 + length))}]}
+        answer = await alice.done("asample", {**sample(sampler, seq), "prompt": prompt})
+        message: Any = CLASSES["SampleResponse"]()
+        message.ParseFromString(answer.content)
+        counts.append(message.prompt_cache_hit_tokens)
+    assert counts == [0, 32, 16]
+
+
+@with_tenants("alice")
+async def test_errors_name_a_checkpoint_by_its_path(tenants: Tenants, state: Path) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model = await alice.model(session)
+    for seq, kind in ((1, "save_weights"), (2, "save_weights_for_sampler")):
+        await alice.done(kind, {"model_id": model, "seq_id": seq, "path": "a"})
+    sampled, other = f"tinker://{model}/sampler_weights/a", await alice.model(session, 1, rank=2)
+    for body in (
+        {"model_id": model, "seq_id": 3, "path": sampled, "optimizer": True},
+        {"model_id": other, "seq_id": 1, "path": f"tinker://{model}/weights/a", "optimizer": False},
+        {"session_id": session, "model_seq_id": 2, "path": sampled, "optimizer": True},
+    ):
+        answer = await alice.result((await alice.ok("load_weights", body))["request_id"])
+        assert str(body["path"]) in answer.text
+        assert str(state) not in answer.text
+    (TinkerPath.parse(sampled).folder(state) / "adapter.safetensors").write_bytes(b"")
+    opened = {"session_id": session, "sampling_session_seq_id": 0, "model_path": sampled}
+    answer = await alice.post("/api/v1/create_sampling_session", opened)
+    assert sampled in answer.text
+    assert str(state) not in answer.text
+    again = await alice.ok("save_weights_for_sampler", {"model_id": model, "seq_id": 4, "path": "a"})
+    refused = await alice.result(again["request_id"])
+    assert "exists already" in refused.text
+    assert "overwrite" not in refused.text
+
+
+@pytest.mark.parametrize("metadata", [{"n": 1}, {"n": "1"}])
+@with_tenants("alice")
+async def test_a_session_is_found_by_the_metadata_that_is_shown(tenants: Tenants, metadata: dict[str, object]) -> None:
+    alice = tenants["alice"]
+    await alice.ok("create_session", {"user_metadata": metadata})
+    await alice.ok("create_session", {})
+    for searched, number in (({"n": "1"}, 1), ({"m": "None"}, 0)):
+        answer = await alice.ok("sessions/search", {"user_metadata": searched})
+        assert [each["user_metadata"] for each in answer["sessions"]] == [{"n": "1"}] * number
 
 
 @with_tenants("alice")

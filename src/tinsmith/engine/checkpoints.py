@@ -67,7 +67,7 @@ def save(
             "a checkpoint of this name exists already",
             field="name",
             value=folder.name,
-            fix="choose another name, or save with overwrite=True",
+            fix=f"choose another name, or {'save with overwrite=True' if with_optimizer else 'delete the first'}",
         )
     metadata = dict(user_metadata or {})
     for key, value in metadata.items():

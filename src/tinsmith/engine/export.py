@@ -138,11 +138,12 @@ def export(
     elif to == "merged":
         _write_merged(adapter, opened, out)
         difference, limit = _merged_difference(adapter, read_weights(out, read_config(out)))
-        moved = None
+        moved, note = None, _context_note(opened)
     else:
         tokenizer = _gguf_vocabulary(opened, merged_config(adapter), out)
         difference, limit, moved = _export_gguf(adapter, tokenizer, out, stored_as or StoredAs.F32)
-        note = _NOT_COMPOSED if COMPOSES in tokenizer else None
+        notes = (_NOT_COMPOSED if COMPOSES in tokenizer else None, _context_note(opened))
+        note = "\n".join(each for each in notes if each is not None) or None
     return Exported(
         out=out,
         files=tuple(sorted(file.name for file in out.iterdir())) if out.is_dir() else (out.name,),
@@ -230,6 +231,20 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
                 shutil.copyfile(opened.folder / name, whole / name)
         if (opened.folder / _MORE_TEMPLATES).is_dir():
             shutil.copytree(opened.folder / _MORE_TEMPLATES, whole / _MORE_TEMPLATES)
+
+
+def _context_note(opened: OpenedBase) -> str | None:
+    """Note that the export has a shorter context than its base's config.json, whose sliding window is left out."""
+    file = None if opened.folder is None else opened.folder / "config.json"
+    if file is None or not file.is_file():
+        return None
+    published = cast("Mapping[str, object]", parse_json(file.read_text(encoding="utf-8")))
+    positions, written = published.get("max_position_embeddings"), opened.config.max_positions
+    if positions == written:
+        return None
+    return (
+        f"its context is {written} tokens, not {positions}: a sliding window has no effect up to there, and is left out"
+    )
 
 
 def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple[float, float]:

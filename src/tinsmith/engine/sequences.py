@@ -119,6 +119,8 @@ class Group:
         self.policy = policy
         self.rule = rule
         self.prefilled = 0
+        self.num_cached = 0
+        """Number of the prompt's tokens whose keys and values were in the cache when it began."""
         self.begun: Beginning | None = None
         """Cached part of the prompt; None before the lookup."""
         self.pages: list[int] = []
@@ -183,7 +185,7 @@ class Group:
         """Continue behind the cached prefix of the prompt, whose pages this request now shares."""
         self.begun = begun
         self.pages, self.routes = begun.pages, list(begun.routes)
-        self.prefilled = PAGE * len(self.pages)
+        self.prefilled = self.num_cached = PAGE * len(self.pages)
         pool.unreserve(len(self.pages))
 
     def fork(self, pool: PagePool, most: int) -> list[Sample]:

@@ -177,12 +177,19 @@ class ComputeHere:
                 value = objective.value(own, datums[i].inputs)
             except InputError as error:
                 raise error.located_at(f"data[{i}]") from None
-            if not (math.isfinite(value.total) and np.isfinite(value.grad).all() and np.isfinite(own).all()):
+            if not (math.isfinite(value.total) and np.isfinite(own).all()):
                 raise InputError(
                     "the loss of a datum is not finite; no gradient was added",
                     field=f"data[{i}]",
                     value=value.total,
                     fix="check the sampler's logprobs and advantages; if they are right, the weights have diverged",
+                )
+            if not np.isfinite(value.grad).all():
+                raise InputError(
+                    "the loss of a datum is finite, but its gradient is not finite; no gradient was added",
+                    field=f"data[{i}]",
+                    value=value.total,
+                    fix="check the inputs, and the loss where its slope is infinite: sqrt, log or a division at 0",
                 )
             routes = None if digests is None else digests[rows]
             results[i] = (DatumOutput(logprobs=own, routes=routes), value)

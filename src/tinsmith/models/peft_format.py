@@ -70,7 +70,7 @@ def export_peft(adapter: Adapter, folder: Path, *, base_name: str) -> None:
             allowed="lora, dora, qlora, qdora",
             fix="export it as a whole model: --to merged",
         )
-    refuse_mixed_layers(adapter.targets)
+    refuse_mixed_layers(adapter.targets, dora=adapter.spec.kind.decomposed)
     with staged(folder) as whole:
         text = json.dumps(_config_values(adapter, base_name), indent=2, sort_keys=True) + "\n"
         (whole / CONFIG).write_text(text, encoding="utf-8")

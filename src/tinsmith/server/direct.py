@@ -17,7 +17,7 @@ from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.sampling_requests import checked, size_of
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import Submissions
-from tinsmith.server.weights import Loaded, load_base, load_checkpoint
+from tinsmith.server.weights import Loaded, check_name, load_base, load_checkpoint, named_by_path
 from tinsmith.server.wire.conversions import to_sample_request
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
@@ -78,6 +78,7 @@ class Direct:
         """
         if not model.startswith(SCHEME):
             parsed = ModelName.parse(model)
+            check_name(self.service.engine, parsed)
             key = (parsed.base, parsed.kind.quantised)
             if key not in self.bases:
                 self.bases[key] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(parsed)))
@@ -162,7 +163,6 @@ class Direct:
         return to_sample_request(request, seed=seed)
 
     def _base(self, parsed: ModelName) -> Loaded:
-        self.service.engine.base(parsed.base)
         return load_base(self.service.engine, parsed.base, parsed.kind)
 
     def _checkpoint(self, model: str, readable: bool) -> Found:
@@ -178,9 +178,10 @@ class Direct:
         content = marker.read_bytes()
         cached = self.cached.get(model)
         if cached is None or cached[0] != content:
-            checkpoint = read(folder)
-            name = self.service.runs.served_base(checkpoint)
-            cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
+            with named_by_path(model, self.service.state):
+                checkpoint = read(folder)
+                name = self.service.runs.served_base(checkpoint)
+                cached = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
             self.cached[model] = cached
             if len(self.cached) > MAX_CACHED:
                 self.cached.popitem(last=False)

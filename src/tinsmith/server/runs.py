@@ -22,6 +22,7 @@ from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Job, Lane
+from tinsmith.server.weights import named_by_path
 from tinsmith.server.wire.conversions import to_adam, to_adapter_spec
 from tinsmith.server.wire.messages import CONTENT_TYPE
 from tinsmith.server.wire.places import Place
@@ -113,28 +114,20 @@ class Runs:
         Raises:
             InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the requested one.
         """
-        name = self.served_base(checkpoint)
-        self.engine.check_kind(checkpoint.spec.kind)
-        spec = checkpoint.spec
-        own = ModelName(base=name, kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
-        base_model = str(own)
-        if request.base_model is not None and ModelName.parse(request.base_model) != own:
-            raise InputError(
-                "the checkpoint was trained on another base model",
-                field="base_model",
-                value=request.base_model,
-                allowed=base_model,
-            )
+        own, spec = self.served_name(checkpoint, request.base_model), checkpoint.spec
+        name, base_model = own.base, str(own)
+        self.engine.check_kind(spec.kind)
         model_id = _model_id(request)
         self._require_room(model_id, "load_weights")
 
         def make() -> TrainingSession:
-            return load_session(
-                self.engine.decoder(name, quantised=spec.kind.quantised),
-                checkpoint,
-                base=self.engine.base(name),
-                with_optimizer=request.optimizer,
-            )
+            with named_by_path(request.path, self.state):
+                return load_session(
+                    self.engine.decoder(name, quantised=spec.kind.quantised),
+                    checkpoint,
+                    base=self.engine.base(name),
+                    with_optimizer=request.optimizer,
+                )
 
         return self._begin(request, "load_weights", base_model, spec, make, path=request.path), model_id
 
@@ -172,6 +165,24 @@ class Runs:
             self.worker.post(lambda: self.futures.run(request_id, compute))
         return request_id
 
+    def served_name(self, checkpoint: Checkpoint, requested: str | None) -> ModelName:
+        """Return the name of a checkpoint's base and adapter, which a request may repeat.
+
+        Raises:
+            InputError: another one is requested.
+            CheckpointError: no served base computes the same function.
+        """
+        spec = checkpoint.spec
+        own = ModelName(base=self.served_base(checkpoint), kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
+        if requested is not None and ModelName.parse(requested) != own:
+            raise InputError(
+                "the checkpoint was trained on another base model",
+                field="base_model",
+                value=requested,
+                allowed=str(own),
+            )
+        return own
+
     def served_base(self, checkpoint: Checkpoint) -> str:
         """Return the served name of the base that a checkpoint was trained on.
 
@@ -198,7 +209,8 @@ class Runs:
         path = TinkerPath.parse(text)
         readable = self.store.may_read(path)
         found = self.worker.call(lambda: read(self.store.require_checkpoint(path, readable=readable)))
-        return await asyncio.wrap_future(found)
+        with named_by_path(text, self.state):
+            return await asyncio.wrap_future(found)
 
     def forward_backward(self, call: ForwardBackwardCall) -> str:
         """Compute a loss and, unless forward only, add its gradient."""
@@ -300,9 +312,10 @@ class Runs:
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
             path = TinkerPath.parse(request.path)
-            checkpoint = read(self.store.require_checkpoint(path, readable=readable))
-            base = self.engine.base(run.name)
-            restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
+            with named_by_path(request.path, self.state):
+                checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+                base = self.engine.base(run.name)
+                restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
             return json_result({"path": request.path, "model_id": run.model_id, "type": "load_weights"})
 
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)

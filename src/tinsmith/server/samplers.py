@@ -30,7 +30,7 @@ from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.runs import Runs
 from tinsmith.server.sampling_requests import checked, num_drawn, outcome_of, size_of
 from tinsmith.server.snapshots import Snapshots
-from tinsmith.server.weights import Loaded, adapter_of, load_base, weights_of
+from tinsmith.server.weights import Loaded, adapter_of, check_name, load_base, named_by_path, weights_of
 from tinsmith.server.wire.conversions import to_sample_request
 from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateSamplingSession, Sample
@@ -120,17 +120,16 @@ class Samplers:
         """Open a session on a base model or a checkpoint, and load it.
 
         Raises:
-            InputError, ConfigError, CheckpointError: the model or checkpoint is not available.
+            InputError, ConfigError, CheckpointError: the model or checkpoint is not available, or is not the one named.
         """
         base_model = request.base_model
         if request.model_path is not None:
-            path = TinkerPath.parse(request.model_path)
             checkpoint = await runs.read_checkpoint(request.model_path)
-            name = runs.served_base(checkpoint)
-            record = self.store.checkpoint(path)
-            base_model = record.base_model if record else name
+            own = runs.served_name(checkpoint, base_model)
+            record = self.store.checkpoint(TinkerPath.parse(request.model_path))
+            base_model = record.base_model if record else own.base
         assert base_model is not None, "checked by the request"
-        self.engine.base(ModelName.parse(base_model).base)
+        check_name(self.engine, ModelName.parse(base_model))
         create = partial(self.store.create_sampling_session, base_model=base_model, model_path=request.model_path)
         session_id, seq_id = request.session_id, request.sampling_session_seq_id
         # On a thread: it waits for the disk.
@@ -434,10 +433,11 @@ class Samplers:
             if record.model_path is None:
                 return load_base(self.engine, name, kind)
             path = TinkerPath.parse(record.model_path)
-            checkpoint = read(self.store.require_checkpoint(path, readable=readable))
-            load = partial(adapter_of, self.engine, name, checkpoint)
-            weights = weights_of(checkpoint)
-            self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
+            with named_by_path(record.model_path, self.state):
+                checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+                load = partial(adapter_of, self.engine, name, checkpoint)
+                weights = weights_of(checkpoint)
+                self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
             return None
 
         self._require_room(owner_of(record.sampling_session_id))

@@ -37,7 +37,9 @@ def outcome_of(request: Sample, group: Group) -> Finished | TinsmithError:
     if group.failure is not None or group.result is None:
         return group.failure or InputError("the request was dropped")
     last_n, targets = request.prompt_logprobs_last_n, to_targets(request)
-    body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
+    body = encode_sample(
+        group.result, prompt_logprobs_last_n=last_n, targets=targets, cache_hit_tokens=group.num_cached
+    )
     return Finished(body=body, media_type=CONTENT_TYPE)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_adapter
 from tinsmith.engine.sequences import Policy
-from tinsmith.models.adapter import Adapter
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.models.adapter import Adapter, check_router
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import TinsmithError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +24,26 @@ class Loaded:
 
     policy: Policy
     weights: str
+
+
+@contextmanager
+def named_by_path(path: str, state: Path) -> Generator[None]:
+    """Name a checkpoint by its tinker:// path in errors, and not by its folder on this server."""
+    folder = str(TinkerPath.parse(path).folder(state))
+    try:
+        yield
+    except TinsmithError as error:
+        raise error.reworded(lambda text: text.replace(folder, path)) from None
+
+
+def check_name(engine: Bases, name: ModelName) -> None:
+    """Reject the name of a base that is not served, or with an adapter that no model of it can have.
+
+    Raises:
+        ConfigError: naming those that are served, or the impossible part.
+    """
+    config = engine.config(name.base)
+    check_router(AdapterSpec(kind=name.kind, alpha=name.alpha, train_router=name.router), config)
 
 
 def load_base(engine: Bases, name: str, kind: AdapterKind) -> Loaded:

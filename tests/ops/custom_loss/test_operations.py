@@ -243,6 +243,18 @@ def test_the_closed_clamp_is_torchs_but_at_its_bounds(low: float | None, high: f
 _TIES = custom(_ties, {"logprobs": 1, "y": 1}).objective()
 
 
+@pytest.mark.parametrize("x", [[-1.5], [-2.0, -2.0, -2.0]])
+def test_a_deviation_of_0_has_torchs_slope(x: list[float]) -> None:
+    def loss(logprobs: Any) -> Any:
+        return (logprobs / (logprobs.std(correction=0) + 1)).sum(), {}
+
+    logprobs = np.array(x, np.float32)
+    total, grad, _ = by_torch(loss, logprobs, {})
+    found = custom(loss, {"logprobs": 1}).objective().value(logprobs, {})
+    assert found.total == total
+    np.testing.assert_array_equal(found.grad, grad.astype(np.float32))
+
+
 Function = Callable[[np.ndarray], np.ndarray]
 X = np.concatenate(
     [

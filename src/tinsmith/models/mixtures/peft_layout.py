@@ -39,17 +39,26 @@ def check_fused_targets(named: object, file: Path) -> None:
             )
 
 
-def refuse_mixed_layers(targets: Iterable[str]) -> None:
-    """Reject an adapter on experts of some layers and on dense MLPs of others.
+def refuse_mixed_layers(targets: Iterable[str], *, dora: bool) -> None:
+    """Reject an adapter on experts of some layers and on dense MLPs of others, or a DoRA adapter on experts.
 
     In a model with experts, PEFT on transformers 5 applies `gate_proj` and the like to all experts, and would silently
-    ignore those of the dense layers.
+    ignore those of the dense layers. It has no DoRA of experts, which are parameters and not layers there.
 
     Raises:
-        ConfigError: the adapter has both.
+        ConfigError: the adapter has both, or is one of DoRA on experts.
     """
-    experts = [name for name in targets if ".mlp.experts." in name]
-    dense = [name for name in targets if re.search(r"\.mlp\.(gate|up|down)_proj$", name)]
+    names = list(targets)
+    experts = [name for name in names if ".mlp.experts." in name]
+    if experts and dora:
+        raise ConfigError(
+            "PEFT cannot load a DoRA adapter on experts",
+            field="targets",
+            value=experts[0],
+            allowed="lora and qlora on experts",
+            fix="export it as a whole model: --to merged",
+        )
+    dense = [name for name in names if re.search(r"\.mlp\.(gate|up|down)_proj$", name)]
     if experts and dense:
         raise ConfigError(
             "PEFT cannot load an adapter on both experts and dense layers",

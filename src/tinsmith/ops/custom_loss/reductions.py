@@ -74,9 +74,12 @@ def variance(
 def deviation(
     tape: Tape, /, input: object, dim: object = None, unbiased: object = None, keepdim: object = False,
     *, correction: object = None,
-) -> object:  # fmt: skip
-    """Compute the square root of the variance."""
-    return UNARY["sqrt"](tape, variance(tape, input, dim, unbiased, keepdim, correction=correction))
+) -> Array:  # fmt: skip
+    """Compute the square root of the variance, with slope 0 at 0, as torch does."""
+    x = variance(tape, input, dim, unbiased, keepdim, correction=correction)
+    tape.room(x.shape)
+    y = np.sqrt(floats(x))
+    return tape.result(y, (x, lambda grad: np.where(y == 0.0, 0.0, grad / (2.0 * y))))
 
 
 def _evenly(choose: Callable[[Values, Axes], Values]) -> Operation:

@@ -46,6 +46,9 @@ class Choice:
         self._ends = ends
         self._shown = shown or Shown()
         self._settled = ""
+        """Text with every control token spelled, as stop texts are searched for."""
+        self._removed: list[tuple[int, int]] = []
+        """Begin and length in it of the control tokens that a client does not get."""
         self._waiting = b""
         """Incomplete bytes of a character."""
         self._begun = True
@@ -55,8 +58,13 @@ class Choice:
         self._num_sent = 0
         self.first: int | None = None
         """Index of the first token of a text that follows nothing."""
-        self.offsets: list[int] = []
-        """Position in the text at which each token begins."""
+        self._begins: list[int] = []
+        """Position in the settled text at which each token begins."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """Position in the client's text at which each token begins."""
+        return [self._shown_at(begin) for begin in self._begins] if self._removed else self._begins
 
     def follow(self, prompt: Sequence[int], *, silent: int) -> None:
         """Continue the text of the prompt; its first `silent` tokens have no text."""
@@ -70,19 +78,20 @@ class Choice:
         A prompt `written` as text is returned unchanged, however it is tokenized, unless control tokens are removed.
         """
         self._begun = False
-        self.offsets += [0] * silent
+        self._begins += [0] * silent
         for token in prompt[silent:]:
             self._append(token)
         if written is not None and self._shown.control and (self._settled != written or self._waiting):
             known = self._codec.offsets(written, prompt[silent:])
-            self.offsets[silent:] = known or [min(offset, len(written)) for offset in self.offsets[silent:]]
+            self._begins[silent:] = known or [min(offset, len(written)) for offset in self._begins[silent:]]
             self._settled, self._waiting = written, b""
         self._border = len(self._settled)
 
     def fork(self) -> Choice:
         """Return a copy with the same beginning."""
         other = copy(self)
-        other.offsets = list(self.offsets)
+        other._removed = list(self._removed)
+        other._begins = list(self._begins)
         return other
 
     def add(self, tokens: Sequence[int], reason: StopReason | None) -> Grown:
@@ -97,22 +106,22 @@ class Choice:
             count = self._num_begun(end)
         else:
             whole += self._waiting.decode("utf-8", "replace")
-            end, count = len(whole), len(self.offsets) - self._num_sent
+            end, count = len(whole), len(self._begins) - self._num_sent
             at = self._stopped_at(whole) if reason is StopReason.STOP else None
             if at is not None:
                 end = max(self._sent, at)
                 count = self._num_begun(end)
             if self._shown.every_token:
-                self.offsets = [min(offset, end) for offset in self.offsets]
-                self.offsets += [end] * hidden
-                count = len(self.offsets) - self._num_sent
-        grown = Grown(whole[self._sent : end], slice(self._num_sent, self._num_sent + count))
+                self._begins = [min(offset, end) for offset in self._begins]
+                self._begins += [end] * hidden
+                count = len(self._begins) - self._num_sent
+        grown = Grown(self._visible(whole, self._sent, end), slice(self._num_sent, self._num_sent + count))
         self._sent, self._num_sent = end, self._num_sent + count
         return grown
 
     def _num_begun(self, end: int) -> int:
         """Return the number of unsent tokens that begin before `end`."""
-        return sum(offset < end for offset in self.offsets[self._num_sent :])
+        return sum(offset < end for offset in self._begins[self._num_sent :])
 
     def _stopped_at(self, whole: str) -> int | None:
         """Return the end of a text at a stop text within the drawn tokens; None if there is none."""
@@ -121,17 +130,35 @@ class Choice:
         return None if at is None else at[0] + (at[1] if self._shown.stop else 0)
 
     def _append(self, token: int) -> None:
-        self.offsets.append(len(self._settled))
-        if not self._shown.control and token in self._codec.control:
-            return
-        added = self._codec.bytes_of(token) if self._begun else self._codec.first_bytes(token)
-        if not self._begun:
-            self._begun, self.first = True, len(self.offsets) - 1
-        if len(self.offsets) == 1 and added and not 0x80 <= added[0] < 0xC0:
+        removed = not self._shown.control and token in self._codec.control
+        added = self._codec.bytes_of(token) if self._begun or removed else self._codec.first_bytes(token)
+        if not self._begun and not removed:
+            self._begun, self.first = True, len(self._begins)
+        if not self._begins and added and not 0x80 <= added[0] < 0xC0:
             self._waiting = b""  # nothing completes the character that the prompt had begun
+        before = self._waiting.decode("utf-8", "replace") if added else ""
+        both = (self._waiting + added).decode("utf-8", "replace")
+        if both == before + added.decode("utf-8", "replace"):  # the token completes no character begun before it
+            self._settled, self._waiting = self._settled + before, b"" if before else self._waiting
+        self._begins.append(len(self._settled))
         text, length = codecs.utf_8_decode(self._waiting + added, "replace", False)
+        if removed:
+            self._removed.append((len(self._settled), len(text)))
         self._settled += text
         self._waiting = (self._waiting + added)[length:]
+
+    def _shown_at(self, at: int) -> int:
+        """Return the position in the client's text of a position in the settled one."""
+        return at - sum(min(size, at - begin) for begin, size in self._removed if begin < at)
+
+    def _visible(self, whole: str, begin: int, end: int) -> str:
+        """Return the part of a text that a client gets."""
+        parts: list[str] = []
+        for at, size in self._removed:
+            if at < end and at + size > begin:
+                parts.append(whole[begin:at])
+                begin = min(at + size, end)
+        return "".join([*parts, whole[begin:end]])
 
     def _held(self, text: str) -> int:
         """Return the number of characters at the end that begin a stop text."""

@@ -128,7 +128,7 @@ def _matches(session: Session, request: SearchSessions) -> bool:
     return (
         _named(session, request)
         and (request.project_ids is None or _project(session) in request.project_ids)
-        and all(metadata.get(key) == value for key, value in (request.user_metadata or {}).items())
+        and all(key in metadata and str(metadata[key]) == value for key, value in (request.user_metadata or {}).items())
         and (request.owner.type != "user" or OWNER in request.owner.owner_urns)
         and (request.statuses is None or any(_stands(session, one) for one in request.statuses))
     )
