@@ -36,11 +36,7 @@ HASHED: Final = frozenset(
 """These run through sets of texts (as of 0.1.25), so that their items hang on the hash seed of the process."""
 RAISING: Final = frozenset({"boxnet", "game_of_life", "prime_factorization"})
 """These raise on malformed answers (as of 0.1.25), which the metric `malformed` counts."""
-_ON_TEXTS: Final = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, SyntaxError),
-    *(TypeError, ValueError),
-)
-"""Exceptions of scorers that convert, evaluate or index a text; the item is the generator's own."""
+_ON_TEXT: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 
 
 def task_names() -> list[str]:
@@ -216,7 +212,7 @@ def reasoning_gym(
         made_by, entry = entries[item["id"]]
         try:
             return float(made_by.score_answer(text.strip(), entry))
-        except _ON_TEXTS:
+        except _ON_TEXT:
             return None
 
     def score(item: dict[str, Any], text: str | None) -> float:
@@ -224,7 +220,6 @@ def reasoning_gym(
         return 0.0 if text is None else scored(item, text) or 0.0
 
     def malformed(item: dict[str, Any], text: str | None) -> float:
-        """Count an answer that the scorer raises on."""
         return float(text is not None and scored(item, text) is None)
 
     def solved(item: dict[str, Any], text: str | None) -> float:
@@ -289,8 +284,5 @@ def _items(
             return found
     if found and side == "train":
         return found
-    what, fix = (
-        f"{name} has {len(found)} different items at these settings",
-        "ask for fewer, or for harder ones (config.*)",
-    )
+    what, fix = f"{name} has {len(found)} different items at these settings", "ask for fewer, or for harder (config.*)"
     raise ConfigError(what, field=key, value=count, fix=fix)
