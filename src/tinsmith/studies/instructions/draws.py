@@ -62,7 +62,7 @@ def _checkers() -> dict[str, Any]:
     from if_verifiable.ifeval.instructions_registry import INSTRUCTION_DICT as ifeval
 
     langdetect.DetectorFactory.seed = 0  # else it draws, and the same text has now this language, now that
-    vars(checks)["logging"] = silent = logging.getLogger(checks.__name__)
+    checks.__dict__["logging"] = silent = logging.getLogger(checks.__name__)
     silent.disabled = True  # else answers reach the terminal as they are, by the root logger
     download, nltk.download = nltk.download, _no_download
     try:
