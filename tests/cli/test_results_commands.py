@@ -187,6 +187,20 @@ def test_an_interrupted_build_says_how_it_goes_on(
     assert f"interrupted; the same command {further}" in ran.err
 
 
+@pytest.mark.parametrize("verb", ["replay", "audit"])
+def test_an_interrupted_check_says_that_it_begins_again(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    write_run(tmp_path / "run", "one")
+    monkeypatch.setattr(f"tinsmith.lab.experiment.{verb}.{verb}", interrupted)
+    ran = command(capsys, verb, tmp_path / "run")
+    assert ran.code == INTERRUPTED
+    assert "the same command begins again" in ran.err
+
+
 def test_a_list_of_works_that_is_not_there_is_no_wrong_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("data", "build", "--out", tmp_path)
     assert "--source openalex|sciscinet|files|synthetic" in command(capsys, *asked, code=2).err

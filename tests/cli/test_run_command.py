@@ -9,7 +9,7 @@ from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS, find
-from tinsmith.cli.run import quickstart_cells
+from tinsmith.cli.run import INTERRUPTED, quickstart_cells
 from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.types.errors import ConfigError
@@ -144,6 +144,19 @@ def test_one_run_of_a_quickstart_has_a_checkpoint_of_each_step(keys: dict[str, s
     cells = {cell.experiment.name: cell for cell in quickstart_cells(keys, Path("out"))}
     assert cells.pop("remedy/exp6").overrides.get("save_every") == kept
     assert all(cell.overrides == keys for cell in cells.values())
+
+
+@pytest.mark.usefixtures("run")
+def test_an_interrupted_quickstart_says_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tinsmith.lab.study.cells.runner", interrupted)
+    ran = command(capsys, "quickstart")
+    assert ran.code == INTERRUPTED
+    assert "the same command goes on where it stopped" in ran.err
 
 
 def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(

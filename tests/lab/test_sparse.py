@@ -63,6 +63,13 @@ def test_items_nearest_a_half_are_kept_and_those_that_tell_nothing_are_not() -> 
     assert set(names(kept_rollouts(groups, SETTINGS))) == {"half", "seldom"}
 
 
+@pytest.mark.parametrize("total", [2.0, -1.0])
+def test_rewards_that_no_half_lies_between_are_refused(total: float) -> None:
+    with pytest.raises(ConfigError) as refused:
+        kept_rollouts([group("half", [total, 0.0])], SETTINGS)
+    assert (refused.value.field, refused.value.value) == ("reward", total)
+
+
 def test_the_longest_fifth_is_dropped() -> None:
     groups = [group("half", [1.0, 0.0] * 5)]
     kept = kept_rollouts(groups, SETTINGS)
@@ -155,7 +162,7 @@ class _Remembering:
 
     def score(self, rollouts: list[Any]) -> list[NamedTerms]:
         self.scored += len(rollouts)
-        return [NamedTerms(values={}, total=float(self.scored % 2 + place)) for place in range(len(rollouts))]
+        return [NamedTerms(values={}, total=float((self.scored + place) % 2)) for place in range(len(rollouts))]
 
 
 def test_a_resumed_run_draws_as_its_first_step_did_and_goes_on_with_the_reward_that_it_had(

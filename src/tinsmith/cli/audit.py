@@ -6,7 +6,7 @@ import dataclasses
 import re
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -65,10 +65,11 @@ def replay(
     here = changed_keys(changes or (), listed_by=_HERE)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
     with loading():
+        from tinsmith.cli.bar import interruptible
         from tinsmith.cli.registered import plan_of
         from tinsmith.lab.experiment.replay import replay as run
 
-    with run_folders([folder]) as (place,):
+    with interruptible(resumes=False), run_folders([folder]) as (place,):
         beside = folder.absolute().parent
         done = run(place, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
     replay_folder = None if done.folder is None else str(done.folder)
@@ -119,12 +120,13 @@ def audit(
     here = changed_keys(changes or (), listed_by=_HERE)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
     with loading():
+        from tinsmith.cli.bar import interruptible
         from tinsmith.cli.registered import plan_of
         from tinsmith.lab.experiment.audit import audit as audit_steps
         from tinsmith.lab.experiment.audit_units import audit_units
 
     drawn_by = secrets.randbits(32) if seed is None else seed
-    with run_folders([folder]) as (place,):
+    with interruptible(resumes=False), run_folders([folder]) as (place,):
         if share is not None:
             of_units = audit_units(place, plan_of, share=share, seed=drawn_by, say=tell, here=here)
             passed, lines, values = of_units.passed, _unit_lines(of_units), _values(of_units)
@@ -242,19 +244,13 @@ def pack(
         from tinsmith.lab.bundle.pack import pack as run
         from tinsmith.types.fingerprints import file_sha256
 
+    day = _date(folder, date)
     statement = Statement(
-        authors=tuple(author or ["the authors of this run"]),
-        license=license,
-        data_license=data,
-        date=_date(folder) if date is None else date,
+        authors=tuple(author or ["the authors of this run"]), license=license, data_license=data, date=day
     )
     with ticking(f"writing {out}"):
         sizes = run(
-            folder,
-            out,
-            kept=Kept(checkpoints),
-            statement=statement,
-            origin_of=lambda each: _origin(each, data is not None),
+            folder, out, kept=Kept(checkpoints), statement=statement, origin_of=lambda at: _origin(at, data is not None)
         )
     print(f"wrote {out}: {len(sizes)} files, {out.stat().st_size / 1e6:.1f} MB")
     for name in sorted(sizes, key=lambda each: (-sizes[each], each))[:_LISTED]:
@@ -274,11 +270,16 @@ def unpack(
     print(f"unpacked into {folder}")
 
 
-def _date(folder: Path) -> str:
-    """Return when a run's manifest, or a study's record, was written."""
+def _date(folder: Path, given: str | None) -> str:
+    """Return the date that is given, or when a run's manifest, or a study's record, was written."""
     from tinsmith.lab.runs.files import MANIFEST
     from tinsmith.lab.study.files import STUDY_JSON
 
+    if given is not None:
+        try:
+            return date.fromisoformat(given).isoformat()
+        except ValueError:
+            raise ConfigError("this is no date", field="--date", value=given, allowed="YYYY-MM-DD") from None
     file = next(each for each in (folder / STUDY_JSON, folder / MANIFEST, folder) if each.exists())
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
 

@@ -243,8 +243,8 @@ def metrics(
     null: Annotated[
         Literal["closed", "switching"], Option(help="Chance, for journal pairs: its exact mean; or drawn networks.")
     ] = "closed",
-    nulls: Annotated[int, Option(metavar="N", help="Networks to draw.")] = 10,
-    seed: Annotated[int, Option(help="Seed of the drawn networks.")] = 0,
+    nulls: Annotated[Number, Option(metavar="N", help="With switching: networks to draw. Default: 10.")] = None,
+    seed: Annotated[Number, Option(help="With switching: seed of the drawn networks. Default: 0.")] = None,
     pool_years: Annotated[
         int, Option(metavar="K", help="Compare the pairs of K citing years: small corpora, 3-5.")
     ] = 1,
@@ -258,12 +258,12 @@ def metrics(
     from tinsmith.data.metrics_card import Granularity, MetricSettings
     from tinsmith.ops.extension import configure
 
+    drawn = {name: value for name, value in (("nulls", nulls), ("seed", seed)) if value is not None}
+    if drawn and null == "closed":
+        raise ConfigError("no networks are drawn", field=", ".join(map(_flag, drawn)), fix="--null switching")
+    chance = Null(model=NullModel(null), **drawn)
     settings = MetricSettings(
-        window=window,
-        granularity=Granularity(granularity),
-        window_days=window_days,
-        null=Null(model=NullModel(null), nulls=nulls, seed=seed),
-        pool_years=pool_years,
+        window=window, granularity=Granularity(granularity), window_days=window_days, null=chance, pool_years=pool_years
     )
     opened = Corpus.open(corpus)
     configure(threads=threads)

@@ -316,6 +316,7 @@ def quickstart(
     """
     given = changed_keys(changes or [], listed_by="tinsmith run remedy/exp6 --help lists the keys")
     with loading():
+        from tinsmith.cli.bar import interruptible
         from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.live.progress import minutes_now, other_work
         from tinsmith.lab.page.report import COMPARISON, compare
@@ -341,9 +342,8 @@ def quickstart(
         say(f"{len(cells)} runs and a base model: about {minutes_now(forecast, other_work())}")
     if dry:
         return
-    with runner(asked_cluster(given), minutes) as run:
-        # So that the last wave is short.
-        run(sorted(cells, key=lambda one: -seconds[one.folder]), say)
+    with interruptible(resumes=True), runner(asked_cluster(given), minutes) as run:
+        run(sorted(cells, key=lambda one: -seconds[one.folder]), say)  # so that the last wave is short
     with ticking("comparing", say):
         compared = compare([cell.folder for cell in cells])
     page = out / COMPARISON

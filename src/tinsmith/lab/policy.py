@@ -231,7 +231,7 @@ def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout
 
 
 def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[NDArray[np.float64]]:
-    """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
+    """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token, q at T."""
     scored = log_probs(reference, [one.sequence() for one in rollouts])
     bases = [list(compress(logprobs, one.written())) for one, logprobs in zip(rollouts, scored, strict=True)]
     return [

@@ -311,7 +311,7 @@ class SparseSettings(SftSettings):
     base_rollouts: int = 20
     """Rollouts of the base for each of these items."""
     kept_items: int = 50
-    """Number of these items that are trained on: those with pass rates nearest to one half."""
+    """Number of these items that are trained on: those with mean rewards nearest to one half."""
     entropy_threshold: float = 0.7
     """Nats of the base's entropy above which a token is pushed; at all others the policy is held to the base."""
     base_kl_coef: float = 0.2

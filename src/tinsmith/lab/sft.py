@@ -174,7 +174,7 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
 
 
 def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
-    """Return rollouts, without the longest, of the items with pass rates nearest 1/2, and their advantages."""
+    """Return rollouts, without the longest, of the items with mean rewards nearest 1/2, and their advantages."""
     informative = [group for group in groups if group.informative and group.compared]
     nearest = sorted(informative, key=_from_a_half)[: settings.kept_items]
     every = [
@@ -190,6 +190,8 @@ def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSetti
 
 def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
     totals = [one.terms.total for one in group.compared]
+    if wrong := next((total for total in totals if not 0.0 <= total <= 1.0), None):
+        raise ConfigError("mean rewards are compared with one half", field="reward", value=wrong, allowed="0 to 1")
     return abs(math.fsum(totals) / len(totals) - 0.5)
 
 

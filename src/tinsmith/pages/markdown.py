@@ -12,6 +12,7 @@ from tinsmith.pages import document
 from tinsmith.pages.tables import Cell, RowKind, Table
 
 _ROWS: Final = 6  # Of a browser.
+_START = re.compile(r"^(\d{1,9}(?=[.)](?: |$))|(?=#{1,6}(?: |$)|[-+] |[-=]{2,}$))")
 _LABEL = re.compile(r'aria-label="([^"]*)"')
 
 
@@ -31,8 +32,9 @@ def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape all markup in a text."""
-    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", " ".join(text.split()))
+    """Escape all markup in a text, and what is markup at a paragraph's start."""
+    inline = re.sub(r"([\\|*_`<>\[\]]|~(?=~)|(?<=~)~|&(?=#?\w+;))", r"\\\1", " ".join(text.split()))
+    return _START.sub(r"\1\\", inline)
 
 
 def _block(block: document.Block) -> str:

@@ -34,6 +34,9 @@ HASHED: Final = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )
 """These run through sets of texts (as of 0.1.25), so that their items hang on the hash seed of the process."""
+RAISING: Final = frozenset({"boxnet", "game_of_life", "prime_factorization"})
+"""These raise on malformed answers (as of 0.1.25), which the metric `malformed` counts."""
+_ON_TEXT: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 
 
 def task_names() -> list[str]:
@@ -205,10 +208,19 @@ def reasoning_gym(
     train = _items(task, config, "train", items, train_seed, entries, apart)
     answers = sorted({str(one["answer"]) for one in train})
 
-    def score(item: dict[str, Any], text: str | None) -> float:
-        """Earn what the generator's own scorer gives; nothing where the reply could not be read."""
+    def scored(item: dict[str, Any], text: str) -> float | None:
         made_by, entry = entries[item["id"]]
-        return 0.0 if text is None else float(made_by.score_answer(text.strip(), entry))
+        try:
+            return float(made_by.score_answer(text.strip(), entry))
+        except _ON_TEXT:
+            return None
+
+    def score(item: dict[str, Any], text: str | None) -> float:
+        """Earn what the generator's own scorer gives; nothing where the reply or the answer could not be read."""
+        return 0.0 if text is None else scored(item, text) or 0.0
+
+    def malformed(item: dict[str, Any], text: str | None) -> float:
+        return float(text is not None and scored(item, text) is None)
 
     def solved(item: dict[str, Any], text: str | None) -> float:
         """Say whether the scorer gives all it has."""
@@ -229,7 +241,7 @@ def reasoning_gym(
         prompt=_PROMPT if parse is not _tagged else _TAG_PROMPT,
         parse=parse,
         reward={"score": score},
-        metrics={"solved": solved},
+        metrics={"solved": solved, **({"malformed": malformed} if task in RAISING else {})},
         demonstrate=shown,
         answer=lambda item: _written(str(item["answer"]), parse),
         baselines={"the most frequent answer": lambda _: _written(common, parse)},
@@ -272,8 +284,5 @@ def _items(
             return found
     if found and side == "train":
         return found
-    what, fix = (
-        f"{name} has {len(found)} different items at these settings",
-        "ask for fewer, or for harder ones (config.*)",
-    )
+    what, fix = f"{name} has {len(found)} different items at these settings", "ask for fewer, or for harder (config.*)"
     raise ConfigError(what, field=key, value=count, fix=fix)

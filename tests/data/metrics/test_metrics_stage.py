@@ -201,7 +201,7 @@ def test_the_command_prints_what_it_found(run: Run, corpus: Corpus) -> None:
 
 
 def test_a_mistake_takes_at_most_five_lines(run: Run, corpus: Corpus) -> None:
-    for mistake in (["--window-days", 100], ["--window", 0], ["--threads", 0]):
+    for mistake in (["--window-days", 100], ["--window", 0], ["--threads", 0], ["--nulls", 3], ["--seed", 7]):
         code, out, err = run(corpus.folder, *mistake)
         assert (code, out) == (2, "")
         assert err

@@ -207,6 +207,13 @@ def test_a_secret_or_a_path_is_refused_by_file_and_line_and_not_shown(
     assert not (tmp_path / "run.zip").exists()
 
 
+def test_what_is_no_date_is_refused(original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.zip"
+    refused = command(capsys, "pack", str(original), "--out", str(file), *SAID, "--date", "notadate", code=2)
+    assert "notadate" in refused.err
+    assert not file.exists()
+
+
 def test_a_forged_value_in_a_bundle_is_found_as_in_a_folder(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

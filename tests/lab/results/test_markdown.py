@@ -24,7 +24,8 @@ from tinsmith.pages.document import (
     Tone,
     Words,
 )
-from tinsmith.pages.markdown import document_markdown, table_lines
+from tinsmith.pages.markdown import document_markdown, escaped, table_lines
+from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, text
 
 pytestmark = pytest.mark.whole
@@ -64,6 +65,36 @@ def test_every_kind_of_block_has_its_words_and_figures() -> None:
         "ab",
     ):
         assert line in lines, line
+
+
+@pytest.mark.parametrize(
+    ("plain", "markdown"),
+    [
+        *[
+            ("# a", r"\# a"),
+            ("- a", r"\- a"),
+            ("1. a", r"1\. a"),
+            ("~~a~~", r"\~\~a\~\~"),
+            ("===", r"\==="),
+            ("---", r"\---"),
+        ],
+        *[
+            ("&lt;b", r"\&lt;b"),
+            ("#1 a", "#1 a"),
+            ("-0.5", "-0.5"),
+            ("1.5", "1.5"),
+            ("a & b", "a & b"),
+            ("a # 1. b", "a # 1. b"),
+        ],
+    ],
+)
+def test_a_text_is_no_markup(plain: str, markdown: str) -> None:
+    assert escaped(plain) == markdown
+
+
+def test_a_first_line_break_of_a_verbatim_text_stays_on_the_page() -> None:
+    page = Document(kind="no", title="t", facts=(), sections=[Section("s", "S", [Words("\na", Tone.VERBATIM)])])
+    assert "<pre>\n\na</pre>" in document_html(page)
 
 
 def test_rows_are_as_wide_as_the_head() -> None:

@@ -1,5 +1,6 @@
 """Checkable instructions: drawn from a seed, split by request or by kind, checked strictly and loosely."""
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -98,6 +99,15 @@ def test_a_language_is_told_the_same_each_time() -> None:
     first = [followed("", *asked, text) for text in texts]
     assert all([followed("", *asked, text) for text in texts] == first for _ in range(3))
     assert first[0].strict == (True,)
+
+
+def test_an_answer_without_a_language_is_written_to_no_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    followed("", ["language:response_language"], [{"language": "de"}], "\x1b]0;123\x07 ***")
+    assert logging.getLogger().handlers == []
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_page_says_how_often_each_kind_was_followed() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from command_line import command
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.reasoning import HASHED, config_keys, dataset, generator_keys, reasoning_gym, task_names
+from tinsmith.studies.reasoning import HASHED, RAISING, config_keys, dataset, generator_keys, reasoning_gym, task_names
 from tinsmith.types.errors import ConfigError
 
 
@@ -51,6 +52,19 @@ def test_the_generators_own_scorer_rewards() -> None:
     assert task.metrics["solved"](one, one["answer"]) == 1.0  # type: ignore[operator]
     assert task.rewards["score"](one, "no idea") < 1.0  # type: ignore[operator]
     assert callable(task.prompt) or "{question}" in task.prompt
+
+
+@pytest.mark.parametrize("name", sorted(RAISING))
+def test_an_answer_that_the_scorer_raises_on_is_wrong_and_counted(name: str) -> None:
+    task = made(name, items=2, held_out_items=1)
+    one = sides(task)[1][0]
+    found = score_group(task, one, [[str(one["answer"])], ["I do not know"], ["{}"], ["1"]])
+    assert all(isinstance(each, Earned) for each in found)
+    earned = [each for each in found if isinstance(each, Earned)]
+    assert earned[0].total == (0.0 if name == "boxnet" else 1.0), "boxnet names no right answer"
+    assert earned[0].metrics["malformed"] == 0.0
+    assert max(each.total for each in earned[1:]) < 1.0
+    assert sum(each.metrics["malformed"] for each in earned) > 0.0
 
 
 def test_settings_of_a_generator_are_keys_of_their_types() -> None:

@@ -7,6 +7,7 @@ Left out are those whose data `nltk` would download: they count sentences by a t
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,7 +44,7 @@ def described(kind: str, kwargs: Mapping[str, Any]) -> str:
 
 
 def followed(prompt: str, kinds: Sequence[str], kwargs: Sequence[Mapping[str, Any]], answer: str) -> Followed:
-    """Check an answer; an empty one follows nothing."""
+    """Check an answer; an empty one follows nothing, one without letters is in every language (IFEval's rule)."""
     from if_verifiable.common import evaluate_instructions
 
     found, _ = evaluate_instructions(answer, list(kinds), [dict(each) for each in kwargs], prompt, _checkers())
@@ -57,9 +58,12 @@ def _checkers() -> dict[str, Any]:
     """Import the checkers, without the download that importing those of IFBench would begin."""
     import langdetect
     import nltk
+    from if_verifiable.ifeval import instructions as checks
     from if_verifiable.ifeval.instructions_registry import INSTRUCTION_DICT as ifeval
 
     langdetect.DetectorFactory.seed = 0  # else it draws, and the same text has now this language, now that
+    checks.__dict__["logging"] = silent = logging.getLogger(checks.__name__)
+    silent.disabled = True  # else answers reach the terminal as they are, by the root logger
     download, nltk.download = nltk.download, _no_download
     try:
         from if_verifiable.ifbench.instructions_registry import INSTRUCTION_DICT as ifbench
