@@ -1,6 +1,7 @@
 """Report of an evaluation of one system."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,7 @@ def test_seeds_are_combined_over_the_items_that_all_of_them_answered() -> None:
     assert runs.items == ("2",)
     assert runs.predicted.tolist() == [[1], [2]]
     assert first.runs("s").num_seeds == 1
+    assert [combine("s", [first, one]).num_given for one in (second, replace(second, num_given=9))] == [3, 9]
 
 
 def test_evaluations_say_what_is_wrong() -> None:

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tinsmith.stats.estimates import Bootstrap, Runs, difference, estimate, resampled_counts, resampled_seeds
+from tinsmith.stats.estimates import (
+    Bootstrap,
+    Difference,
+    Runs,
+    difference,
+    estimate,
+    resampled_counts,
+    resampled_seeds,
+)
 from tinsmith.stats.intervals import Interval, mean_over_seeds, percentile, wilson
 from tinsmith.stats.rates import SCORES, Codes, Metric
 from tinsmith.studies.debate.statistics import paired_difference, share_difference, stratified_difference
@@ -55,6 +63,15 @@ def test_a_level_is_a_share() -> None:
         wilson(1, 2, 95)
     with pytest.raises(ConfigError, match="draws = 10"):
         Bootstrap(draws=10)
+    with pytest.raises(ConfigError, match=r"draws = 2000\.5"):
+        Bootstrap(draws=2000.5)
+
+
+def test_draws_that_are_no_numbers_make_no_p_smaller() -> None:
+    known = np.linspace(-0.01, 0.99, 100)
+    without, among = (Difference.of(0.5, draws, 0.95) for draws in (known, np.append(known, np.full(900, math.nan))))
+    assert among.p_value == without.p_value == pytest.approx(4 / 101)
+    assert Difference.of(0.5, np.full(100, math.nan), 0.95).p_value == 1.0
 
 
 def test_resamples_keep_every_labels_items_and_only_answers_that_were_given() -> None:

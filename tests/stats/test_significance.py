@@ -61,5 +61,7 @@ def test_items_needed_are_those_of_the_reference() -> None:
 def test_power_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="discordance"):
         items_needed(0.1, discordance=0.0)
+    with pytest.raises(ConfigError, match=r"power = \(0\.3, 0\.05, 1\.5\)"):
+        items_needed(0.1, power=1.5)
     with pytest.raises(ConfigError, match="field: effect"):
         items_needed(0.0)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tinsmith.pages.measures import listed
 from tinsmith.pages.tables import Table
 from tinsmith.stats.gate import Check, Claim, Finding, Verdict
-from tinsmith.types.page_names import metric_name
+from tinsmith.types.page_names import metric_name, p_cell
 
 Pairs = Sequence[tuple[str, str]]  # Names with their values.
 
@@ -119,9 +119,9 @@ class ClaimRow:
         return cls(
             claim=claim.words,
             allowed=allowed,
-            difference=f"{claim.value:+.3f}",
+            difference=f"{claim.value:+.3f}{claim.unit}",
             interval="" if claim.interval is None else f"{claim.interval.low:+.3f} to {claim.interval.high:+.3f}",
-            p_holm="< 0.001" if claim.p_holm < 0.001 else f"{claim.p_holm:.3f}",
+            p_holm=p_cell(claim.p_holm),
             num_items=f"{claim.num_items:,}",
             scope=claim.scope,
             reasons=tuple(_checked(check) for check in claim.checks if allowed or not check.passed),
@@ -136,14 +136,19 @@ def _checked(check: Check) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimTable:
-    """Claims of one kind, corrected as one family."""
+    """Claims of one kind."""
 
     claims: Sequence[Claim]
 
     @property
-    def metric(self) -> str:
-        """Their metrics."""
-        return listed(list(dict.fromkeys(metric_name(one.metric) for one in self.claims)))
+    def caption(self) -> str:
+        """Their metrics, and the meaning of interval and p."""
+        metrics = listed(list(dict.fromkeys(metric_name(one.judged_on or one.metric) for one in self.claims)))
+        return (
+            f"Each claim is about {metrics} on held-out items. The interval is that of the difference, at the level "
+            "that Holm's correction leaves to this claim; p is corrected by Holm within a family of claims: all of "
+            "this table, unless the study names several."
+        )
 
     @property
     def rows(self) -> list[ClaimRow]:

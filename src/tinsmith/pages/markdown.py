@@ -105,13 +105,8 @@ def _cell(cell: Cell) -> str:
 
 
 def _claims(table: document.ClaimTable) -> str:
-    about = (
-        f"Each claim is about {escaped(table.metric)} on held-out items, sampled. The interval is that of the "
-        "difference, at the level that Holm's correction leaves to this claim; p is corrected by Holm over the claims "
-        "of this table."
-    )
     rows = [[escaped(one.claim), "allowed" if one.allowed else "refused", *_figures(one)] for one in table.rows]
-    return f"{about}\n\n" + table_lines(["Claim", "Verdict", "difference", "p", "n", "Why"], rows)
+    return f"{escaped(table.caption)}\n\n" + table_lines(["Claim", "Verdict", "difference", "p", "n", "Why"], rows)
 
 
 def _figures(row: document.ClaimRow) -> list[str]:

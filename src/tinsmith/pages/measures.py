@@ -11,6 +11,8 @@ from typing import TypeVar
 from tinsmith.data.baselines.report import Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
 from tinsmith.stats.intervals import Interval, mean_over_seeds
+from tinsmith.types.page_names import p_cell as p_cell
+from tinsmith.types.page_names import p_words as p_words
 
 BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of claims are drawn ten thousand times.
 
@@ -150,22 +152,6 @@ def signed(value: float) -> str:
     """
     shown = f"{value:+.3f}"
     return shown[1:] if float(shown) == 0.0 else shown
-
-
-def p_words(p_value: float) -> str:
-    """Return a p-value in words.
-
-    >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
-    ('p = 0.031', 'p = 1.000', 'p < 0.0001')
-    """
-    if p_value < 1e-4:
-        return "p < 0.0001"
-    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"
-
-
-def p_cell(p_value: float) -> str:
-    """Return a p-value in a table's cell, as 0.031 or < 0.0001."""
-    return p_words(p_value).removeprefix("p ").removeprefix("= ")
 
 
 T = TypeVar("T")

@@ -31,6 +31,7 @@ class Runs:
     items: tuple[str, ...]
     golds: Codes
     predicted: Codes
+    num_given: int = 0  # Items of the split with those that not every seed answered; 0: not known.
 
     @classmethod
     def of(
@@ -186,9 +187,9 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         checked_level(self.level)
-        if self.draws < 100:
-            what = "too few resamples for an interval"
-            raise ConfigError(what, field="draws", value=self.draws, allowed="100 and more; 10000 is usual")
+        if not hasattr(self.draws, "__index__") or self.draws < 100:
+            what = "an interval takes a number of resamples"
+            raise ConfigError(what, field="draws", value=self.draws, allowed="whole numbers from 100; 10000 is usual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +218,10 @@ class Difference:
     def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:
         """Compute interval and p-value from the resamples (R,); `least_p`, another test's p, is a lower bound.
 
-        Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
+        NaN draws are left out. Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
         """
         below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
-        p_value = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
+        p_value = min(1.0, 2.0 * (min(below, above) + 1) / (int((~np.isnan(draws)).sum()) + 1))
         return cls(value, draws, percentile(draws, level), max(p_value, least_p))
 
     def guarded(self, test: SeedTest | None) -> Difference:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -115,6 +115,7 @@ class Evaluation:
 
     labels: tuple[str, ...]
     answers: tuple[Answered, ...]
+    num_given: int = 0  # Items with those whose rollout failed; 0: not known.
 
     def __post_init__(self) -> None:
         if not self.answers:
@@ -181,13 +182,14 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
     for one, answers in zip(evaluations, by_item, strict=True):
         if one.labels != evaluations[0].labels or any(answers[answer.item].gold != answer.gold for answer in shared):
             raise DataError(f"{name}: its seeds were not scored on the same labels", field="labels")
-    return Runs.of(
+    found = Runs.of(
         name,
         evaluations[0].labels,
         [answer.item for answer in shared],
         [answer.gold for answer in shared],
         [[answers[answer.item].predicted for answer in shared] for answers in by_item],
     )
+    return replace(found, num_given=max(len(set().union(*by_item)), *(one.num_given for one in evaluations)))
 
 
 def parsed_of(evaluations: Sequence[Evaluation], runs: Runs) -> Runs:

@@ -18,6 +18,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, estimate
@@ -26,8 +27,9 @@ from tinsmith.stats.mean_runs import MeanRuns, System, common_items, gap_of, sco
 from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
 from tinsmith.stats.significance import holm
+from tinsmith.types.confusion_scores import chance
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.page_names import metric_name
+from tinsmith.types.page_names import metric_name, p_words
 
 
 class Verdict(StrEnum):
@@ -99,14 +101,14 @@ class ParityRecord:
     unequal_bits: int  # Sum over the steps.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A claim with its verdict, and every check in words."""
 
     kind: ClaimKind
     first: str
     second: str  # What is beaten; of something learned, the simpler explanation that comes nearest.
-    metric: str
+    metric: str  # Of the value, its interval and its p.
+    judged_on: str = ""  # The claim's own metric, where the nearest explanation is held against another one.
     value: float  # first minus second.
     interval: Interval | None  # Of the difference, at the level Holm's correction leaves to this claim.
     p_value: float
@@ -142,15 +144,20 @@ class Claim:
             return f"{self.first} beats {self.second}"
         return f"{self.first} learned something that nothing simpler explains"
 
+    @property
+    def unit(self) -> str:
+        """Metric of the value in words, where the claim is on another one; else empty."""
+        return f" in {metric_name(self.metric)}" if self.judged_on else ""
+
     def sentence(self) -> str:
         """Return the one line to print."""
-        figure = f"{self.value:+.3f}{f' {self.interval}' if self.interval else ''}"
+        figure, on = f"{self.value:+.3f}{f' {self.interval}' if self.interval else ''}", self.judged_on or self.metric
         if self.kind is ClaimKind.LEARNED:
-            figure = f"{figure} beside {self.second}"
+            figure = f"{figure}{self.unit} beside {self.second}"
         figure = f"{figure}, n = {self.num_items}"
         if self.verdict is Verdict.ALLOWED:
-            return f"{self.words} on {self.metric}: {figure}; {self.scope}"
-        return f"not claimed: {self.words} on {self.metric} ({figure}): {'; '.join(self.reasons)}"
+            return f"{self.words} on {on}: {figure}; {self.scope}"
+        return f"not claimed: {self.words} on {on} ({figure}): {'; '.join(self.reasons)}"
 
 
 def checked(name: CheckName, passed: bool | None, sentence: str) -> Check:
@@ -159,10 +166,10 @@ def checked(name: CheckName, passed: bool | None, sentence: str) -> Check:
     return Check(name, finding, sentence)
 
 
-def same_items(n: int, left_out: float) -> Check:
-    """Say whether all systems were scored on the same n items, but for a share of them."""
-    passed = left_out <= 0.05
-    left = f"{left_out:.0%} of the items were not answered by all systems"
+def same_items(n: int, left_out: int) -> Check:
+    """Say whether all systems were scored on the same n items, but for few others."""
+    passed = 20 * left_out <= n + left_out
+    left = f"{left_out:,} of {n + left_out:,} items were not answered by all systems, at most 5 % may be"
     return checked(CheckName.ITEMS, passed, f"scored on the same {n} items" if passed else left)
 
 
@@ -189,10 +196,10 @@ def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: 
     if not found.draws.size:
         return checked(CheckName.DIFFERENCE, None, "no item has a value of both, so that nothing can be compared")
     guard = "" if found.over_seeds is None else f"; {found.over_seeds}"
-    figures = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f}{guard})"
+    figures = f"{found.value:+.3f} {interval or _WITHOUT} (Holm {p_words(p_holm)}{guard})"
     passed = _holds(interval, p_holm, bootstrap)
     sentence = f"the difference {figures} {'is above' if passed else 'may be'} zero"
-    if interval is not None and interval.high < 0.0:
+    if interval is not None and interval.high < 0.0 and p_holm < 1.0 - bootstrap.level:
         sentence = f"{name} is worse: {figures}"
     return checked(CheckName.DIFFERENCE, passed, sentence)
 
@@ -208,13 +215,11 @@ def one_model(seen: ParityRecord | None) -> Check:
         return checked(CheckName.PARITY, None, "sampler and trainer were not compared")
     equal = seen.unequal_bits == 0
     agreed = f"sampler and trainer agree in every bit over {seen.steps} steps"
-    return checked(
-        CheckName.PARITY,
-        equal,
-        agreed if equal else f"sampler and trainer differ in {seen.unequal_bits} log-probabilities",
-    )
+    differ = f"sampler and trainer differ in {seen.unequal_bits} log-probabilities"
+    return checked(CheckName.PARITY, equal, agreed if equal else differ)
 
 
+_WITHOUT = "without an interval"
 RECALL_KEPT = 0.8  # Share of the other system's smallest recall that must be kept.
 _RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
 
@@ -231,8 +236,7 @@ class Beats(Generic[System]):
     parity: ParityRecord | None = None  # Sampler against trainer over the training steps of `first`.
 
     def __post_init__(self) -> None:
-        if isinstance(self.first, Runs):
-            _require_rising(Metric(self.metric))
+        _require_rising(self.first, self.metric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,18 +253,17 @@ class Learned(Generic[System]):
     parity: ParityRecord | None = None  # Sampler against trainer over its training steps.
 
     def __post_init__(self) -> None:
-        if isinstance(self.system, Runs):
-            _require_rising(Metric(self.metric))
+        _require_rising(self.system, self.metric)
 
 
-def _require_rising(metric: Metric) -> None:
-    if metric not in _RISING:
+def _require_rising(system: Runs | MeanRuns, metric: str) -> None:
+    if isinstance(system, Runs) and metric not in _RISING:
         what = "a claim needs a score that is better when higher"
-        raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
+        raise ConfigError(what, field="metric", value=metric, allowed=", ".join(_RISING))
 
 
-_Tested = tuple[Difference, Callable[[float, float], Claim]]
-"""A claim's own test, and what makes the claim of its p after Holm's correction and the level left to intervals."""
+_Tested = tuple[float, Callable[[float, float], Claim]]
+"""A claim's own p, and what makes the claim of its p after Holm's correction and the level left to intervals."""
 
 
 def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
@@ -280,7 +283,7 @@ def judge_learned(family: Sequence[Learned[Any]], bootstrap: Bootstrap) -> tuple
 
 
 def _judged(tested: Sequence[_Tested], bootstrap: Bootstrap) -> tuple[Claim, ...]:
-    p_values = [gap.p_value for gap, _ in tested]
+    p_values = [p_value for p_value, _ in tested]
     by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
     levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
     corrected = zip(tested, holm(p_values), strict=True)
@@ -340,7 +343,7 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
             checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
         )
 
-    return gap, claim
+    return gap.p_value, claim
 
 
 def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
@@ -370,26 +373,27 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
         leak = _leak(one.control.on(items), bootstrap)
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
     nothing = _Rival(CheckName.BASELINE, "nothing simpler", one.metric, _UNMEASURED)
-    near = max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value), default=nothing)
+    near = max(rivals, key=lambda rival: (rival.p_value, -rival.gap.value), default=nothing)
 
     def claim(p_holm: float, level: float) -> Claim:
-        tested = [rival.tested(p_holm if rival is near else rival.gap.p_value, level, bootstrap) for rival in rivals]
+        tested = [rival.tested(p_holm if rival is near else rival.p_value, level, bootstrap) for rival in rivals]
         checks = _complete(tested, leak, of_labels=isinstance(system, Runs))
         return Claim(
             kind=ClaimKind.LEARNED,
             first=system.name,
             second=near.name,
-            metric=one.metric,
+            metric=near.metric,
+            judged_on="" if near.metric == one.metric else one.metric,
             value=near.gap.value,
             interval=near.gap.at(level),
-            p_value=near.gap.p_value,
+            p_value=near.p_value,
             p_holm=p_holm,
             seeds=seeds,
             num_items=len(items),
             checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
         )
 
-    return near.gap, claim
+    return near.p_value, claim
 
 
 class _Rival(NamedTuple):
@@ -400,6 +404,11 @@ class _Rival(NamedTuple):
     metric: str
     gap: Difference
 
+    @property
+    def p_value(self) -> float:
+        """P of being above it: two-sided, and 1 for what is not."""
+        return self.gap.p_value if self.gap.value > 0.0 else 1.0
+
     def tested(self, p_value: float, level: float, bootstrap: Bootstrap) -> Check:
         if not self.gap.draws.size:
             return checked(self.check, None, f"{self.name}: no item is common to all systems")
@@ -407,10 +416,10 @@ class _Rival(NamedTuple):
         passed = _holds(interval, p_value, bootstrap)
         guards = [] if self.gap.over_seeds is None else [str(self.gap.over_seeds)]
         if interval is not None and interval.above(0.0) and not passed:
-            guards.insert(0, f"{'p' if p_value == self.gap.p_value else 'Holm p'} = {p_value:.4f}")
+            guards.insert(0, f"{'' if p_value == self.p_value else 'Holm '}{p_words(p_value)}")
         elif guards and not passed and (drawn := percentile(self.gap.draws, level)) and drawn.above(0.0):
             guards[0] += ", whose interval reaches 0"
-        comparison = f"{self.name}: {self.gap.value:+.3f} {interval} on {metric_name(self.metric)}"
+        comparison = f"{self.name}: {self.gap.value:+.3f} {interval or _WITHOUT} on {metric_name(self.metric)}"
         why = f" ({'; '.join(guards)})" if guards else ""
         return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}{why}")
 
@@ -420,11 +429,11 @@ def _constants(system: Runs | MeanRuns, metric: str, gap_to: Callable[..., Diffe
     if not isinstance(system, Runs):
         return []
     label = best_constant(system.labels, [system.labels[code] for code in system.golds], Metric(metric))
-    blind, chance = Runs.constant(system, label), Metric.BALANCED_ACCURACY
+    blind, recalls = Runs.constant(system, label), Metric.BALANCED_ACCURACY
     return [
         _Rival(CheckName.CONSTANT, f"always {label}", metric, gap_to(blind, metric=metric)),
         # Any constant's balanced accuracy is chance, in every resample.
-        _Rival(CheckName.CHANCE, "chance", chance, gap_to(blind, metric=chance)),
+        _Rival(CheckName.CHANCE, "chance", recalls, gap_to(blind, metric=recalls)),
     ]
 
 
@@ -452,12 +461,12 @@ _ABSENT = {
 
 def _leak(control: Runs, bootstrap: Bootstrap) -> Check | None:
     """Return a failed check where the control learned something; None: it did not."""
-    chance = 1.0 / len({int(code) for code in control.golds})
+    level = chance(control.golds.tolist())
     found = estimate(control, Metric.BALANCED_ACCURACY, bootstrap)
-    if found.interval is not None and not found.interval.above(chance):
+    if found.interval is not None and not found.interval.above(level):
         return None
     sentence = (
         f"trained on shuffled labels the same method scores {found} balanced accuracy, above "
-        f"chance ({chance:.3f}): labels leak, or something else is wrong"
+        f"chance ({level:.3f}): labels leak, or something else is wrong"
     )
     return checked(CheckName.CONTROL, False, sentence)

@@ -139,8 +139,8 @@ def exact_mean(values: Sequence[Fraction]) -> Fraction:
 System = TypeVar("System", Runs, MeanRuns)
 
 
-def common_items(systems: Sequence[System], *, by_every_seed: bool = False) -> tuple[list[str], float]:
-    """Return the items that all systems have a value of, in the order of the first, and the share left out.
+def common_items(systems: Sequence[System], *, by_every_seed: bool = False) -> tuple[list[str], int]:
+    """Return the items that all systems have a value of, in the order of the first, and the number left out.
 
     With `by_every_seed` an item needs a value under each of their seeds. Where a seed would be left without any value
     nothing can be compared: there are no common items.
@@ -149,13 +149,14 @@ def common_items(systems: Sequence[System], *, by_every_seed: bool = False) -> t
     shared = every.intersection(*(one.answered(by_every_seed=by_every_seed) for one in systems))
     means = [one for one in systems if isinstance(one, MeanRuns)]
     if any(values.keys().isdisjoint(shared) for one in means for values in one.by_seed):
-        return [], 1.0
+        return [], len(every)
     items = [item for item in systems[0].items if item in shared]
-    return items, 1.0 - len(items) / len(every)
+    given = max(len(every), *(one.num_given for one in systems if isinstance(one, Runs)), 0)
+    return items, given - len(items)
 
 
-def shared_items(systems: Sequence[System]) -> tuple[list[System], float]:
-    """Restrict systems to their common items, in the order of the first; return them and the share left out."""
+def shared_items(systems: Sequence[System]) -> tuple[list[System], int]:
+    """Restrict systems to their common items, in the order of the first; return them and the number left out."""
     items, left_out = common_items(systems)
     if not items:
         raise DataError("no item has a value of all systems", field="systems", value=[one.name for one in systems])

@@ -21,6 +21,7 @@ import msgspec
 from tinsmith.stats.groups import LabelGroups, group_census
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import ClassMetric, Confusion, Metric
+from tinsmith.types.confusion_scores import chance
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 
@@ -252,15 +253,15 @@ class CollapseMonitor:
         return [Alarm(AlarmKind.INFORMATION, None, value, limit, signals.step, message)]
 
     def _chance(self, signals: Signals) -> Sequence[Alarm]:
-        interval, chance = signals.balanced_accuracy, 1.0 / len(self.labels)
-        if interval is None or interval.above(chance):
+        interval, golds = signals.balanced_accuracy, signals.confusion.counts.sum(axis=1).nonzero()[0].tolist()
+        if interval is None or interval.above(level := chance(golds)):
             return []
         value = signals.confusion.score(Metric.BALANCED_ACCURACY)
         message = (
-            f"balanced accuracy {value:.3f} {interval} is not above chance ({chance:.3f}): "
+            f"balanced accuracy {value:.3f} {interval} is not above chance ({level:.3f}): "
             "no sign that anything was learnt"
         )
-        return [Alarm(AlarmKind.CHANCE, None, value, chance, signals.step, message)]
+        return [Alarm(AlarmKind.CHANCE, None, value, level, signals.step, message)]
 
     def _goodhart(self, signals: Signals) -> Sequence[Alarm]:
         state = self.state()

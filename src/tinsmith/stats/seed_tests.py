@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tinsmith.stats.intervals import Interval, checked_level
+from tinsmith.types.page_names import p_words
 
 ENOUGH_SEEDS: Final = 5
 """With fewer trained models a side, a figure is about those models and not about the method."""
@@ -48,7 +49,7 @@ class SeedTest:
         return Interval(self.value - half, self.value + half, level)
 
     def __str__(self) -> str:
-        return f"{self.name}, p = {self.p_value:.4f}"
+        return f"{self.name}, {p_words(self.p_value)}"
 
 
 def seed_test(first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> SeedTest | None:

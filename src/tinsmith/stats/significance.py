@@ -85,9 +85,9 @@ def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8,
     """
     if effect == 0.0:
         raise ConfigError("no number of items can show a difference of zero", field="effect")
-    if not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0:
-        what, allowed = "power needs a discordant share and a level", "0 < discordance <= 1, 0 < alpha < 1"
-        raise ConfigError(what, field="discordance, alpha", value=(discordance, alpha), allowed=allowed)
+    if not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0 or not 0.0 < power < 1.0:
+        what, allowed = "power needs a discordant share and a level", "0 < discordance <= 1, 0 < alpha, power < 1"
+        raise ConfigError(what, field="discordance, alpha, power", value=(discordance, alpha, power), allowed=allowed)
     reach = _NORMAL.inv_cdf(1.0 - alpha / 2.0) + _NORMAL.inv_cdf(power)
     return math.ceil((reach * math.sqrt(discordance) / effect) ** 2)
 

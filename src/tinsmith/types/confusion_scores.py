@@ -9,6 +9,7 @@ invalid answer is never correct and not a prediction.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,15 @@ def balanced_accuracy(counts: FloatArray) -> FloatArray:
     recalls = recall(counts)
     present = ~np.isnan(recalls)
     return _ratio(np.where(present, recalls, 0.0).sum(axis=-1), present.sum(axis=-1), math.nan)
+
+
+def chance(golds: Iterable[object]) -> float:
+    """Return the balanced accuracy of guessing: one over the number of true labels that occur.
+
+    >>> chance(["a", "b", "a"])
+    0.5
+    """
+    return 1.0 / len(set(golds))
 
 
 def min_class_recall(counts: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Display names of metrics, rewards, contracts, outcomes and losses on pages; others stay as they are."""
+"""Display names of metrics, rewards, contracts, outcomes and losses, others as they are, and p-values in words."""
 
 from __future__ import annotations
 
@@ -93,3 +93,19 @@ def setting_text(key: str, value: str) -> str:
     """
     name = _SETTINGS.get(key.rpartition(".")[2], {}).get(value.rpartition("/")[2], value)
     return value if name == value else f"{name} ({value})"
+
+
+def p_words(p_value: float) -> str:
+    """Return a p-value in words.
+
+    >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
+    ('p = 0.031', 'p = 1.000', 'p < 0.0001')
+    """
+    if p_value < 1e-4:
+        return "p < 0.0001"
+    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def p_cell(p_value: float) -> str:
+    """Return a p-value in a table's cell, as 0.031 or < 0.0001."""
+    return p_words(p_value).removeprefix("p ").removeprefix("= ")

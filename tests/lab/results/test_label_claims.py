@@ -1,5 +1,6 @@
 """Claims about runs on labels: what is put to the gate, with which evidence, and what comes of it."""
 
+import json
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -13,13 +14,17 @@ from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.page.comparison import RunsCompared
 from tinsmith.lab.results.arms import LabelArm, arms_of, gather, label_arms
-from tinsmith.lab.results.findings import verdict_of
+from tinsmith.lab.results.findings import sentences_of, verdict_of
 from tinsmith.lab.results.label_page import compare_labels
-from tinsmith.lab.results.systems import rival, standing_rows, unpaired
+from tinsmith.lab.results.systems import beside, rival, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.study.checks import no_label_learned
 from tinsmith.lab.study.record import Draws
-from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.estimates import Bootstrap, difference
 from tinsmith.stats.gate import CheckName, Claim, Finding, Verdict
+from tinsmith.stats.mean_runs import scores_by_seed
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.seed_tests import seed_test
 
 pytestmark = pytest.mark.whole
 
@@ -195,3 +200,55 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     for name in (Baseline.METADATA, Baseline.TEXT):
         dealt = unpaired(scores[name], answers).predicted
         assert (rival(name, fewer, answers).predicted == dealt).all()
+
+
+def without_neutral(folder: Path) -> Path:
+    """Take the papers of a label out of a run's test."""
+    file = folder / "rollouts.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [one for one in lines if not (one["split"].startswith("test") and one.get("gold") == "neutral")]
+    file.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    return folder
+
+
+def test_chance_is_that_of_the_labels_that_the_test_has(tmp_path: Path) -> None:
+    constant = replace(LADDER["shuffled"], end=((1.0, 0.0, 0.0),) * 3)
+    stories = {"exp6": LADDER["exp6"], "shuffled": constant}
+    found = compare_labels(
+        [without_neutral(write_run(tmp_path / key, one)) for key, one in stories.items()], draws=DRAWS
+    )
+    arms = label_arms(found.results)
+    assert [arm.chance for arm in arms.values()] == [0.5, 0.5]
+    assert no_label_learned("RL (shuffled)")(found.results).met
+    (said,) = [note for note in sentences_of(tuple(arms.values())) if note.startswith("Trained on shuffled labels")]
+    assert said.endswith("not above chance.")
+    (scores,) = [one for one in found.record.tables if one.title == "Scores"]
+    assert "balanced accuracy|chance 0.500" in [column.head for column in scores.columns]
+
+
+def test_papers_whose_rollouts_failed_under_every_seed_are_left_out_of_claims(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp6", "exp4")]
+    for folder in folders:
+        file, lines, tested = folder / "rollouts.jsonl", list[str](), 0
+        for one in map(json.loads, file.read_text().splitlines()):
+            tested += one["split"] == "test"
+            if one["split"] == "test" and tested <= 21:
+                failed = {"where": "sample", "what": "no answer"}
+                one = {key: one[key] for key in ("step", "split", "prompt_id", "sample")} | {"failure": failed}
+            lines.append(f"{json.dumps(one)}\n")
+        file.write_text("".join(lines))
+    judged = claim(compare_labels(folders, draws=DRAWS), "RL (macro-F1)", "RL (accuracy)")
+    (items,) = [check for check in judged.checks if check.name is CheckName.ITEMS]
+    assert (items.finding, judged.num_items) == (Finding.FAILED, 189)
+
+
+def test_five_seeds_are_guarded_by_t_against_baselines_too(tmp_path: Path) -> None:
+    ends = [LADDER[name].end for name in ("exp6", "sft", "exp4", "exp6", "sft")]
+    stories = [replace(LADDER["exp6"], seed=seed, end=end) for seed, end in enumerate(ends)]
+    (arm,) = arms(tmp_path, *stories)
+    draws, answers = Bootstrap(draws=200), arm.answers_on()
+    free = difference(answers, rival(Baseline.TEXT, arm.first, answers), Metric.MACRO_F1, draws)
+    guarded, test = beside(arm, Baseline.TEXT, draws), seed_test(scores_by_seed(answers, Metric.MACRO_F1), [0.0])
+    assert guarded.value == free.value
+    assert guarded.high == pytest.approx(free.value + test.at(0.95).high - test.value)
+    assert guarded.high > free.interval.high

@@ -70,7 +70,7 @@ def test_the_best_of_the_baselines_is_the_one_that_is_named() -> None:
     found = verdict("accuracy", SCORE, chance=0.333, baselines=[low, high])
     assert found.startswith("Better than guessing, below the best baseline:")
     assert found.endswith("best baseline TF-IDF 0.800.")
-    assert "above every baseline" in verdict("accuracy", SCORE, chance=0.333, baselines=[low])
+    assert "above the best baseline" in verdict("accuracy", SCORE, chance=0.333, baselines=[low])
 
 
 def test_without_chance_the_score_stands_beside_that_before_training() -> None:

@@ -13,8 +13,10 @@ from command_line import command
 from tinsmith.lab.page.report import markdown_report
 from tinsmith.pages.document import (
     Bullets,
+    ClaimTable,
     Document,
     Example,
+    Fold,
     MarkedText,
     MarkedToken,
     Plate,
@@ -126,3 +128,15 @@ def test_the_verb_writes_it_beside_the_html(tmp_path: Path, capsys: pytest.Captu
     assert command(capsys, "report", folder, "--to", "md").code == 0
     assert (folder / "report.md").read_text(encoding="utf-8").startswith("# ")
     assert not (folder / "report.html").exists()
+
+
+def test_both_pages_say_the_same_of_claims_whatever_the_split_and_the_decoding(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / name, replace(LADDER[name], **FEW)) for name in ("exp6", "sft")]
+    page = compared(folders).page
+    folds = [block for section in page.sections for block in section.blocks if isinstance(block, Fold)]
+    tables = [block for fold in folds for block in fold.blocks if isinstance(block, ClaimTable)]
+    rows = [row for one in tables for row in one.rows]
+    assert [row for row in rows if not row.allowed]
+    for written in (document_html(page), document_markdown(page)):
+        assert all(one.caption in Markup(written).unescape() for one in tables)
+        assert written.count("It is about ") == len(rows)

@@ -57,6 +57,8 @@ def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_l
     assert sentences(replace(study, gains=()))[: len(study.notes)] == study.notes
     bare = replace(record("bridge"), panels=())
     assert headline(bare) == "5 of 6 expectations were met."
+    missed = replace(bare.expectations[0], met=False)
+    assert headline(replace(bare, expectations=(missed,))) == "0 of 1 expectation was met."
 
 
 def test_rates_and_seconds_are_shown_in_the_order_of_the_arms_however_files_sort_them() -> None:

@@ -228,7 +228,7 @@ def test_unanswered_items_are_left_out_and_many_refuse() -> None:
     assert one(few).num_items == N - 10
     many = replace(whole, second=whole.second.on(whole.second.items[100:]))
     assert refusals(one(many)) == [CheckName.ITEMS]
-    assert any("11% of the items" in reason for reason in one(many).reasons)
+    assert any("100 of 900 items" in reason for reason in one(many).reasons)
     control = system("shuffled", 1 / 3)
     unanswered = replace(learned(), control=control.on(control.items[100:]))
     assert refusals(one(unanswered)) == [CheckName.ITEMS]
@@ -246,3 +246,32 @@ def test_less_is_better_is_no_claim() -> None:
         Beats(first=system("f", 0.5), second=system("s", 0.5), metric=Metric.INVALID_RATE)
     with pytest.raises(ConfigError, match="invalid_rate"):
         Learned(system=system("f", 0.5), metric=Metric.INVALID_RATE)
+
+
+def test_the_figure_beside_chance_is_named_by_its_own_metric() -> None:
+    far = {"metadata": system("metadata", 0.1), "control": system("shuffled", 0.2)}
+    claim = one(replace(learned(), **far))
+    assert (claim.second, claim.metric, claim.judged_on) == ("chance", Metric.BALANCED_ACCURACY, Metric.MACRO_F1)
+    assert claim.value == pytest.approx(learned().system.score(Metric.BALANCED_ACCURACY) - 1 / 3)
+    assert missing(claim.sentence(), "on macro_f1: ", " in balanced accuracy beside chance") == []
+    near = one(learned())
+    assert (near.metric, near.judged_on, near.unit) == (Metric.MACRO_F1, "", "")
+    alike = one(replace(learned(), metric=Metric.BALANCED_ACCURACY, **far))
+    assert (alike.value, alike.metric, alike.judged_on) == (claim.value, Metric.BALANCED_ACCURACY, "")
+
+
+def test_what_is_better_gives_no_small_p_and_is_the_nearest() -> None:
+    worse = replace(learned(), metadata=system("metadata", 0.9), control=system("shuffled", 0.66))
+    first, second = judge_learned([worse, learned()], QUICK)
+    assert (first.second, first.p_value, first.p_holm) == ("the metadata-only baseline", 1.0, 1.0)
+    assert first.value < -0.2
+    assert refusals(first) == [CheckName.METADATA, CheckName.CONTROL]
+    assert second.p_holm == 2 * second.p_value
+
+
+def test_items_that_no_seed_answered_are_left_out_too() -> None:
+    for given, refused in ((N, []), (N + 47, []), (N + 48, [CheckName.ITEMS])):
+        both = (replace(system, num_given=given) for system in (beats().first, beats().second))
+        claim = one(replace(beats(), **dict(zip(("first", "second"), both, strict=True))))
+        assert (refusals(claim), claim.num_items) == (refused, N)
+    assert "48 of 948 items" in claim.reasons[0]

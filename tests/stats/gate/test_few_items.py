@@ -5,8 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sentences import missing
 from tinsmith.stats.estimates import Bootstrap, Runs, difference
 from tinsmith.stats.gate import Beats, Learned, ParityRecord, Training, Verdict, judge_beats, judge_learned
+from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import flip_p, mcnemar, swap_p
 
@@ -86,3 +88,21 @@ def test_of_two_guessers_neither_is_claimed_to_beat_the_other_or_to_have_learned
             learned += judge_learned([evidence], QUICK)[0].verdict is Verdict.ALLOWED
     assert beaten / 150 <= 0.035
     assert learned <= 1
+
+
+def test_a_system_is_worse_where_the_test_says_so_too() -> None:
+    golds = np.arange(3)
+    right, wrong = answered("right", golds, golds), answered("wrong", golds, (golds + 1) % 3)
+    (claim,) = judge_beats([beats(wrong, right, Metric.LABEL_MATCH)], QUICK)
+    assert (claim.value, claim.p_value, claim.interval.high) == (-1.0, 0.25, -1.0)
+    assert not any("is worse" in reason for reason in claim.reasons)
+
+
+def test_a_difference_without_an_interval_is_called_so() -> None:
+    one, zero = (MeanRuns.of(name, [{"i": Fraction(value)}]) for name, value in (("one", 1), ("zero", 0)))
+    (beaten,) = judge_beats([Beats(first=one, second=zero, metric="m", training=(SAME, SAME), parity=PARITY)], QUICK)
+    (learned,) = judge_learned([Learned(system=one, metric="m", baselines=(zero,), parity=PARITY)], QUICK)
+    for claim in (beaten, learned):
+        assert (claim.interval, claim.p_value) == (None, 1.0)
+        assert missing(claim.sentence(), "+1.000 without an interval") == []
+        assert "None" not in claim.sentence()

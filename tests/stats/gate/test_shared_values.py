@@ -74,7 +74,7 @@ def test_systems_without_a_shared_item_are_refused_with_the_reason() -> None:
     claim = judged(MeanRuns.of("A", [of(1.0, [0])]), MeanRuns.of("B", [of(1.0, [1])]))
     assert (claim.verdict, claim.num_items, claim.interval, claim.p_value) == (Verdict.REFUSED, 0, None, 1.0)
     assert refusals(claim) == {CheckName.ITEMS, CheckName.DIFFERENCE}
-    assert "100% of the items were not answered by all systems" in claim.sentence()
+    assert "2 of 2 items were not answered by all systems" in claim.sentence()
     apart = Learned(
         system=MeanRuns.of("A", [of(1.0, [0])]), metric="m", before=MeanRuns.of("A", [of(0.0, [1])]), parity=PARITY
     )
@@ -94,7 +94,7 @@ def test_what_stands_against_nothing_simpler_is_refused() -> None:
 
 def test_a_seed_without_any_shared_value_leaves_nothing_to_compare() -> None:
     first, second = MeanRuns.some("A", [of(1.0, [0]), of(1.0, [9])], ["i0", "i9"]), MeanRuns.of("B", [of(0.0, [0])])
-    assert common_items([first, second]) == ([], 1.0)
+    assert common_items([first, second]) == ([], 2)
     for compare in (shared_items, lambda both: mean_difference(*both, QUICK), lambda both: mean_ratio(*both, QUICK)):
         with pytest.raises(DataError, match="no item"):
             compare([first, second])
@@ -107,6 +107,6 @@ def test_estimates_of_tables_use_each_seeds_own_values() -> None:
     first, second = some("A", of(1.0, range(8)), of(0.5, range(4))), some("B", of(0.0, range(2, 100)))
     (one, other), left_out = shared_items([first, second])
     assert (one.num_items, one.items) == (6, other.items)
-    assert left_out == pytest.approx(0.94)
+    assert left_out == 94
     assert one.means() == (1.0, 0.5)
     assert mean_difference(first, second, QUICK).value == 0.75

@@ -140,6 +140,15 @@ def test_little_information_and_chance_are_told() -> None:
     assert said[1].key == "alarm/balanced_accuracy"
 
 
+def test_chance_is_that_of_the_labels_that_occur() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0))
+    counts = np.array([[30, 20, 0, 0], [20, 30, 0, 0], [0, 0, 0, 0]])
+    signals = Signals(step=1, confusion=Confusion(LABELS, counts), balanced_accuracy=Interval(0.45, 0.7, 0.95))
+    (alarm,) = monitor.observe_evaluation(signals)
+    assert (alarm.kind, alarm.threshold) == (AlarmKind.CHANCE, 0.5)
+    assert monitor.observe_evaluation(replace(signals, step=2, balanced_accuracy=Interval(0.51, 0.7, 0.95))) == ()
+
+
 def test_a_rising_reward_with_a_falling_macro_f1_is_told_once_it_lasts() -> None:
     monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0, share_evaluations=9))
     history = [(0.35, 0.8, 0.1), (0.35, 0.3, 0.2), (0.35, 0.3, 0.3), (0.35, 0.3, 0.4)]

@@ -271,6 +271,24 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
         tinsmith.compare({}, papers.test)
 
 
+def test_five_seeds_are_guarded_by_t_beside_five_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, papers = TASK.labels, [{"id": f"p{at}", "title": f"t{at}", "abstract": "a"} for at in range(150)]
+    golds, models = [labels[at % 3] for at in range(150)], [SFT(verbose=False) for _ in range(10)]
+    right = dict(zip(map(id, models), (30, 60, 90, 120, 45, 75, 90, 105, 135, 60), strict=True))
+
+    def predict(self: SFT, rows: object) -> list[str]:
+        del rows
+        return [gold if at < right[id(self)] else labels[(at + 1) % 3] for at, gold in enumerate(golds)]
+
+    monkeypatch.setattr(SFT, "fitted_task", lambda _: TASK)
+    monkeypatch.setattr(SFT, "predict", predict)
+    found = tinsmith.compare({"one": models[:5], "other": models[5:]}, papers, golds, draws=200)
+    _, other, always = found.rows
+    assert other.difference.over_seeds.name == "Welch's t over 5 and 5 seeds"
+    assert always.difference.over_seeds.name == "Student's t over 5 seeds"
+    assert other.p_holm > 0.05
+
+
 def test_a_copy_answers_with_the_same_bits(fitted: GRPO, papers: LoadedSlice) -> None:
     rows = papers.test[:2]
     before = fitted.predict_proba(rows).tolist()

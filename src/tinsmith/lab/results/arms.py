@@ -37,6 +37,7 @@ from tinsmith.stats.estimates import Bootstrap, Runs
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.gate import Learned
 from tinsmith.stats.rates import Metric
+from tinsmith.types.confusion_scores import chance
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 
@@ -112,6 +113,7 @@ def gather(run: Run, subject: str | None = None) -> LabelRun:
     """Read the rollouts of a run; with a `subject`, the answers about this one of several labels."""
     notes = list(run.notes)
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
+    given: dict[tuple[str, int], set[str]] = {}
     failures: Counter[Cause] = Counter()
     kinds: dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]] = {}
     count = again = 0
@@ -123,6 +125,7 @@ def gather(run: Run, subject: str | None = None) -> LabelRun:
         # Within a kind a hash of the place decides, so that all steps occur and the same files give the same choice: a
         # heap of the negated hashes keeps the smallest, and the count decides where two are equal.
         place = derive(0, "shown", rollout.split, rollout.step, rollout.prompt_id, rollout.sample)
+        given.setdefault((rollout.split, rollout.step), set()).add(rollout.prompt_id)
         (heapq.heappush if len(heap) < SHOWN else heapq.heappushpop)(heap, (-place, -count, rollout))
         if rollout.failure is not None:
             failures[Cause(rollout.split, rollout.failure.where, rollout.failure.what)] += 1
@@ -137,7 +140,7 @@ def gather(run: Run, subject: str | None = None) -> LabelRun:
         # By paper, so that two files with the same answers give the same intervals.
         ordered = tuple(by_paper[item] for item in sorted(by_paper))
         try:
-            evaluations[split, step] = Evaluation(labels=run.labels, answers=ordered)
+            evaluations[split, step] = Evaluation(run.labels, ordered, len(given[split, step]))
         except DataError as error:
             notes.append(f"The rollouts of {split} at step {step} cannot be scored: {error.what}.")
     order = {split.value: place for place, split in enumerate(Split)}
@@ -280,6 +283,12 @@ class LabelArm(ArmRuns):
         found = [one for read in self.reads if (one := read.last(split)) is not None]
         by_run = [{answer.item for answer in one.answers} for one in found]
         return combine(self.name, found) if found and set[str].intersection(*by_run) else None
+
+    @property
+    def chance(self) -> float:
+        """Balanced accuracy of guessing on the papers of the test, or of the last validation without a test."""
+        answers = self.answers_on() or self.answers_on(Split.EVAL)
+        return chance(self.first.labels if answers is None else answers.golds.tolist())
 
     @property
     def systems(self) -> Mapping[Split, System]:

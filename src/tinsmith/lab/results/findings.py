@@ -118,7 +118,7 @@ def _control(arms: Sequence[LabelArm]) -> list[str]:
     for arm in (one for one in arms if one.shuffled and Split.TEST in one.systems):
         accuracy = arm.systems[Split.TEST].measures.get("balanced_accuracy")
         if accuracy is not None:
-            above = accuracy.low is not None and accuracy.low > 1 / len(arm.first.labels)
+            above = accuracy.above(arm.chance)
             words = "above chance, so that something is wrong" if above else "not above chance"
             found.append(f"Trained on shuffled labels, {arm.name} has balanced accuracy {told(accuracy)}: {words}.")
     return found or ["No run was trained on shuffled labels: without that control no claim of something learned holds."]

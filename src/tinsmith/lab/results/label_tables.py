@@ -77,15 +77,15 @@ def scores_of(
     return Listing(
         "Scores",
         caption,
-        lambda results: (*_heads(next(iter(label_arms(results).values())).first.labels), *heads),
+        lambda results: (*_heads(next(iter(label_arms(results).values()))), *heads),
         lambda results: _score_rows(list(label_arms(results).values()), len(heads), further(results)),
         names,
     )
 
 
-def _heads(labels: Sequence[str]) -> tuple[str, ...]:
-    recalls, shares = ([f"{kind}|{label}" for label in labels] for kind in ("recall", "share"))
-    chance = f"balanced accuracy|chance {1 / len(labels):.3f}" if labels else "balanced accuracy"
+def _heads(arm: LabelArm) -> tuple[str, ...]:
+    recalls, shares = ([f"{kind}|{label}" for label in arm.first.labels] for kind in ("recall", "share"))
+    chance = f"balanced accuracy|chance {arm.chance:.3f}" if arm.first.labels else "balanced accuracy"
     scores, form = ("accuracy", "macro-F1", chance, "min recall"), ("valid JSON", "exact form", "invalid rate")
     return ("n", *scores, *recalls, *form, *shares)
 

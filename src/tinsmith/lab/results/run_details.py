@@ -20,7 +20,7 @@ from tinsmith.stats.monitors import AlarmKind
 from tinsmith.types.page_names import setting_text
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
-_BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above every baseline"}
+_BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above the best baseline"}
 _BEFORE: Final = {-1: "Worse than before training", 0: "No gain shown", 1: "Better than before training"}
 Beside = tuple[str, float, int]
 """Score for comparison: its name, value, and the system's side of it: 1 above, -1 below, 0 undecided."""

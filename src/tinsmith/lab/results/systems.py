@@ -15,8 +15,9 @@ import numpy as np
 from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_estimate, from_figure
-from tinsmith.stats.estimates import Bootstrap, Runs, difference
+from tinsmith.stats.estimates import Bootstrap, Runs
 from tinsmith.stats.evaluation import FIGURES, estimates_of, parsed_of
+from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import ClassMetric, Metric, encode
 from tinsmith.types.page_names import metric_name
 from tinsmith.types.seeds import derive
@@ -198,4 +199,4 @@ def beside(arm: LabelArm, baseline: Baseline, bootstrap: Bootstrap = BOOTSTRAP) 
     other = None if answers is None else rival(baseline, arm.first, answers)
     if answers is None or other is None:
         return None
-    return from_estimate(difference(answers, other, Metric.MACRO_F1, bootstrap))
+    return from_estimate(gap_of(answers, other, Metric.MACRO_F1, bootstrap))

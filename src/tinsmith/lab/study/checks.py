@@ -200,8 +200,8 @@ def no_label_learned(*arms: str) -> Check:
     def check(results: Results) -> Finding:
         found = [arm for name, arm in label_arms(results).items() if name in arms]
         scores = {arm.name: arm.scores["balanced_accuracy"] for arm in found}
-        chance = 1.0 / len(found[0].first.labels)
-        above = any(one.above(chance) for one in scores.values())
+        chance = found[0].chance
+        above = any(scores[arm.name].above(arm.chance) for arm in found)
         claimed = [one for one in results.learned if one.first in scores and one.verdict is Verdict.ALLOWED]
         shown = listed([f"{label} {one.value:.3f}" for label, one in scores.items()])
         return Finding(not above and not claimed, f"balanced accuracy of {shown}, chance {chance:.3f}")

@@ -83,9 +83,8 @@ def headline(found: StudyRecord) -> str:
 
 def _difference(claim: Claim) -> str:
     """Return what a claim is about, with its interval."""
-    other = claim.second if claim.kind is ClaimKind.BEATS else "its control"
     span = "" if claim.interval is None else f" ({claim.interval.low:.3f} to {claim.interval.high:.3f})"
-    return f"{claim.first}: {metric_name(claim.metric)} {signed(claim.value)}{span} over {other}"
+    return f"{claim.first}: {metric_name(claim.metric)} {signed(claim.value)}{span} over {claim.second}"
 
 
 def _shown(gained: ArmGain) -> str:
@@ -116,8 +115,8 @@ def _scores(found: StudyRecord) -> dict[str, _Ends]:
 def _verdict(found: StudyRecord) -> str:
     """Return how many expectations were met; where there were none, how many claims are allowed."""
     if found.expectations:
-        met = sum(one.met for one in found.expectations)
-        return f"{met} of {counted(len(found.expectations), 'expectation')} {'was' if met == 1 else 'were'} met"
+        met, every = sum(one.met for one in found.expectations), len(found.expectations)
+        return f"{met} of {counted(every, 'expectation')} {'was' if 1 in (met, every) else 'were'} met"
     claims = (*found.beats, *found.learned)
     allowed = sum(one.verdict is Verdict.ALLOWED for one in claims)
     return f"{allowed} of {counted(len(claims), 'claim')} allowed" if claims else "no claim was judged"
@@ -145,11 +144,11 @@ def _claims(what: str, claims: Sequence[Claim]) -> list[str]:
 
 def _ruled(claim: Claim) -> str:
     over = "" if claim.kind is ClaimKind.LEARNED else f" over {claim.second}"
-    beside = f"{over} in {metric_name(claim.metric)}"
+    beside, figure = f"{over} in {metric_name(claim.judged_on or claim.metric)}", f"{signed(claim.value)}{claim.unit}"
     if claim.verdict is Verdict.ALLOWED:
-        return f"{claim.first}{beside} ({signed(claim.value)})"
+        return f"{claim.first}{beside} ({figure})"
     failed = listed(list(dict.fromkeys(one.name.value for one in claim.checks if not one.passed)))
-    return f"not {claim.first}{beside} ({signed(claim.value)}; {failed})"
+    return f"not {claim.first}{beside} ({figure}; {failed})"
 
 
 def claims_words(found: StudyRecord) -> str:

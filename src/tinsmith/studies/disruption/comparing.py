@@ -22,10 +22,11 @@ from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measure, Measures
+from tinsmith.pages.measures import Measure, Measures, p_cell
 from tinsmith.pages.page import Plot, plot_of, table
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, difference
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs
 from tinsmith.stats.intervals import Interval
+from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer, named_metric
@@ -183,7 +184,7 @@ class SideBySide:
             seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
             apart = row.difference
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
-            p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
+            p_value = "" if row.p_holm is None else p_cell(row.p_holm)
             label, share = row.most_said
             scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
             cells.append((f"{row.name}{seeds}", *scores, f"{label} {100 * share:.0f} %", gap, p_value))
@@ -204,8 +205,8 @@ def compare(
 ) -> SideBySide:
     """Ask fitted models about the same papers; several models under one name are seeds of one method.
 
-    Intervals are 95 % of a paired bootstrap over seeds and papers; p-values are Holm's. Where all draws are equal, as
-    of constant answers, there is no interval.
+    Intervals are 95 % of a paired bootstrap over seeds and papers, from five seeds guarded by Student's t; p-values
+    are Holm's. Where all draws are equal, as of constant answers, there is no interval.
 
     Raises:
         ConfigError: no model, or models of different tasks.
@@ -227,7 +228,7 @@ def compare(
     usual = Counter(golds).most_common(1)[0][0]
     systems.append(Runs.constant(systems[0], usual))
     bootstrap = Bootstrap(draws=draws, seed=seed)
-    apart = [difference(one, systems[0], Metric.MACRO_F1, bootstrap) for one in systems[1:]]
+    apart = [gap_of(one, systems[0], Metric.MACRO_F1, bootstrap) for one in systems[1:]]
     p_values = holm([one.p_value for one in apart])
     gaps = [(None, None), *zip(apart, p_values, strict=True)]
     rows = [
