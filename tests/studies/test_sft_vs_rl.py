@@ -266,7 +266,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) ->
     run_study(sft_vs_rl, keys, said.append)
     labels = ["zero-shot", "SFT", "RL from base", "SFT with RL's compute", "SFT then RL"]
     labels += ["SFT, shuffled labels", "RL, shuffled labels"]
-    assert [line.partition(":")[0] for line in said[1:-2]] == labels
+    assert [line.partition(":")[0] for line in said[1:-3]] == labels
     assert "20 runs to choose rates on seed 0, 35 to report" in said
     assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
     assert not any(tmp_path.iterdir())
@@ -274,7 +274,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) ->
     run_study(sft_vs_rl, {**keys, "prompt_search": "true"}, said.append)
     # 11 steps of 16 papers, under the prompt of then and 10 others, are no fewer than 60 steps of RL with 32 papers.
     assert said[0].startswith("10 searches for a prompt, 11 steps and some 7,744 answers each")
-    assert [line.partition(":")[0] for line in said[2:-2]] == [
+    assert [line.partition(":")[0] for line in said[2:-3]] == [
         *labels,
         "prompt searched",
         "prompt searched, shuffled labels",

@@ -73,8 +73,9 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: StudyCells) -> None
     said = forecast(study, (StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3)),), lambda _: None)
     assert [line.partition(":")[0] for line in said[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
     assert said[1].endswith("0.001, 0.002, 0.004")
-    assert said[5].startswith("5 runs to choose rates on seed 0, 8 ")
-    assert said[6].startswith("13 runs in ")
+    assert said[5] == "all arms: " + " ".join(f"{key}={value}" for key, value in study.shared.items())
+    assert said[6].startswith("5 runs to choose rates on seed 0, 8 ")
+    assert said[7].startswith("13 runs in ")
     assert not study.out.exists()
 
 

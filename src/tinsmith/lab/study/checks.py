@@ -9,7 +9,7 @@ from statistics import fmean
 from tinsmith.lab.results.arms import label_arms
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.study import Expectation, Finding, PerItem
-from tinsmith.lab.user_task.calls import raised
+from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, listed, over_seeds, p_words, signed
 from tinsmith.stats.gate import Verdict
@@ -22,21 +22,22 @@ Check = Callable[[Results], Finding]
 
 def checked(results: Results, one: Expectation) -> Finding:
     """Return what came of an expectation: it was not met where a value is missing; raise DataError if a check fails."""
-    try:
-        return one.check(results)
-    except Exception as error:
-        name = error.args[0] if isinstance(error, KeyError) else None
-        if name in {*results.left_out, *results.arms}:
-            what = "there is no gain of" if name in results.arms else "this size has no arm"
-            return Finding(False, f"{what} {name}")
-        if isinstance(error, DataError) and error.allowed is None:
-            of = f" of {error.value}" if isinstance(error.value, str) else ""
-            return Finding(False, f"{error.what}: {error.field}{of}")
-        if isinstance(error, TinsmithError):
-            raise error.located_at(one.text) from error
-        figures = dict.fromkeys(figure for some in results.figures.values() for figure in some)
-        allowed = None if name is None else [*results.study.names, *figures]
-        raise DataError(f"{one.text}: {raised(error)}", field="expectations", value=name, allowed=allowed) from error
+    found = attempt(one.check, results)
+    if not isinstance(found, Raised):
+        return found
+    error = found.error
+    name = error.args[0] if isinstance(error, KeyError) else None
+    if name in {*results.left_out, *results.arms}:
+        what = "there is no gain of" if name in results.arms else "this size has no arm"
+        return Finding(False, f"{what} {name}")
+    if isinstance(error, DataError) and error.allowed is None:
+        of = f" of {error.value}" if isinstance(error.value, str) else ""
+        return Finding(False, f"{error.what}: {error.field}{of}")
+    if isinstance(error, TinsmithError):
+        raise error.located_at(one.text) from error
+    figures = dict.fromkeys(figure for some in results.figures.values() for figure in some)
+    allowed = None if name is None else [*results.study.names, *figures]
+    raise DataError(f"{one.text}: {found}", field="expectations", value=name, allowed=allowed) from error
 
 
 def rises(arm: str) -> Check:

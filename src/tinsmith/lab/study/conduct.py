@@ -171,12 +171,14 @@ def forecast(
     first = f"{'a small base' if len(bases) == 1 else f'{len(bases)} small bases'} and " if bases else ""
     own = [" ".join((arm.experiment.name, *(f"{key}={value}" for key, value in arm.keys.items()))) for arm in arms]
     rates = [", ".join(f"{rate:g}" for rate in arm.rates) if len(arm.rates) > 1 else "" for arm in arms]
+    shared = " ".join(f"{key}={value}" for key, value in cells.shared.items() if key != "quiet")
     return [
         f"{cells.name}: {cells.question}",
         *(
             f"{arm.label}: {keys}{f', learning rates {tried}' if tried else ''}"
             for arm, keys, tried in zip(arms, own, rates, strict=True)
         ),
+        *([f"all arms: {shared}"] if shared else []),
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
         f"{first}{runs} runs in {cells.out / sizes.CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]
