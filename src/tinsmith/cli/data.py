@@ -107,8 +107,7 @@ def build(options: BuildOptions) -> None:
     from tinsmith.data.corpus_card import VALUE_WIDTH, summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.own_labels import graph_warning, write_own_labels
-    from tinsmith.data.quarantine import set_aside
-    from tinsmith.data.schema import QUARANTINE
+    from tinsmith.data.quarantine import QUARANTINE, set_aside
     from tinsmith.data.sources.source import build_corpus
 
     pages = [*(options.pages or []), *(options.more_pages or [])]

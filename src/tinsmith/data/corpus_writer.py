@@ -27,9 +27,9 @@ from tinsmith.data.last_year import last_year
 from tinsmith.data.paper import Paper
 from tinsmith.data.paper_table import PaperTable
 from tinsmith.data.progress import Progress, Silent
-from tinsmith.data.quarantine import Quarantine, QuarantineEntry
+from tinsmith.data.quarantine import QUARANTINE, Quarantine, QuarantineEntry
 from tinsmith.data.row_order import order_rows
-from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, OWN_LABELS, OWN_WORKS, PAPERS, QUARANTINE
+from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, OWN_LABELS, OWN_WORKS, PAPERS
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
 from tinsmith.models.staging import folder_lock

@@ -11,6 +11,7 @@ import msgspec
 
 from tinsmith.types.errors import DataError
 
+QUARANTINE = "quarantine.jsonl"
 MAX_TEXT = 500
 """Most characters stored of a malformed line."""
 

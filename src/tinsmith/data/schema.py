@@ -13,7 +13,6 @@ import polars as pl
 PAPERS = "papers.parquet"
 EDGES = "edges.parquet"
 CARD = "card.json"
-QUARANTINE = "quarantine.jsonl"
 METRICS = "metrics.parquet"
 METRICS_CARD = "metrics.json"
 OWN_WORKS = "works.txt"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.schema import QUARANTINE
+from tinsmith.data.quarantine import QUARANTINE
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, SplitScheme
 from tinsmith.types.errors import DataError

@@ -23,9 +23,8 @@ from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import Thresholds, disruption_codes, novelty_codes
 from tinsmith.data.losses import too_many
 from tinsmith.data.progress import Progress, Silent
-from tinsmith.data.quarantine import Quarantine
+from tinsmith.data.quarantine import QUARANTINE, Quarantine
 from tinsmith.data.replacing import replacing
-from tinsmith.data.schema import QUARANTINE
 from tinsmith.data.slices.card import CorpusReference, FileReference, SliceCard, SplitCard
 from tinsmith.data.slices.freezing import check_own_folder, check_same, freeze, previous_card
 from tinsmith.data.slices.labelled_rows import LabelledFile, read_labelled, rows_at
