@@ -11,8 +11,6 @@ from typing import TypeVar
 from tinsmith.data.baselines.report import Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
 from tinsmith.stats.intervals import Interval, mean_over_seeds
-from tinsmith.types.page_names import p_cell as p_cell
-from tinsmith.types.page_names import p_words as p_words
 
 BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of claims are drawn ten thousand times.
 

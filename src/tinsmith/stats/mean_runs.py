@@ -16,8 +16,16 @@ from typing import TypeVar
 import numpy as np
 
 from tinsmith.stats.draws import generator
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs, drawn_sums, pattern_counts, resampled_seeds
-from tinsmith.stats.estimates import difference as label_difference
+from tinsmith.stats.estimates import (
+    Bootstrap,
+    Difference,
+    Estimate,
+    Runs,
+    difference,
+    drawn_sums,
+    pattern_counts,
+    resampled_seeds,
+)
 from tinsmith.stats.intervals import Interval, percentile
 from tinsmith.stats.rates import SCORES, FloatArray, Metric
 from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
@@ -216,7 +224,7 @@ def gap_of(
         assert isinstance(second, MeanRuns), "both are of one kind"
         return mean_difference(first, second, bootstrap, paired=paired)
     assert isinstance(second, Runs), "both are of one kind"
-    gap = label_difference(first, second, Metric(metric), bootstrap)
+    gap = difference(first, second, Metric(metric), bootstrap)
     return _guarded(gap, *(scores_by_seed(one, metric) for one in (first, second)), paired=paired)
 
 

@@ -15,9 +15,10 @@ from tinsmith.lab.study.record import DRAWS, CurveRecord, ExampleRecord, Panel, 
 from tinsmith.lab.study.study import UNTRAINED, ArmValue
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, p_cell
+from tinsmith.pages.measures import from_estimate
 from tinsmith.stats.mean_runs import mean_difference
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.page_names import p_cell
 from tinsmith.types.seeds import derive
 
 ZERO, SFT, RL, THEN = "zero_shot", "sft", "rl", "sft_then_rl"

@@ -21,12 +21,13 @@ from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Tone, Words, kept, missing
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measure, counted, from_estimate, p_cell, p_words, signed, told
+from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
 from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, common_items, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.monitors import AlarmKind
 from tinsmith.stats.significance import ALPHA, holm
+from tinsmith.types.page_names import p_cell, p_words
 
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "

@@ -11,11 +11,12 @@ from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.study import Expectation, Finding, PerItem
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, listed, over_seeds, p_words, signed
+from tinsmith.pages.measures import from_estimate, listed, over_seeds, signed
 from tinsmith.stats.gate import Verdict
 from tinsmith.stats.mean_runs import exact_mean
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError, TinsmithError
+from tinsmith.types.page_names import p_words
 
 Check = Callable[[Results], Finding]
 

@@ -9,11 +9,12 @@ from typing import Final
 
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
-from tinsmith.pages.measures import BOOTSTRAP, Measure, p_words, signed, told
+from tinsmith.pages.measures import BOOTSTRAP, Measure, signed, told
 from tinsmith.pages.tables import Column, Shown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import Claim
 from tinsmith.stats.significance import ALPHA
+from tinsmith.types.page_names import p_words
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""

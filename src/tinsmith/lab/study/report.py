@@ -19,12 +19,12 @@ from tinsmith.pages.document import Block, ClaimTable, Document, Example, Facts,
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import counted, listed, p_words, signed, told
+from tinsmith.pages.measures import counted, listed, signed, told
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Table, shown, shown_table
 from tinsmith.stats.gate import Claim, ClaimKind, Verdict
 from tinsmith.stats.seed_tests import ENOUGH_SEEDS
-from tinsmith.types.page_names import metric_name, setting_text
+from tinsmith.types.page_names import metric_name, p_words, setting_text
 
 T = TypeVar("T")
 LIKE_IT: Final = "no significant difference"  # The line below a rate that may be as good as the chosen one.

@@ -22,7 +22,7 @@ from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measure, Measures, p_cell
+from tinsmith.pages.measures import Measure, Measures
 from tinsmith.pages.page import Plot, plot_of, table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, Runs
 from tinsmith.stats.intervals import Interval
@@ -31,6 +31,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier, SharedServer, named_metric
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.page_names import p_cell
 
 
 def cross_val_score(

@@ -31,7 +31,7 @@ from tinsmith.pages.document import Document, Section, note, summary
 from tinsmith.pages.document import drawn as drawn_or_missing
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import counted, p_cell, p_words, signed
+from tinsmith.pages.measures import counted, signed
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Cell, Table, plain, text
 from tinsmith.pages.tables import measured as measured_cell
@@ -56,6 +56,7 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.json_text import parse_json
+from tinsmith.types.page_names import p_cell, p_words
 from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say
