@@ -12,11 +12,13 @@ from typing import IO
 
 import pytest
 
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.study import cells as module
 from tinsmith.lab.study import node_cell
-from tinsmith.lab.study.cells import TRIES, run_cells, shared_cores
+from tinsmith.lab.study.cells import TRIES, prepared, run_cells, shared_cores
 from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell, run_cell
-from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
+from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells, cells_of
+from tinsmith.studies import dead_groups
 from tinsmith.studies.disruption.experiments import SFT_LORA
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, unsaid
@@ -269,3 +271,18 @@ def test_a_run_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
         assert run.stdout.readline() == b"there\n"
         run.stdin.close()
         assert run.wait() == 0
+
+
+def test_the_base_of_every_task_is_built_before_runs_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def gather(plan: Plan, say: Say) -> None:
+        del say
+        built.append(str(plan.experiment.subject.own_keys["fails"]))
+
+    monkeypatch.setattr(module, "gather", gather)
+    study = cells_of(dead_groups.study, {"size": "smallest", "out": str(tmp_path / "study")})
+    every = [cell for arm in study.arms for cell in study.reported(arm, None)]
+    assert len(every) == 6
+    assert prepared(every, unsaid) == every
+    assert built == ["always", "chance"]

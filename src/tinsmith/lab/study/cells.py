@@ -31,7 +31,7 @@ from tinsmith.lab.runs.files import TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
-from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.study.sizes import Cell, own_base
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
@@ -104,8 +104,9 @@ def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
     """Return the cells that have not come to their end yet, when what they share is there."""
     waiting = [cell for cell in cells if not _ended(cell, say)]
     plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
-    if plans:
-        gather(plans[0], say)  # what they share is built once, before they all look for it
+    firsts = {own_base(plan): plan for plan in reversed(plans)}
+    for plan in reversed(firsts.values()):
+        gather(plan, say)  # what runs share is built once, before they all look for it
     return waiting
 
 

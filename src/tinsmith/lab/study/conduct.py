@@ -85,7 +85,7 @@ def run_study(
     cells = sizes.first_cells(study, request)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
-    missing = missing_before if study.task is None else _missing_of_tasks()
+    missing: Missing = missing_before if study.task is None else lambda plan: data_of_task(plan).missing_base()
     lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace, None if say is unsaid else missing)
     for line in (*study.warnings, *_unsized(study, request.given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
@@ -113,20 +113,6 @@ def run_study(
         more = () if study.sections is None else study.sections(results)
         conclude(record, seconds, cells.out, say, more)
     return cells.out
-
-
-def _missing_of_tasks() -> Missing:
-    """Return a function of the bases that tasks lack, each looked for once: its texts take seconds to write."""
-    known = set[str]()
-
-    def missing(plan: Plan) -> Mapping[Path, float]:
-        own, split = plan.experiment.subject.own_keys, getattr(plan.frame, "split_seed", None)
-        task = f"{plan.experiment.name} {dict(own)} {split}"
-        found = {} if task in known else data_of_task(plan).missing_base()
-        known.add(task)
-        return found
-
-    return missing
 
 
 def conclude(
@@ -160,10 +146,12 @@ def forecast(
         for arm in arms
         for cell in (*cells.tuning(arm).values(), *cells.reported(arm, next(iter(arm.rates), None)))
     ]
-    bases: dict[Path, float] = {}
+    bases, looked_for = dict[Path, float](), set[str]()
 
     def paced(plan: Plan) -> float | None:
-        bases.update({} if missing is None else missing(plan))
+        if missing is not None and (own := sizes.own_base(plan)) not in looked_for:  # its texts take seconds to write
+            looked_for.add(own)
+            bases.update(missing(plan))
         return pace(plan)
 
     seconds = seconds_of(every, threads, paced)

@@ -452,3 +452,9 @@ def _texts(keys: Mapping[str, ArmValue], size: str, *, rated: bool = False) -> d
         for key, value in found.items()
         if (rated or key != RATE) and isinstance(value, str | int | float | bool)
     }
+
+
+def own_base(plan: Plan) -> str:
+    """Return what tells a task's base from another's; empty for papers, which a study's runs share."""
+    split = getattr(plan.frame, "split_seed", None)
+    return "" if split is None else f"{plan.experiment.name} {dict(plan.experiment.subject.own_keys)} {split}"
