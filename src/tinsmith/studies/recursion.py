@@ -210,7 +210,6 @@ study = Study(
     score=RIGHT,
     against=FLAT,
     control=LOST,
-    control_label="the same method with answers below that are lost",
     claims=(Beats(AVERAGE, FLAT), Beats(SUM, FLAT), *(Learned(name, LOST) for name in (FLAT, AVERAGE, SUM))),
     source="arXiv:2605.06639",
     expectations=(

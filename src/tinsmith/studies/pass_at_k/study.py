@@ -164,7 +164,6 @@ study = ts.Study(
     score=passed(1),
     untrained=BASE,
     control=COIN,
-    control_label="the same method paid by a coin",
     claims=claims,
     source="arXiv:2604.14877 (of a model of 7 billion parameters)",
     expectations=(
