@@ -14,6 +14,6 @@ study = Study(
     source="arXiv:2605.24218",
     expectations=(
         Expectation("RL raises what rubrics give", checks.rises("rl")),
-        Expectation("another instruction's rubric does not", checks.no_gain("shuffled")),
+        Expectation("another instruction's rubric is not shown to", checks.no_gain("shuffled")),
     ),
 )

@@ -7,7 +7,8 @@ are made together.
 
 Labels (`Runs`) are held against what needs no paper: a constant answer, chance, metadata. A task of no particular kind
 has means over items (`MeanRuns`): what is simpler than learning is the model as it was before training, the task's own
-baselines, and the same training with answers that belong to other items.
+baselines, and the same training with answers that belong to other items. A control of another method is taken in its
+place, but rules out less: what is printed calls it by its own name.
 """
 
 from __future__ import annotations
@@ -248,8 +249,8 @@ class Learned(Generic[System]):
     before: MeanRuns | None = None  # The same runs before their training; of means alone.
     metadata: Runs | None = None  # The baseline that sees year, citations and field alone; of labels.
     baselines: tuple[MeanRuns, ...] = ()  # The task's own, answers without a model; of means.
-    control: System | None = None  # Trained in the same way on shuffled labels: each item with another one's answer.
-    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
+    control: System | None = None  # Trained, best in the same way, on shuffled labels: each item with another's answer.
+    control_words: str = "the same method trained on shuffled labels"  # Its name: of another method, its own.
     parity: ParityRecord | None = None  # Sampler against trainer over its training steps.
 
     def __post_init__(self) -> None:
@@ -370,7 +371,7 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
         ]
     leak = None
     if items and isinstance(system, Runs) and one.control is not None:
-        leak = _leak(one.control.on(items), bootstrap)
+        leak = _leak(one.control.on(items), one.control_words, bootstrap)
     # The explanation that comes nearest: of the largest p, and of these the smallest difference.
     nothing = _Rival(CheckName.BASELINE, "nothing simpler", one.metric, _UNMEASURED)
     near = max(rivals, key=lambda rival: (rival.p_value, -rival.gap.value), default=nothing)
@@ -459,14 +460,11 @@ _ABSENT = {
 """Evidence that a claim on means needs, and what is said where there is none."""
 
 
-def _leak(control: Runs, bootstrap: Bootstrap) -> Check | None:
+def _leak(control: Runs, name: str, bootstrap: Bootstrap) -> Check | None:
     """Return a failed check where the control learned something; None: it did not."""
     level = chance(control.golds.tolist())
     found = estimate(control, Metric.BALANCED_ACCURACY, bootstrap)
     if found.interval is not None and not found.interval.above(level):
         return None
-    sentence = (
-        f"trained on shuffled labels the same method scores {found} balanced accuracy, above "
-        f"chance ({level:.3f}): labels leak, or something else is wrong"
-    )
-    return checked(CheckName.CONTROL, False, sentence)
+    above = f"{name} scores {found} balanced accuracy, above chance ({level:.3f})"
+    return checked(CheckName.CONTROL, False, f"{above}: labels leak, or something else is wrong")

@@ -199,7 +199,6 @@ study = Study(
         *(Learned(name, "dealt") for name in ("myopic", "fixed", "exact", "practical", "labels")),
     ),
     control="dealt",
-    control_label="the same method paid by labels that are dealt out at random",
     source="arXiv:2605.04266",
     expectations=(
         Expectation("the exact term ends above the myopic reward in labels", higher("exact", "myopic", LABEL)),

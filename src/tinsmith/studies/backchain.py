@@ -219,7 +219,6 @@ study = ts.Study(
     },
     score=DEEP,
     control=SHUFFLED,
-    control_label="the same method with the answers of other tasks",
     claims=(ts.Beats(OBSERVED, BELIEVED), ts.Learned(OBSERVED, SHUFFLED)),
     source="arXiv:2605.17558 (of a model of 4 billion parameters)",
     expectations=(

@@ -186,7 +186,6 @@ study = ts.Study(
     },
     score=RIGHT,
     control=COIN,
-    control_label="the same method paid by chance",
     claims=(
         *(ts.Beats(name, ONE) for name in (THREE, SCRATCH, GROWN)),
         ts.Beats(THREE, SHARED),

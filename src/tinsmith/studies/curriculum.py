@@ -197,7 +197,6 @@ study = Study(
     },
     score=SOUND,
     control="again",
-    control_label="the same method on answers such as the base was shown",
     claims=(
         *(Beats(name, "random") for name in FALLING[1:]),
         Beats(*CONSTANT),

@@ -150,7 +150,7 @@ study = Study(
         Expectation("it mends one that fails by chance", rises("chance")),
         Expectation("every remedy ends above none", allowed(*REMEDIES, over="always")),
         Expectation("chance foresees how many groups are mixed", predicted("chance", "mixed", "expected")),
-        Expectation("nothing is learned from shuffled labels", no_gain("shuffled")),
+        Expectation("from shuffled labels nothing is shown to be learned", no_gain("shuffled")),
     ),
     tables=(
         Table(

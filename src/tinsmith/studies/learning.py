@@ -91,7 +91,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
         score=score,
         effort=one.looked_at,
         claims=one.claims,
-        expectations=[ts.Expectation(f"{LABELS[name]}: nothing is learned", no_gain(name)) for name in controls],
+        expectations=[ts.Expectation(f"{LABELS[name]}: no gain is shown", no_gain(name)) for name in controls],
         tables=tables(one, has_sizes=bool(sizes)),
         pictures=(
             Points(lambda results: ends_and_baselines(results, score)),

@@ -205,7 +205,6 @@ study = ts.Study(
     score=RIGHT_DEEP,
     scores=(RIGHT_NEAR,),
     control=AGAIN,
-    control_label="the same method on demonstrations such as the base was shown",
     claims=(ts.Beats(LONG, ALL), ts.Learned(LONG, AGAIN)),
     source="arXiv:2605.04036 (of a model of 30 billion parameters, without ablations)",
     expectations=(

@@ -210,7 +210,6 @@ study = Study(
     score=RIGHT,
     against=FLAT,
     control=LOST,
-    control_label="the same method with answers below that are lost",
     claims=(Beats(AVERAGE, FLAT), Beats(SUM, FLAT), *(Learned(name, LOST) for name in (FLAT, AVERAGE, SUM))),
     source="arXiv:2605.06639",
     expectations=(
@@ -222,7 +221,7 @@ study = Study(
         Expectation(
             "the children's sum asks for 1.2 times as many rollouts", higher(SUM, AVERAGE, ROLLOUTS, times=1.2)
         ),
-        Expectation("the sum is not more often right than the average", not_higher(SUM, AVERAGE, RIGHT)),
+        Expectation("the sum is not shown to be more often right than the average", not_higher(SUM, AVERAGE, RIGHT)),
         Expectation("pay by chance changes it by less than 0.1", within(COIN, 0.1)),
         # Whoever delegates or guesses is right one time in 16 then, before training and after it; pay, bonus, rollouts
         # and updates are those of the average, so that a leak of the last word, or an unlike evaluation, would show.

@@ -239,7 +239,7 @@ study = ts.Study(
     ways={OFFSET: (f"SFT{OFFSETS}", SFT, Split.TEST_OFFSET)},
     expectations=(
         ts.Expectation("RL from base beats SFT with logit offsets", first_claim),
-        ts.Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),
+        ts.Expectation("on shuffled labels nothing is shown to be learned", no_label_learned(*UNLEARNED)),
     ),
     tables=(
         scores_of(f"{CAPTION} A decision with offsets is neither sampled nor greedy."),

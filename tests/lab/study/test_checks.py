@@ -12,6 +12,7 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Expectation, Finding, Study
+from tinsmith.pages.measures import Measure, told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.recursion import COIN, LOST, RIGHT
 from tinsmith.types.errors import DataError
@@ -47,6 +48,7 @@ def test_a_control_that_ends_where_its_arm_does_with_every_seed_is_equivalent_to
     lower = not_lower(LOST, COIN, RIGHT, margin=0.05)(same)
     assert not lower.met, "seeds that are drawn apart"
     assert lower.figures.endswith(", not above -0.05")
+    assert equivalent(LOST, COIN, RIGHT, margin=0.9)(same).figures == "0.000, equal in every run, within 0.9"
     gain = same.gains[COIN]
     for margin, found in ((0.75, "within 0.75"), (0.01, "not within 0.01")):
         assert within(COIN, margin)(same) == Finding(margin == 0.75, f"{gain.course}, {found}")
@@ -57,7 +59,9 @@ def test_a_control_that_ends_elsewhere_is_not(lost: float, tmp_path: Path) -> No
     apart = results_of(tmp_path, coin=0.5, lost=lost)
     assert abs(apart.gap(LOST, COIN, RIGHT).value) > 0.1
     assert not equivalent(LOST, COIN, RIGHT, margin=0.1)(apart).met
-    assert equivalent(LOST, COIN, RIGHT, margin=0.6)(apart).met
+    beside = equivalent(LOST, COIN, RIGHT, margin=0.6)(apart)
+    assert beside.met
+    assert apart.gap(LOST, COIN, RIGHT, paired=True).between in beside.figures
 
 
 def test_a_control_that_ends_a_little_above_its_arm_with_every_seed_is_seen_by_pairs(tmp_path: Path) -> None:
@@ -66,6 +70,15 @@ def test_a_control_that_ends_a_little_above_its_arm_with_every_seed_is_seen_by_p
     assert apart.low < 0.0 < apart.value
     assert not not_higher(LOST, COIN, RIGHT)(above).met
     assert not_higher(COIN, LOST, RIGHT)(above).met
+
+
+def test_a_gain_of_no_width_is_that_no_score_changed(tmp_path: Path) -> None:
+    found = results_of(tmp_path, coin=0.05, lost=0.5)
+    unmoved = replace(found.gains[COIN], gain=Measure(0.0, 0.0, 0.0))
+    still = within(COIN, 0.1)(replace(found, gains={COIN: unmoved}))
+    assert still == Finding(
+        True, f"from {unmoved.before.value:.3f} to {told(unmoved.after)}: no score changed, within 0.1"
+    )
 
 
 def test_an_arm_without_a_run_of_each_seed_has_no_pairs(tmp_path: Path) -> None:

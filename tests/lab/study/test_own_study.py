@@ -20,10 +20,11 @@ from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.lab.study.report import drawn_anew, sentences
 from tinsmith.lab.study.sizes import Cell, cells_of, planned
-from tinsmith.lab.study.study import Reading, Value
+from tinsmith.lab.study.study import ArmValue, Reading, Tuned, Value
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate import CheckName
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.waits import Say, unsaid
 
@@ -219,6 +220,35 @@ def test_claims_computed_from_runs_name_arms_that_there_are_and_those_a_size_lea
     with pytest.raises(ConfigError) as refused:
         beats("plian")
     assert (refused.value.field, refused.value.value, refused.value.fix) == ("claims", "plian", "perhaps plain")
+
+
+@pytest.mark.parametrize(
+    ("arm", "control", "same"),
+    [
+        ("pays=right", "pays=right shuffle_labels=true", True),
+        ({"pays": "right"}, {"pays": "right", "shuffle_labels": True}, True),
+        ({"learning_rate": (1e-3, 2e-3)}, {"learning_rate": Tuned("mine"), "shuffle_labels": True}, True),
+        ({"learning_rate": (1e-3, 2e-3)}, {"learning_rate": Tuned("other"), "shuffle_labels": True}, False),
+        ("pays=all", "pays=right shuffle_labels=true", False),
+        ("", "penalty=1 shuffle_labels=true", False),
+        ("pays=right", "pays=right shuffle_labels=false", False),
+        ("pays=right", "pays=right", False),
+        ("pays=right shuffle_labels=true", "pays=right shuffle_labels=true", False),
+    ],
+)
+def test_a_control_is_the_same_method_only_where_its_keys_differ_by_shuffled_labels_alone(
+    arm: dict[str, ArmValue] | str, control: dict[str, ArmValue] | str, same: bool
+) -> None:
+    assert Arm("mine", "mine", arm).shuffled_is(Arm("control", "control", control)) is same
+
+
+def test_a_control_of_another_method_has_its_own_name_in_claims(tmp_path: Path) -> None:
+    plain, bonus = values_of(finished(example(), tmp_path / "out")).learned
+    control = [next(one.sentence for one in claim.checks if one.name is CheckName.CONTROL) for claim in (plain, bonus)]
+    for sentence, name in zip(
+        control, ("same method trained on shuffled labels", "control 'RL, shuffled labels'"), strict=True
+    ):
+        assert f"beat the {name}: " in sentence
 
 
 def finished(study: Study, out: Path, made: MadeStudy = MADE, run: RunCells | None = None) -> Path:

@@ -120,6 +120,12 @@ def test_five_seeds_a_side_speak_for_the_method() -> None:
     assert "the method" in one(replace(learned(), system=system("better", 0.65, seeds=5))).scope
 
 
+def test_a_control_that_leaks_has_its_own_name() -> None:
+    claim = one(replace(learned(), control=system("shuffled", 0.5), control_words="the control 'B'"))
+    (leak,) = [check.sentence for check in claim.checks if check.name is CheckName.CONTROL]
+    assert leak.startswith("the control 'B' scores ")
+
+
 @pytest.mark.parametrize(
     ("claimed", "change", "name", "words"),
     [

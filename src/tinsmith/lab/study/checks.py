@@ -11,7 +11,7 @@ from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.study import Expectation, Finding, PerItem
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, listed, over_seeds, signed
+from tinsmith.pages.measures import from_estimate, listed, over_seeds, signed, told
 from tinsmith.stats.gate import Verdict
 from tinsmith.stats.mean_runs import exact_mean
 from tinsmith.stats.significance import ALPHA
@@ -53,9 +53,13 @@ def no_gain(arm: str) -> Check:
 
 def within(arm: str, margin: float) -> Check:
     """Expect the whole interval of an arm's gain within a margin around 0."""
-    return _limited(
-        lambda results: Finding((one := results.gains[arm]).gain.within(margin), one.course), f"within {margin:g}"
-    )
+
+    def inside(results: Results) -> Finding:
+        one = results.gains[arm]
+        ends = f"from {one.before.value:.3f} to {told(one.after)}"
+        return Finding(one.gain.within(margin), f"{ends}: no score changed" if one.gain.within(0.0) else one.course)
+
+    return _limited(inside, f"within {margin:g}")
 
 
 def _limited(check: Check, limit: str) -> Check:
@@ -122,7 +126,13 @@ def equivalent(first: str, second: str, measure: PerItem, *, margin: float) -> C
 
     Runs of one seed have the same first weights and the same draws, so they are drawn together, as pairs.
     """
-    inside = _of(lambda found: found.gap(first, second, measure, paired=True), lambda gap: gap.within(margin))
+
+    def inside(results: Results) -> Finding:
+        gap = results.gap(first, second, measure, paired=True)
+        mine, other = (results.arms[name].per_item(measure).by_seed for name in (first, second))
+        # Of equal runs an interval tells only how many answers there are.
+        return Finding(gap.within(margin), "0.000, equal in every run" if mine == other else difference(gap))
+
     return _limited(inside, f"within {margin:g}")
 
 
@@ -181,7 +191,7 @@ def falls(arm: str, measure: str) -> Check:
 
 
 def near_zero(arm: str, measure: str) -> Check:
-    """Expect that a measure, such as a control's, is not told from 0 by its interval."""
+    """Expect that a measure, such as a control's, is not shown to differ from 0: that it is 0 takes a margin."""
     return _of(lambda found: found.figure(arm, measure), lambda one: not (one.above(0.0) or one.below(0.0)))
 
 

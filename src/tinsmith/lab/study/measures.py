@@ -482,10 +482,11 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEviden
 
 
 def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> LearnedEvidence[Any]:
-    arm, score = arms[one.arm], one.on or study.score
-    evidence = arm.learned(score, arms.get(one.control), arms.get(study.untrained))
-    parity = parity_of([arm]) or parity_of(arms.values())
-    return replace(evidence, metric=score_name(score), control_words=study.control_label, parity=parity)
+    arm, control, score = arms[one.arm], arms.get(one.control), one.on or study.score
+    evidence = arm.learned(score, control, arms.get(study.untrained))
+    if control is not None and not arm.arm.shuffled_is(control.arm):
+        evidence = replace(evidence, control_words=f"the control '{control.arm.label}'")
+    return replace(evidence, metric=score_name(score), parity=parity_of([arm]) or parity_of(arms.values()))
 
 
 def _training(study: Study, arms: Mapping[str, ArmRuns], name: str) -> Training | None:

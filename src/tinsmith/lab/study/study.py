@@ -122,6 +122,12 @@ class Arm:
         """True if other arms decide its keys, which have to be run before it."""
         return self.after is not None or any(isinstance(value, Tuned) for value in self.keys.values())
 
+    def shuffled_is(self, other: Arm) -> bool:
+        """Return True if another arm differs from this one by shuffled labels alone."""
+        theirs = {key: self.keys.get(key) if one == Tuned(self.name) else one for key, one in other.keys.items()}
+        is_shuffled = theirs.pop("shuffle_labels", False) in (True, "true")
+        return is_shuffled and theirs == self.keys and other.experiment == self.experiment
+
 
 @dataclass(frozen=True, init=False)
 class Size:
@@ -335,8 +341,7 @@ class Study(KnownArguments):
     against: str = ""
     """The arm that every other one but the control is claimed to end above; empty: `claims` decides."""
     control: str = ""
-    """The negative control: trained in the same way where there is nothing to learn."""
-    control_label: str = "the same method trained on shuffled labels"
+    """The negative control: trained where there is nothing to learn, best with the keys of an arm that is claimed."""
     untrained: str = ""
     """An arm that is not trained: what the others were before training, where runs are evaluated at their end only."""
     claims: Sequence[Beats | Learned] | Callable[[Mapping[str, ArmRuns]], Sequence[Beats | Learned]] | None = None

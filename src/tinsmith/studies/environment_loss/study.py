@@ -122,7 +122,6 @@ study = ts.Study(
     },
     score=RIGHT,
     control=CONTROL,
-    control_label="the same method in a shell whose answers are scrambled",
     claims=(*(ts.Beats(f"lambda-{weight:g}", NONE) for weight in WEIGHTS[1:]), ts.Learned(ADVISED, CONTROL)),
     source="arXiv:2605.24517 (of models of 8 and 14 billion parameters)",
     expectations=(

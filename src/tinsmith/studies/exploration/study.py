@@ -63,7 +63,6 @@ study = ts.Study(
     },
     score=COVERED,
     against=ALONE,
-    control_label="the same method with exploration paid by chance",
     claims=(
         *(ts.Beats(one.replace(":", "-"), ALONE, on) for on in (COVERED, RECOVERED) for one in RATIOS),
         ts.Learned(ADVISED, CHANCE),

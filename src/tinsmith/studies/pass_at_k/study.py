@@ -164,7 +164,6 @@ study = ts.Study(
     score=passed(1),
     untrained=BASE,
     control=COIN,
-    control_label="the same method paid by a coin",
     claims=claims,
     source="arXiv:2604.14877 (of a model of 7 billion parameters)",
     expectations=(
@@ -175,7 +174,7 @@ study = ts.Study(
             not_lower(GRPO, BASE, SEQUENCES, margin=0.5),
         ),
         ts.Expectation("SFT tries at most half as many as the base", half_as_many),
-        ts.Expectation("a model paid by a coin solves what its base solves", coin_is_flat),
+        ts.Expectation("a model paid by a coin is not shown to solve more or less than its base", coin_is_flat),
     ),
     tables=(
         ts.Listing(

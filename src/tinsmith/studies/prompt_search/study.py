@@ -221,7 +221,7 @@ study = ts.Study(
         ts.Expectation("the search raises what the prompt written by hand earns", is_raised),
         ts.Expectation("the searched prompt reaches RL from the prompt written by hand", reaches_rl),
         ts.Expectation("nothing may be claimed from shuffled answers", no_claim_of_control),
-        ts.Expectation("a search by shuffled answers raises nothing", no_gain(PROMPT_SHUFFLED)),
+        ts.Expectation("a search by shuffled answers is not shown to raise anything", no_gain(PROMPT_SHUFFLED)),
         ts.Expectation("no search ends lower on the questions of selection than it began", none_lost),
         ts.Expectation("refused edits are never proposed again", none_again),
         ts.Expectation(
