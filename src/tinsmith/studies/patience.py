@@ -24,7 +24,10 @@ SHELVES: Final = 6
 COLOURS: Final = ("red", "blue", "green", "black", "white", "brown")
 LOOK, ANSWER, NOTHING = "look", "answer", "none"
 _CONSONANTS: Final = "bdfgklmnprst"
-NAMES: Final = tuple(a + b + c for b in "aeiou" for a in _CONSONANTS for c in _CONSONANTS)
+_EVERY: Final = [a + b + c for b in "aeiou" for a in _CONSONANTS for c in _CONSONANTS]
+# Shelves are dealt out in turn: names in their own order would tell them by their last letters.
+NAMES: Final = tuple(Random(derive(0, "names")).sample(_EVERY, len(_EVERY)))
+_OF_BASE: Final = tuple(Random(derive(0, "names", "base")).sample([a + b for a in _EVERY for b in "aeiou"], 2_000))
 MOST_THINGS: Final = len(NAMES) // 2  # On each side.
 _PATIENCE_OF_BASE: Final = 0.5  # Probability that a demonstration for the base goes on after a look without a find.
 _HOW: Final = (
@@ -53,10 +56,10 @@ def searches_for(
 
     The base's things have longer names, so that it has read of none that others search for.
     """
+    names = _OF_BASE if side == "base" else NAMES[MOST_THINGS * (side == "held_out") :]
     found: list[Search] = []
-    for place in range(things):
-        around, name = divmod(place + MOST_THINGS * (side == "held_out"), len(NAMES))
-        shelf, thing = place % SHELVES + 1, NAMES[name] + ("aeiou"[around] if side == "base" else "")
+    for place, thing in enumerate(names[:things]):
+        shelf = place % SHELVES + 1
         random = Random(derive(0, "search", side, place))
         colour = random.choice(COLOURS)
         for person in range(SHELVES, SHELVES - searchers, -1):
@@ -119,11 +122,13 @@ def searches(
     if not SHELVES <= min(things, held_out_things) <= max(things, held_out_things) <= MOST_THINGS:
         value, allowed = f"{things}, {held_out_things}", f"{SHELVES} to {MOST_THINGS} of each"
         raise ConfigError("every shelf has a thing", field="things, held_out_things", value=value, allowed=allowed)
+    held_out = searches_for(held_out_things, "held_out", 1)
+    commonest = max(COLOURS, key=[one.colour for one in held_out].count)
     return Task(
         name="searches",
         question="Does a model search as long as those who showed it how?",
         items=searches_for(things, "train", SHELVES, in_circles=in_circles, as_base=as_base),
-        held_out=searches_for(held_out_things, "held_out", 1),
+        held_out=held_out,
         prompt=lambda item: f"{_HOW if explain else ''}Which colour is {item.thing}?",
         parse=str.strip,
         reply=seen,
@@ -132,13 +137,16 @@ def searches(
         metrics={"looks": of_conversation(lambda _, replies: sum(LOOK in one for one in replies))},
         item_id=lambda item: item.id,
         demonstrate=shown,
-        base_items=searches_for(2_000, "base", 1),
+        base_items=searches_for(len(_OF_BASE), "base", 1),
         base_steps=400,
         answer=demonstrated,
         examples=Examples(
             fewest_calls=fewest_calls, most_calls=most_calls, where=right if found else None, keeps_duplicates=as_base
         ),
-        baselines={"one look": lambda item: [f"{LOOK} 1", f"{ANSWER} {item.colour if item.shelf == 1 else NOTHING}"]},
+        baselines={
+            "one look": lambda item: [f"{LOOK} 1", f"{ANSWER} {item.colour if item.shelf == 1 else NOTHING}"],
+            "the commonest colour": lambda _: [f"{ANSWER} {commonest}"],
+        },
         keys={"max_tokens": 6, "eval_items": held_out_things},
     )
 

@@ -28,7 +28,13 @@ def test_an_answer_is_the_sum_with_its_last_digit_first_and_held_out_pairs_are_n
     held, train = _pairs(sums(200, 1, held_out=True)), _pairs(sums(4000, 2))
     assert len(held) == 200
     assert all(first + second == total for first, second, total in held + train)
-    assert not {one[:2] for one in held} & {one[:2] for one in train}
+    assert not {frozenset(one[:2]) for one in held} & {frozenset(one[:2]) for one in train}
+
+
+def test_held_out_sums_are_all_different_and_their_numbers_stand_in_both_orders() -> None:
+    held = _pairs(sums(512, 1, held_out=True))
+    assert len({frozenset(one[:2]) for one in held}) == 512
+    assert 200 < sum(first < second for first, second, _ in held) < 312
 
 
 def test_the_asker_learns_from_sums_without_a_carry() -> None:

@@ -1,6 +1,5 @@
 """Small nets at equal FLOPs: texts, masks, FLOPs beside torch's count, and equal values of equal runs."""
 
-import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,18 @@ from tinsmith.lab.study.measured import MeasuredSize
 from tinsmith.studies.nets.blocks import Decoder, causal_mask
 from tinsmith.studies.nets.prompt_masked_pretraining import (
     APPLICATIONS,
-    HOPS,
+    HELD_OUT,
     NODES,
     SIZES,
     TOKENS,
     VOCABULARY,
-    blind_guess,
+    maps,
     recur,
     recurrent_net,
     step_flops,
     texts,
 )
+from tinsmith.types.seeds import derive
 from tinsmith.types.waits import unsaid
 
 AMOUNTS = replace(SIZES[MeasuredSize.NANO], batch=2)
@@ -54,14 +54,16 @@ def test_a_text_ends_where_its_hops_lead_and_held_out_maps_are_never_trained_on(
     assert not {tuple(one) for one in held[:, :NODES].tolist()} & {tuple(one) for one in train[:, :NODES].tolist()}
 
 
-def test_the_blind_guess_is_the_share_over_all_maps() -> None:
-    hits = 0
-    for one in itertools.product(range(NODES), repeat=NODES):
-        at = 0
-        for _ in range(HOPS):
-            at = one[at]
-            hits += at == 0
-    assert blind_guess() == pytest.approx(hits / HOPS / NODES**NODES, abs=1e-15)
+def test_held_out_maps_are_all_different_and_no_place_of_theirs_tells_them_from_others() -> None:
+    held, others = maps(held_out=True), maps(held_out=False)
+    assert len(held) + len(others) == NODES**NODES
+    assert len(held) == pytest.approx(NODES**NODES / HELD_OUT, rel=0.05)
+    for place in range(NODES):
+        shares = held[:, place].bincount(minlength=NODES) / len(held)
+        assert shares.tolist() == pytest.approx([1 / NODES] * NODES, abs=0.03)
+    questions = texts(512, derive(0, "held out"), held_out=True)
+    assert len(questions[:, :NODES].unique(dim=0)) == 512
+    assert (questions[:, -1].bincount(minlength=NODES) / 512).tolist() == pytest.approx([1 / NODES] * NODES, abs=0.05)
 
 
 @pytest.mark.parametrize("prefix", [0, 4])

@@ -1,6 +1,7 @@
 """Searches on shelves: what looks find, how long demonstrations are, and which of them each filter leaves."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from math import sqrt
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -9,7 +10,7 @@ import pytest
 
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.reward_check import filter_examples
-from tinsmith.studies.patience import SHELVES, Search, demonstrated, right, searches, searches_for, seen, shown
+from tinsmith.studies.patience import COLOURS, SHELVES, Search, demonstrated, right, searches, searches_for, seen, shown
 from tinsmith.types.errors import ConfigError
 
 TRAIN = searches_for(60, "train", SHELVES)
@@ -31,6 +32,29 @@ def test_every_thing_is_searched_for_with_every_patience_and_lies_on_every_shelf
     things = [{one.thing for one in some} for some in (task.items, task.held_out, task.base_items)]
     assert [len(some) for some in things] == [360, 360, 2_000]
     assert len(set().union(*things)) == 2_720
+
+
+@pytest.mark.parametrize(("side", "things"), [("train", 60), ("train", 360), ("base", 2_000)])
+@pytest.mark.parametrize("held_out", [36, 360])
+@pytest.mark.parametrize("letters", [[0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
+def test_letters_of_names_tell_no_shelf(side: str, things: int, held_out: int, letters: list[int]) -> None:
+    def part(one: Search) -> str:
+        return "".join(one.thing[at] for at in letters)
+
+    shelves: dict[str, Counter[int]] = defaultdict(Counter)
+    for one in searches_for(things, side, 1):
+        shelves[part(one)][one.shelf] += 1
+    guesses = {some: counts.most_common(1)[0][0] for some, counts in shelves.items()}
+    right_ones = fmean(guesses.get(part(one)) == one.shelf for one in searches_for(held_out, "held_out", 1))
+    assert right_ones < 1 / SHELVES + 4 * sqrt(5 / 36 / held_out)
+
+
+def test_no_colour_alone_is_right_more_often_than_the_baseline_that_answers_one() -> None:
+    task = searches()
+    assert isinstance(task.held_out, tuple)
+    replies = task.baselines["the commonest colour"](task.held_out[0])
+    shares = [fmean(right(one, [f"answer {colour}"]) for one in task.held_out) for colour in COLOURS]
+    assert fmean(right(one, replies) for one in task.held_out) == max(shares)
 
 
 def test_a_demonstration_ends_with_what_it_found_or_gives_up() -> None:

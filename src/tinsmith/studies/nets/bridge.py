@@ -28,7 +28,9 @@ DIGITS: Final = 2
 ANSWER: Final = DIGITS + 1  # Digits of a sum, the last one first.
 TOKENS: Final = 2 * DIGITS + 1 + DIGITS  # Of a text without its last token: two numbers, the sign that asks, the sum.
 ASK, BLANK, VOCABULARY = 10, 11, 12
-HELD_OUT: Final = 7  # One pair of numbers of so many is held out; prime to ten, so that it says nothing of any digit.
+HELD_OUT: Final = 7  # One pair of numbers of so many is held out, in both orders, by a digest.
+_NUMBERS: Final = range(10**DIGITS)
+_HELD_OUT: Final = [[derive(0, "pair", *sorted((a, b))) % HELD_OUT == 0 for b in _NUMBERS] for a in _NUMBERS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +98,18 @@ STUDY: Final = MeasuredStudy(
 
 def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -> Tensor:
     """Return texts (count, tokens + 1): two numbers, the sign that asks, their sum; without `carry` none has one."""
-    draw = torch.Generator().manual_seed(seed)
-    many = count * (HELD_OUT if held_out else 1) * (1 if carry else 4) * 2 + 64
-    digits = torch.randint(10, (many, 2, DIGITS), generator=draw)
-    first, second = (digits * 10 ** torch.arange(DIGITS - 1, -1, -1)).sum(-1).unbind(1)
-    chosen = ((37 * first + 101 * second) % HELD_OUT == 0) == held_out
-    chosen &= carry | (digits.sum(1) < 10).all(1)
-    total = (first + second)[:, None] // 10 ** torch.arange(ANSWER) % 10
-    return torch.cat([digits.flatten(1), torch.full_like(total[:, :1], ASK), total], 1)[chosen][:count]
+    draw, table = torch.Generator().manual_seed(seed), torch.tensor(_HELD_OUT)
+    if held_out:  # Each pair once, in one of its orders.
+        pairs = table.triu().nonzero()
+        pairs = pairs[torch.randperm(len(pairs), generator=draw)]
+        pairs = torch.where(torch.randint(2, (len(pairs), 1), generator=draw) == 0, pairs, pairs.flip(1))
+    else:
+        pairs = torch.randint(len(_NUMBERS), (count * (1 if carry else 4) * 2 + 64, 2), generator=draw)
+        pairs = pairs[~table[pairs[:, 0], pairs[:, 1]]]
+    digits = pairs[..., None] // 10 ** torch.arange(DIGITS - 1, -1, -1) % 10
+    total = pairs.sum(1)[:, None] // 10 ** torch.arange(ANSWER) % 10
+    whole = torch.cat([digits.flatten(1), torch.full_like(total[:, :1], ASK), total], 1)
+    return whole[carry | (digits.sum(1) < 10).all(1)][:count]
 
 
 @cache
