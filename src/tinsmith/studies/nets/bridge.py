@@ -100,8 +100,7 @@ def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -
     """Return texts (count, tokens + 1): two numbers, the sign that asks, their sum; without `carry` none has one."""
     draw, table = torch.Generator().manual_seed(seed), torch.tensor(_HELD_OUT)
     if held_out:  # Each pair once, in one of its orders.
-        pairs = table.triu().nonzero()
-        pairs = pairs[torch.randperm(len(pairs), generator=draw)]
+        pairs = table.triu().nonzero()[torch.randperm(int(table.triu().sum()), generator=draw)]
         pairs = torch.where(torch.randint(2, (len(pairs), 1), generator=draw) == 0, pairs, pairs.flip(1))
     else:
         pairs = torch.randint(len(_NUMBERS), (count * (1 if carry else 4) * 2 + 64, 2), generator=draw)

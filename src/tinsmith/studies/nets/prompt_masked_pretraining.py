@@ -102,8 +102,7 @@ STUDY: Final = MeasuredStudy(
 def maps(*, held_out: bool) -> Tensor:
     """Return all maps (count, nodes) that are held out, or all others, by a digest of all places."""
     every = torch.cartesian_prod(*[torch.arange(NODES)] * NODES)
-    digests = torch.tensor([derive(0, "map", code) % HELD_OUT for code in range(len(every))])
-    return every[(digests == 0) == held_out]
+    return every[torch.tensor([(derive(0, "map", code) % HELD_OUT == 0) == held_out for code in range(len(every))])]
 
 
 def texts(count: int, seed: int, *, held_out: bool) -> Tensor:
@@ -185,12 +184,11 @@ def trained(arm: str, seed: int, amounts: Amounts) -> Outcome:
         since = 0 if arm == "full" else TOKENS - 1
         descent.step(logits[:, since:], batch[:, since + 1 :], progress)
         spent += cost
-    by_hops = {f"hops_{k}": right[test[:, -3] == NODES + k - 1].mean().item() for k in range(1, HOPS + 1)}
     return Outcome(
         figures={
             "right": right.mean().item(),
             "blind": (test[:, -1] == test[:, NODES]).double().mean().item(),
-            **by_hops,
+            **{f"hops_{k}": right[test[:, -3] == NODES + k - 1].mean().item() for k in range(1, HOPS + 1)},
             "parameters": float(sum(one.numel() for one in net.parameters())),
             "steps": float(descent.steps),
             "gflops": spent / 1e9,
