@@ -141,10 +141,8 @@ def searched(item: Mapping[str, Any], random: Random) -> str:
     """Try signs in any order until they are right; after so many tries, guess among what is left."""
     order = random.sample(options(item), len(options(item)))
     tried = order[: min(TRIES, order.index(gold(item)) + 1)]
-    said = tried[-1] if gold(item) in tried else order[TRIES]
-    return " no ".join(_compared(item, one) for one in tried) + (
-        f"{SO}{said}" if said == tried[-1] else f" no{SO}{said}"
-    )
+    end = f"{SO}{gold(item)}" if gold(item) in tried else f" no{SO}{order[TRIES]}"
+    return " no ".join(_compared(item, one) for one in tried) + end
 
 
 def _compared(item: Mapping[str, Any], signs: str) -> str:
