@@ -96,5 +96,5 @@ def test_baselines_answer_with_one_sign_and_by_the_targets_sign() -> None:
     for one in items()[:40]:
         first, *others = one["numbers"]
         only = {"+": first + sum(others) == one["target"], "-": first - sum(others) == one["target"]}
-        assert (right(one, plus(one)), right(one, minus(one))) == (float(only["+"]), float(only["-"]))
-        assert right(one, by_target(one)) == float(only["+" if one["target"] > 0 else "-"])
+        assert (right(one, str(plus(one))), right(one, str(minus(one)))) == (float(only["+"]), float(only["-"]))
+        assert right(one, str(by_target(one))) == float(only["+" if one["target"] > 0 else "-"])
