@@ -71,6 +71,13 @@ def test_a_filter_that_prevents_nothing_and_costs_answers_is_seen(tmp_path: Path
     assert found.figures["bonus"]["groups"] != found.figures["filtered"]["groups"]
 
 
+def test_a_filter_is_held_against_plain_rl_where_the_bonus_leaves_nothing(tmp_path: Path) -> None:
+    for end, met_by in ((0.3, False), (1.0, True)):
+        ends = {"bonus": 0.0, "filtered": end, "plain": 0.8}
+        arms = {name: changed("template_collapse", name, right=(0.5, right)) for name, right in ends.items()}
+        assert met(values("template_collapse", tmp_path / str(end), **arms))[3] is met_by
+
+
 def test_exploration_that_helps_no_more_than_chance_does_is_seen(tmp_path: Path) -> None:
     arms = {"5-1": MADE["exploration"].arms["none"], "chance": MADE["exploration"].arms["5-1"]}
     found = met(values("exploration", tmp_path, **arms))

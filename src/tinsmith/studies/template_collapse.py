@@ -12,13 +12,14 @@ and much of the second.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from statistics import fmean
 from typing import Final
 
 import tinsmith as ts
-from tinsmith.lab.study.checks import mean_in_training, moved, near_zero
+from tinsmith.lab.study.checks import mean_in_training, moved, near_zero, not_lower
 from tinsmith.lab.user_task.task import Task
 
 LETTERS: Final = ("A", "B", "C", "D")
@@ -28,6 +29,7 @@ WORDS: Final = (
 )
 ITEMS: Final = 480
 _SO: Final = " so "
+_PARTS: Final = re.compile(r"(.*)(?<!\S)so\s+(.*)", re.DOTALL)  # A small model writes `so` after a line break too.
 
 
 def letter_of(word: str) -> str:
@@ -51,13 +53,13 @@ def prompt_of(item: Mapping[str, str]) -> str:
 
 def right(item: Mapping[str, str], text: str) -> float:
     """1 where the letter is that of the first word; the reasons are not looked at."""
-    return float(text.strip().rpartition(_SO)[2] == letter_of(item["a"]) and _SO in text)
+    return float((parts := _PARTS.fullmatch(text.strip())) is not None and parts[2] == letter_of(item["a"]))
 
 
 def grounded(item: Mapping[str, str], text: str) -> float:
     """Return which share of the words before the letter stand in the prompt."""
-    named = text.strip().rpartition(_SO)[0].split()
-    said = [word in (item["a"], item["b"], item["c"]) for word in named]
+    parts = _PARTS.fullmatch(text.strip())
+    said = [word in (item["a"], item["b"], item["c"]) for word in (parts[1].split() if parts else ())]
     return sum(said) / len(said) if said else 0.0
 
 
@@ -103,7 +105,8 @@ INFORMATION: Final = "watch/mutual_information"
 GIVEN: Final = "watch/entropy_given_prompt"
 RETRIEVAL: Final = "watch/retrieval_accuracy"
 CHEAP: Final = 0.75  # Of the unfiltered run's groups: what the filter is published to need at most.
-LOSS: Final = 0.05  # Right answers that the filter may cost at most.
+LOSS: Final = 0.05  # Right answers that bonus and filter may cost at most.
+RIGHT = ts.PerItem("right", "right")
 
 
 def groups(arm: ts.ArmRuns) -> float:
@@ -135,12 +138,6 @@ def keeps_right(results: ts.Results) -> ts.Finding:
     return ts.Finding(not one.gain.below(0.0), f"{one.before.value:.3f} to {one.after.value:.3f}")
 
 
-def costs_nothing(results: ts.Results) -> ts.Finding:
-    """Expect as many right answers with the filter, but for a margin."""
-    filtered, bonus = results.gains["filtered"].after.value, results.gains["bonus"].after.value
-    return ts.Finding(filtered >= bonus - LOSS, f"{filtered:.3f}, without {bonus:.3f}")
-
-
 BONUS: Final[Mapping[str, float | bool]] = {"entropy_bonus": 0.2, "zero_variance_filter": False}
 TRAINED: Final = ("plain", "bonus", "filtered", "stopped")
 study = ts.Study(
@@ -169,7 +166,7 @@ study = ts.Study(
             before=1,
         ),
     },
-    score=ts.PerItem("right", "right"),
+    score=RIGHT,
     clusters=lambda item: item.split("-")[0],
     control="shuffled",
     claims=(
@@ -180,7 +177,7 @@ study = ts.Study(
         ts.Expectation("answers stop depending on the question with the bonus", collapses("bonus", expected=True)),
         ts.Expectation("with the filter that is not shown", collapses("filtered", expected=False)),
         ts.Expectation("right answers outlast the collapse", keeps_right),
-        ts.Expectation(f"right answers with the filter are not {LOSS} fewer than without", costs_nothing),
+        ts.Expectation(f"the filter ends at most {LOSS} below RL", not_lower("filtered", "plain", RIGHT, margin=LOSS)),
         ts.Expectation(f"the filter trains on at most {CHEAP} of the groups", is_cheap),
         ts.Expectation("on shuffled labels information is not shown to change", near_zero("shuffled", "information")),
     ),

@@ -9,7 +9,7 @@ from tinsmith.studies.confidence.countdown import (
     HARD,
     SO,
     claimed,
-    first_signs,
+    countdown,
     gold,
     is_held_out,
     items,
@@ -65,6 +65,17 @@ def test_only_the_signs_at_the_end_are_rewarded_and_sound_asks_that_they_are_sho
     assert right(one, gold(one)) == 0.0
 
 
+@pytest.mark.parametrize("before", ["", "3 +5 8 ", "3 +5 8\n", "3 so + "])
+def test_so_is_found_at_the_start_of_a_line_and_signs_are_read_one_by_one(before: str) -> None:
+    one = items()[1]
+    for signs in (gold(one), gold(one).replace(" ", ""), gold(one).replace(" ", "  ") + "\n"):
+        assert right(one, f"{before}so {signs}") == 1.0
+        assert right(one, f"{before}also {signs}") == 0.0
+    shown = f"{written(one['numbers'], gold(one))}\nso {gold(one)}"
+    assert sound(one, shown) == 1.0
+    assert sound(one, f"so {gold(one)}") == 0.0
+
+
 def test_trying_is_right_more_often_than_claiming() -> None:
     random = Random(0)
     hard = [one for one in items() if split_of(one["id"]) == HARD]
@@ -80,6 +91,10 @@ def test_every_easy_item_is_found_by_trying() -> None:
     assert all(right(one, searched(one, random)) == 1.0 for one in easy)
 
 
-def test_the_baseline_is_right_where_all_signs_are_plus() -> None:
+def test_baselines_answer_with_one_sign_and_by_the_targets_sign() -> None:
+    plus, minus, by_target = countdown().baselines.values()
     for one in items()[:40]:
-        assert right(one, first_signs(one)) == float(sum(one["numbers"]) == one["target"])
+        first, *others = one["numbers"]
+        only = {"+": first + sum(others) == one["target"], "-": first - sum(others) == one["target"]}
+        assert (right(one, str(plus(one))), right(one, str(minus(one)))) == (float(only["+"]), float(only["-"]))
+        assert right(one, str(by_target(one))) == float(only["+" if one["target"] > 0 else "-"])

@@ -15,6 +15,7 @@ from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.exploration.house import (
     DOORS,
     HELD_OUT,
+    HOLDERS,
     MOST_REPLIES,
     USUAL,
     Kind,
@@ -58,6 +59,7 @@ def test_an_action_brings_what_is_there() -> None:
 def test_coverage_is_the_share_of_checkpoints_whatever_their_order_and_number_of_times() -> None:
     assert coverage(HOUSE, ["stop"]) == 0
     assert coverage(HOUSE, ["open north", "open north", "open bag"]) == Fraction(2, 6)
+    assert coverage(HOUSE, ["open  north", "open bag "]) == Fraction(2, 6), "blanks do not count"
     assert coverage(HOUSE, ["open bag", "open north"]) == Fraction(1, 6), "it was closed then"
     every = [f"open {one}" for one in ("north", "bag", "east", "box", "west", "pot")]
     assert coverage(HOUSE, every) == 1
@@ -77,6 +79,15 @@ def test_an_errand_mostly_ends_by_habit_and_never_does_after_a_failure() -> None
     assert not any(found(one, usual(one)) for one in (*RECOVERS, *EXPLORES))
     assert all(one.locked == DOORS[0] for one in RECOVERS)
     assert not any(found(one, [f"open {one.key_in}"]) for one in ERRANDS), "its door is closed"
+
+
+def test_a_baseline_that_reads_nothing_covers_three_quarters_of_a_visit() -> None:
+    every_door = house().baselines["every door, then two holders"]
+    for one in EXPLORES[:50]:
+        assert coverage(one, every_door(one)) == Fraction(3 + sum(h in one.checkpoints for h in HOLDERS[:2]), 6)
+    assert len({tuple(every_door(one)) for one in EXPLORES}) == 1
+    held = visits(HELD_OUT, Kind.EXPLORE, "held")
+    assert sum(coverage(one, every_door(one)) for one in held) / len(held) == Fraction(3, 4)
 
 
 def test_every_errand_can_be_done_in_what_is_left_after_a_failure() -> None:

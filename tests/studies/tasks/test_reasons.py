@@ -39,6 +39,10 @@ def test_reasons_earn_nothing_and_are_measured() -> None:
     assert grounded(one, f"x {one['b']} so {letter}") == 0.5
     assert grounded(one, letter) == right(one, letter) == 0.0
     assert right(one, f"{letter} so ") == 0.0
+    for between in ("\nso ", " so  ", " so so ", " so x so "):
+        said = f"{one['a']} {one['b']}{between}{letter}"
+        assert (right(one, said), grounded(one, said)) == (1.0, 2 / len(said.split()[:-2]))
+    assert right(one, f"{one['a']} also {letter}") == 0.0
 
 
 def test_a_demonstration_names_words_of_the_prompt_and_is_right_five_times_of_eight() -> None:

@@ -62,6 +62,20 @@ def test_scrambled_answers_are_another_worlds_at_every_look() -> None:
     assert found(one, [f"{GET} {one.file} {one.place}"])
 
 
+def test_blanks_do_not_count() -> None:
+    one = TRAIN[0]
+    said = [f"{GET}  {one.file}  {one.place}"]
+    assert found(one, said)
+    assert answer(one, said) is None
+
+
+def test_four_places_in_turn_find_a_third_of_the_files() -> None:
+    task, held = shell(), errands(0, Facts.TRUE, held_out=True)
+    in_turn = task.baselines["four places in turn"]
+    scored = [score_group(task, one, [in_turn(one)])[0] for one in held]
+    assert sum(one.total for one in scored if isinstance(one, Earned)) == len(held) * MOST_REPLIES / len(PLACES)
+
+
 def test_only_the_file_that_is_wanted_is_paid() -> None:
     task, one = shell(), TRAIN[0]
     other = next(each for each in TRAIN if each.file != one.file)

@@ -8,6 +8,7 @@ is; and, more rarely, to try signs until they come to the target. Only the last 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from random import Random
@@ -24,6 +25,7 @@ EACH: Final = 240  # Items of either split; every fourth one is held out.
 LARGEST: Final = 5
 TRIES: Final = 4  # Most in one answer.
 SO: Final = " so "
+_AT_SO: Final = re.compile(r"(?<!\S)so\s+")  # A small model writes it after a line break, or first.
 
 
 def signs_of(count: int) -> list[str]:
@@ -113,14 +115,14 @@ def gold(item: Mapping[str, Any]) -> str:
 
 def right(item: Mapping[str, Any], text: str) -> float:
     """1 where the signs at the end make the target; the reasoning is not looked at."""
-    return float(SO in text and text.rpartition(SO)[2].strip() == gold(item))
+    *reasoning, signs = _AT_SO.split(text)
+    return float(bool(reasoning) and "".join(signs.split()) == gold(item).replace(" ", ""))
 
 
 def sound(item: Mapping[str, Any], text: str) -> float:
     """1 where the answer is right and the last line of reasoning shows it, without a mistake."""
-    reasoning, _, _ = text.rpartition(SO)
     ends = (written(item["numbers"], gold(item)), _compared(item, gold(item)))
-    return float(right(item, text) == 1.0 and reasoning.strip().endswith(ends))
+    return float(right(item, text) == 1.0 and _AT_SO.split(text)[-2].strip().endswith(ends))
 
 
 def written(numbers: Sequence[int], signs: str) -> str:
@@ -139,10 +141,8 @@ def searched(item: Mapping[str, Any], random: Random) -> str:
     """Try signs in any order until they are right; after so many tries, guess among what is left."""
     order = random.sample(options(item), len(options(item)))
     tried = order[: min(TRIES, order.index(gold(item)) + 1)]
-    said = tried[-1] if gold(item) in tried else order[TRIES]
-    return " no ".join(_compared(item, one) for one in tried) + (
-        f"{SO}{said}" if said == tried[-1] else f" no{SO}{said}"
-    )
+    end = f"{SO}{gold(item)}" if gold(item) in tried else f" no{SO}{order[TRIES]}"
+    return " no ".join(_compared(item, one) for one in tried) + end
 
 
 def _compared(item: Mapping[str, Any], signs: str) -> str:
@@ -154,11 +154,6 @@ def claimed(item: Mapping[str, Any], random: Random) -> str:
     """Claim signs, and write down what they come to."""
     said = random.choice(options(item))
     return f"clearly {said} : {written(item['numbers'], said)}{SO}{said}"
-
-
-def first_signs(item: Mapping[str, Any]) -> str:
-    """Return plus signs whatever is asked."""
-    return f"{SO}{options(item)[0]}"
 
 
 def countdown(base_steps: int = 2000, searches: float = 0.4, as_base: bool = False) -> Task:
@@ -189,7 +184,11 @@ def countdown(base_steps: int = 2000, searches: float = 0.4, as_base: bool = Fal
         base_steps=base_steps,
         answer=answer,
         probed=Probed(before_answer=SO, options=options, gold=gold),
-        baselines={"only plus signs": first_signs},
+        baselines={
+            "only plus signs": lambda item: f"{SO}{options(item)[0]}",
+            "only minus signs": lambda item: f"{SO}{options(item)[-1]}",
+            "by the target's sign": lambda item: f"{SO}{options(item)[0 if item['target'] > 0 else -1]}",
+        },
         held_out=is_held_out,
         keys={"max_tokens": 72},
         question="Which signs between the numbers make the target?",

@@ -100,7 +100,7 @@ def answer(errand: Errand, said: Sequence[str]) -> str | None:
 
 def found(errand: Errand, said: Sequence[str]) -> bool:
     """Return true if the last command gets the file that is wanted."""
-    return said[-1] == f"{GET} {errand.file} {errand.place}"
+    return said[-1].split() == [GET, errand.file, errand.place]
 
 
 def errands(world: int, facts: Facts, *, held_out: bool) -> tuple[Errand, ...]:
@@ -183,7 +183,12 @@ def shell(world: int = 0, facts: str = "true", explain: bool = False, base_steps
         demonstrate=shown,
         base_items=other_worlds(_READ_BY_BASE),
         base_steps=base_steps,
-        baselines={"always the first place": lambda item: f"{GET} {item.file} {PLACES[0]}"},
+        baselines={
+            "always the first place": lambda item: f"{GET} {item.file} {PLACES[0]}",
+            "four places in turn": lambda item: [  # It ends where the file is, as the conversation does.
+                f"{GET} {item.file} {one}" for one in PLACES[: min(MOST_REPLIES, PLACES.index(item.place) + 1)]
+            ],
+        },
         keys={"max_tokens": 8, "eval_items": 48},
     )
 

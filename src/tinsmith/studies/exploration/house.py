@@ -88,9 +88,9 @@ def opened(visit: Visit, said: Sequence[str]) -> frozenset[str]:
     reached = set[str]()
     behind = dict(zip(visit.holders, DOORS, strict=True))
     for action in said:
-        what = action.removeprefix(f"{OPEN} ")
+        what = action.strip().removeprefix(OPEN).strip()
         there = what in visit.checkpoints and (what not in behind or behind[what] in reached)
-        if there and action == f"{OPEN} {what}":
+        if there and action.split() == [OPEN, what]:
             reached.add(what)
     return frozenset(reached)
 
@@ -168,6 +168,7 @@ def _next(visit: Visit, random: Random, said: list[str], seen: list[str], *, car
 
 TRAIN_ITEMS: Final = 400
 HELD_OUT: Final = 32
+_EVERY_DOOR: Final = tuple(f"{OPEN} {one}" for one in (*DOORS, *HOLDERS[:2]))
 _READ_BY_BASE: Final = 2_000  # Of both kinds.
 PAYS: Final = ("coverage", "chance")
 _HOW: Final = (
@@ -216,7 +217,7 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
 
     return Task(
         name="house",
-        question="Does the model find keys in houses that it has not seen, and look around in them?",
+        question="Does the model find keys in houses whose contents nobody says, and look around in them?",
         items=[one for kind in (Kind.ERRAND, Kind.EXPLORE) for one in visits(TRAIN_ITEMS, kind, "train")],
         held_out=[one for kind in Kind for one in visits(HELD_OUT, kind, "held")],
         aside=lambda visit: visit.kind is Kind.EXPLORE,
@@ -234,7 +235,10 @@ def house(pays: str = "coverage", explain: bool = False, base_steps: int = 300) 
         demonstrate=shown,
         base_items=[one for kind in (Kind.ERRAND, Kind.EXPLORE) for one in visits(_READ_BY_BASE, kind, "base")],
         base_steps=base_steps,
-        baselines={"the first door and what is behind it": usual},
+        baselines={
+            "the first door and what is behind it": usual,
+            "every door, then two holders": lambda visit: _EVERY_DOOR[: MOST_REPLIES - len(visit.failed)],
+        },
         keys={"max_tokens": 8, "eval_items": HELD_OUT * len(Kind)},
     )
 

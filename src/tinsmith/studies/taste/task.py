@@ -142,8 +142,9 @@ def _known(pairs: Sequence[Pair]) -> Floats:
 JSON_KEY: Final = "more_cited"
 _PAIR: Final = rf'"{JSON_KEY}"\s*:\s*"([AB])"'
 _ASKED: Final = "Which of these two papers is cited more?"
+_ENDS: Final = r"(?=\W*\Z|[.,:;!?)*\"'\]]+\s|\s*\n)"  # A letter before other text is an article.
 _READ: Final = {
-    Answers.LETTER: (re.compile("([AB])"), re.compile(r"\A[\s\"'(*]*([AB])\b")),
+    Answers.LETTER: (re.compile("([AB])"), re.compile(rf"(?:\A|\b[Aa]nswer(?: is:?|:))[\s\"'(*]*([AB]){_ENDS}")),
     Answers.JSON: tuple(map(re.compile, (rf"\{{\s*{_PAIR}\s*\}}", _PAIR))),
 }
 """A reply that is all in its form, and one with more around it."""
