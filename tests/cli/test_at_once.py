@@ -18,6 +18,7 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "WRONG"): "",
     ("run", "remedy/exp6", "learning_rate=abc"): "",
     ("run", "remedy/exp6", "adapter=full", "lora_alpha=8"): "",
+    ("run", "crossroads", "adapter=full", "lora_rank=8"): "lora_rank",
     ("run", "remedy/exp6", "at=seed", "dry_run=true"): "",
     ("run", "remedy/exp6", "log_path=taken"): "",
     ("run", "remedy/exp6", "log_path=other"): "",

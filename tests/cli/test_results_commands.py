@@ -142,13 +142,16 @@ def test_a_judged_run_that_stopped_early_is_listed_and_repeated_by_its_file(
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run", "mine")
     config = {"name": "mine", "settings": {"steps": 60}, "kind": "rlvr", "overrides": {"lora_rank": 4}}
-    manifest = {"status": "finished", "circumstances": {"task": str(tmp_path / "my_task.py")}}
+    around = {"task": str(tmp_path / "my_task.py"), "files": {"words": str(tmp_path / "w.txt"), "more": ""}}
+    manifest = {"status": "finished", "circumstances": {**around, "model_name": "here", "data": None}}
     ends = [{"step": 30, "eval/score": 0.25}, {"step": 60, "eval/score": 0.5, "train/stopped_at": 31.0}]
     write_files(tmp_path / "run", {"config.json": config, "manifest.json": manifest, "metrics.jsonl": ends})
     assert "mine  finished  31 of 60  score 0.500" in command(capsys, "ls", tmp_path, code=0).out
     assert steps_words(read_run(tmp_path / "run")).startswith("31 of 60 steps; it stopped early")
     page = Document(kind="", title="", facts=(), sections=())
-    assert "\ntinsmith run my_task.py lora_rank=4\n" in markdown_report(page, [tmp_path / "run"])
+    assert "\ntinsmith run my_task.py lora_rank=4 model_name=here words=w.txt\n" in markdown_report(
+        page, [tmp_path / "run"]
+    )
 
 
 def test_without_a_folder_what_commands_here_made_is_listed(

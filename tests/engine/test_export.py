@@ -1,6 +1,7 @@
 """Exports of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from tokenizer_kinds import tokenizer
 from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, OLMOE, QWEN2, QWEN3, QWEN3_MOE, random_weights, sequences
 from tinsmith.engine import export as exporting
+from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import save
 from tinsmith.engine.export import export
 from tinsmith.engine.training import TrainingSession
@@ -32,6 +34,8 @@ from tinsmith.renderers.tokenizer import load_tokenizer, save_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.home import bases_folder
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("own_home")]
 
@@ -84,6 +88,23 @@ def test_a_trained_adapter_on_a_deep_model_is_merged(deep: tuple[Path, Adapter],
     assert done.within_limit
     untrained = _difference(adapter, random_weights(DEEP, 1))
     assert untrained > 100 * done.limit
+
+
+def test_a_base_that_was_built_here_is_found_by_the_name_in_a_packed_checkpoint(
+    deep: tuple[Path, Adapter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    base, packed = deep[0].parent / "base", Path(shutil.copytree(deep[0], tmp_path / "packed"))
+    values = json.loads((packed / MARKER).read_text())
+    values["base"]["name"], _ = "0123abcd", values.pop("sha256")
+    (packed / MARKER).write_text(json.dumps({**values, "sha256": sha256_of(values)}))
+    with pytest.raises(ConfigError) as refused:
+        export(str(packed), to="peft", out=tmp_path / "out", state=tmp_path)
+    assert (refused.value.field, refused.value.value) == ("--base", "0123abcd")
+    built = Path(shutil.copytree(base, bases_folder() / "0123abcd"))
+    assert export(str(packed), to="peft", out=tmp_path / "out", state=tmp_path).difference == 0.0
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(built)
 
 
 @pytest.mark.parametrize("layer", [0, 29])

@@ -34,12 +34,13 @@ from tinsmith.models.gguf.writing import StoredAs, stored_values, write_gguf
 from tinsmith.models.merge import max_logprob_difference, merged_config, merged_weights, probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.published.packaged import PREFIX
-from tinsmith.models.published.sources import find_model
+from tinsmith.models.published.sources import find_model, is_here
 from tinsmith.models.rounding import rounding_difference
-from tinsmith.models.staging import is_taken, staged
+from tinsmith.models.staging import is_taken, present, staged
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer, save_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.home import bases_folder
 from tinsmith.types.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -92,6 +93,21 @@ class Exported:
         return self.difference <= self.limit
 
 
+def _built_here(name: str) -> str | None:
+    """Return the folder of a small base that was built here, which a packed checkpoint names by its last part."""
+    if "/" in name or is_here(name):
+        return None  # a path or a full name, of which it is said how to get the model
+    if (place := present(bases_folder() / name)).is_dir():
+        return str(place)
+    raise ConfigError(
+        "the base model of this checkpoint is not here",
+        field="--base",
+        value=name,
+        allowed="a folder, a .gguf file or a name of the model that it was trained on",
+        fix="name it with --base MODEL; `tinsmith audit DIR` of a run builds a small base of its own again",
+    )
+
+
 def export(
     checkpoint: str,
     *,
@@ -124,6 +140,7 @@ def export(
     if to != "gguf" and stored_as is not None:
         raise ConfigError("this choice exists for GGUF files only", field="--stored-as", value=stored_as.value)
     saved = read(find_checkpoint(checkpoint, state))
+    base = base or _built_here(saved.base.name)
     opened = open_base(base or saved.base.name, seed=saved.base.seed)
     kernels = NativeKernels()
     decoder = build_decoder(opened.config, opened.weights, kernels, quantised=saved.spec.kind.quantised)

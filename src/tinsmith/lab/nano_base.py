@@ -41,7 +41,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.home import certificates_folder, home
+from tinsmith.types.home import bases_folder, certificates_folder
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say, ticking, unsaid
@@ -121,7 +121,7 @@ def seconds_left(step: int, steps: int, took: float, forecast: float) -> float:
 
 def _place(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> Path:
     key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
-    return home() / "bases" / key[:16]
+    return bases_folder() / key[:16]
 
 
 def missing_base(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> dict[Path, float]:

@@ -25,6 +25,7 @@ from tinsmith.lab.service.official_client import grad_norm_of, loss_of, ready
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.exact import mean, raised_cosine
+from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.model_names import ModelName
 
 ADAM_EPS = 1e-8
@@ -65,10 +66,11 @@ def rate(settings: CommonSettings, step: int) -> float:
 def new_adapter(
     service: tinker.ServiceClient, model_name: str, settings: CommonSettings, seed: int
 ) -> tinker.TrainingClient:
-    """Return a client that trains a new adapter of a served model."""
+    """Return a client that trains a new adapter of a served model, or all of its weights, which have no rank."""
     base = ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+    rank = 0 if settings.adapter is AdapterKind.FULL else settings.lora_rank
     made = service.create_lora_training_client(
-        base_model=str(base), rank=settings.lora_rank, seed=seed, train_unembed=settings.train_unembed
+        base_model=str(base), rank=rank, seed=seed, train_unembed=settings.train_unembed
     )
     return ready(made, WAIT_SECONDS)
 

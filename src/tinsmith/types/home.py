@@ -18,6 +18,11 @@ def home() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "tinsmith"
 
 
+def bases_folder() -> Path:
+    """Return the folder of the small bases that were built here."""
+    return home() / "bases"
+
+
 def state_folder() -> Path:
     """Return the folder of the server's checkpoints."""
     return home() / "state"

@@ -31,17 +31,19 @@ WITH_ALL = (*SAID, "--checkpoints", "all", "--data", "CC0-1.0")
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on a task whose items lie in a file, and whose words in a module, beside its own file."""
+    """A run on a task whose items lie in a file, and whose words in a module, beside its own file; a key names one."""
     place = tmp_path_factory.mktemp("author")
     items = '[{"id": f"item-{n}", "n": n} for n in range(start, start + 12)]'
     source = TASK.replace(items, '"items.jsonl"').replace('"Item {n}:"', "PROMPT")
+    source = source.replace("start: int = 0", "start: int = 0, words: Path = Path()")
+    (place / "words.txt").write_text("words\n")
     (place / "mine.py").write_text(source.replace("from tinsmith", "from asked import PROMPT\nfrom tinsmith", 1))
     (place / "asked.py").write_text('PROMPT = "Item {n}:"\n')
     (place / "items.jsonl").write_text("".join(json.dumps({"id": f"item-{n}", "n": n}) + "\n" for n in range(12)))
     folder = place / "run"
-    where = {"model_name": "tinsmith/nano", "log_path": str(folder)}
+    where = {"model_name": "tinsmith/nano", "log_path": str(folder), "words": str(place / "words.txt")}
     conduct(plan_of(str(place / "mine.py"), {**KEYS, **where}), say=unsaid)
-    (folder / REPORT).write_text(f"<p>{folder.absolute()} of {place / 'mine.py'}</p>\n")
+    (folder / REPORT).write_text(f"<p>{folder.absolute()} of {place / 'mine.py'} on {place / 'words.txt'}</p>\n")
     return folder
 
 
@@ -122,6 +124,8 @@ def test_its_parts_are_there_under_their_names_and_rocrate_reads_them(bundle: Pa
     card = ModelCard.load(folder / "README.md").data.to_dict()
     assert (card["license"], card["library_name"], card["tags"][:2]) == ("apache-2.0", "peft", ["tinsmith", "lora"])
     assert "CC0-1.0" in (folder / "DATA.md").read_text()
+    figures = [line.split("|")[1].strip() for line in (folder / "README.md").read_text().splitlines() if "|" in line]
+    assert figures[2:4] == ["eval/reward/total", "eval_greedy/reward/total"]
 
 
 def test_nothing_of_the_machine_is_in_it_and_the_page_goes_by_the_runs_name(
@@ -133,7 +137,7 @@ def test_nothing_of_the_machine_is_in_it_and_the_page_goes_by_the_runs_name(
         assert each.is_dir() or not any(place in each.read_bytes() for place in places), each
     around = json.loads((tmp_path / "unpacked" / MANIFEST).read_text())["circumstances"]
     assert (around["task"], around["log_path"]) == ("./source/mine.py", "run")
-    assert (tmp_path / "unpacked" / REPORT).read_text() == "<p>run of ./source/mine.py</p>\n"
+    assert (tmp_path / "unpacked" / REPORT).read_text() == "<p>run of ./source/mine.py on ./data/words/words.txt</p>\n"
 
 
 def test_it_is_audited_and_replayed_where_nothing_else_is(

@@ -91,6 +91,21 @@ def test_seeds_widen_the_interval_of_two_arms_whose_items_agree(tmp_path: Path) 
     assert gap == Measure(0.0, -1.0, 1.0)
 
 
+@pytest.mark.parametrize(("others", "arms"), [("aa", 1), ("bb", 2)])
+def test_runs_on_two_named_models_are_no_seeds_of_one_arm(tmp_path: Path, others: str, arms: int) -> None:
+    for seed, fingerprint in enumerate(("aa", others)):
+        write(tmp_path / str(seed), "one", seed, {f"item-{n}": 0.5 for n in range(8)})
+        manifest = {
+            "status": "finished",
+            "circumstances": {"model_name": "/base"},
+            "identity": {"model": {"fingerprint": fingerprint}},
+        }
+        (tmp_path / str(seed) / "manifest.json").write_text(json.dumps(manifest))
+    found = study_of_runs([tmp_path / "0", tmp_path / "1"], FEW)
+    assert len(found.results.arms) == arms
+    assert len({one.arm.label for one in found.results.arms.values()}) == arms
+
+
 def test_where_seeds_draw_the_items_a_seed_is_one_value(tmp_path: Path) -> None:
     for arm, gain in (("one", 0.0), ("other", 0.25)):
         for seed in (0, 1, 2):

@@ -52,6 +52,19 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     assert (answers.num_seeds, answers.num_items) == (3, 210)
 
 
+def test_runs_on_two_named_models_are_two_arms(tmp_path: Path) -> None:
+    arms(tmp_path, *seeds_of(LADDER["exp6"], 0, 1, 2))
+    for seed, fingerprint in enumerate(("aa", "aa", "bb")):
+        file = tmp_path / str(seed) / "manifest.json"
+        model = {"circumstances": {"model_name": "/base"}, "identity": {"model": {"fingerprint": fingerprint}}}
+        file.write_text(json.dumps({**json.loads(file.read_text()), **model}))
+    found = arms_of(gather(read_run(tmp_path / str(seed))) for seed in range(3))
+    assert [(arm.name, arm.seed_words()) for arm in found] == [
+        ("RL (macro-F1) (base=aa)", "0, 1"),
+        ("RL (macro-F1) (base=bb)", "2"),
+    ]
+
+
 def test_the_verdict_is_on_a_trained_arm_even_where_the_untrained_one_scores_more(tmp_path: Path) -> None:
     untrained = replace(LADDER["exp5"], name="control/zero_shot", steps=0)
     zero, worse = arms(tmp_path, untrained, LADDER["exp5"])

@@ -104,6 +104,37 @@ def test_data_that_changed_are_refused_by_a_replay(
     assert "data." in refused.err
 
 
+def test_a_file_that_a_key_names_belongs_to_the_identity_by_its_bytes_and_not_by_its_place(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TASK.replace("start: int = 0", "start: int = 0, words: Path = Path(), more: Path = Path()")
+    (tmp_path / "mine.py").write_text(text)
+    for name, content in (("one", "a"), ("same", "a"), ("other", "b")):
+        (tmp_path / f"{name}.txt").write_text(content)
+    given = {name: {"log_path": name, "words": f"{name}.txt", "steps": "1"} for name in ("one", "same", "other")}
+    for keys in given.values():
+        run(**keys, code=0)
+    one, same, other = (whole(tmp_path / name, "manifest.json")["identity_sha256"] for name in given)
+    assert one == same != other
+    assert [*whole(tmp_path / "one", "manifest.json")["identity"]["data"]["files"]] == ["words"]
+    file = tmp_path / "one.txt"
+    file.write_text("b")
+    assert "data.files.words" in command(capsys, "replay", "one", code=2).err
+    file.unlink()
+    assert str(file) in run(**{**given["one"], "log_path": "gone"}, code=2).err
+
+
+def test_all_weights_are_trained_by_a_task_whose_settings_have_a_rank(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole_model = {"adapter": "full", "without": ("lora_rank",), "code": 0}
+    run(log_path="full", **whole_model)
+    command(capsys, "replay", "full", code=0)
+    run(log_path="parts", stop_after="2", **whole_model)
+    run(log_path="parts", behavior_if_log_dir_exists="resume", **whole_model)
+    command(capsys, "diff", "full", "parts", code=0)
+
+
 def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, original: Path, tmp_path: Path) -> None:
     assert run(log_path="parts", stop_after="2").code == 0
     assert not (tmp_path / "parts" / "report.html").exists()

@@ -3,12 +3,13 @@
 import ast
 import gc
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tinsmith.lab.user_task.functions import load_file, reached_sha256
+from tinsmith.lab.user_task.functions import function_in_file, load_file, reached_sha256
 from tinsmith.studies.confidence.countdown import countdown
 from tinsmith.types.errors import ConfigError
 
@@ -58,6 +59,63 @@ def test_modules_beside_it_are_imported_as_they_are_now_and_belong_to_its_identi
     changed = {name for name in after.sha256 if after.sha256[name] != before.sha256[name]}
     assert changed == {"inner_of_mine.py"}
     assert str(tmp_path) not in sys.path
+
+
+NAMED = """\
+    from functools import wraps
+    from tinsmith import Task
+    from inner_of_mine import GOOD
+    import page_of_mine
+
+    WEIGHT = 2
+    WEIGHT = WEIGHT / 8
+    LETTERS = []
+    for letter in "ab":
+        LETTERS.append(letter)
+    try:
+        from math import floor
+    except ImportError:
+        floor = int
+
+    def scaled(by):
+        return lambda f: wraps(f)(lambda item, text: by * f(item, text))
+
+    @scaled(1.0)
+    def right(item, text):
+        return floor(GOOD) * WEIGHT
+
+    def mine():
+        return Task(items=LETTERS, prompt="{item}", reward=right)
+
+    def other():
+        return page_of_mine.words()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        ("def words(): ...", "def words(): return 1", []),
+        ("page_of_mine.words()", "page_of_mine", []),
+        ("GOOD = 1", "GOOD = 3", ["inner_of_mine.py"]),
+        ("scaled(1.0)", "scaled(-1.0)", ["named.py:mine"]),
+        ("WEIGHT = 2", "WEIGHT = 64", ["named.py:mine"]),
+        ("append(letter)", "append(letter * 2)", ["named.py:mine"]),
+        ("import floor", "import ceil as floor", ["named.py:mine"]),
+        ("* WEIGHT", "+ WEIGHT", ["named.py:mine"]),
+    ],
+)
+def test_the_identity_of_a_task_by_name_is_of_all_that_it_reaches(
+    tmp_path: Path, before: str, after: str, changed: list[str]
+) -> None:
+    def digests(was: str, now: str) -> Mapping[str, str]:
+        write(tmp_path, "GOOD = 1\n".replace(was, now), "inner_of_mine.py")
+        write(tmp_path, "def words(): ...\n".replace(was, now), "page_of_mine.py")
+        return function_in_file(write(tmp_path, NAMED.replace(was, now), "named.py"), "mine").sha256
+
+    first, second = digests("", ""), digests(before, after)
+    assert sorted(first) == sorted(second) == ["inner_of_mine.py", "named.py:mine"]
+    assert [name for name in sorted(first) if first[name] != second[name]] == changed
 
 
 def test_arguments_of_a_function_are_keys_of_its_own(tmp_path: Path) -> None:

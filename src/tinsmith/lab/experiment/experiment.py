@@ -39,6 +39,7 @@ from tinsmith.lab.experiment.key_text import (
 )
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, SparseSettings, identity_settings, written
+from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
@@ -158,6 +159,8 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         asking=None if entry.asking is None else _filled(entry.asking, values),
         own=MappingProxyType(cast("dict[str, Value]", own)),
     )
+    if plan.settings.adapter is AdapterKind.FULL and "lora_rank" in overrides:
+        raise ConfigError("full trains every weight, and has no rank", field="lora_rank", value=overrides["lora_rank"])
     return experiment.subject.check(plan)  # what is refused is told before anything is built
 
 

@@ -22,6 +22,7 @@ from tinsmith.lab.runs.reader import (
     by_seed,
     distinct,
     left_out,
+    named_base,
     numbered,
     read_run,
     read_task_run,
@@ -130,7 +131,8 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
     own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
     keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
     judge = {} if read.judging is None else {"judge": read.judging.judge}
-    return {**seedless(read.run.config.overrides), **keys, "model": read.run.config.model_name, **judge}
+    own = {"model": read.run.config.model_name, **named_base(read.run)}
+    return {**seedless(read.run.config.overrides), **keys, **own, **judge}
 
 
 def _judge_of(arm: ArmRuns) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.page.comparison import Comparison, compared_tasks
@@ -112,10 +112,14 @@ def _commands(runs: Sequence[Run]) -> str:
     rows: list[list[str]] = []
     commands: list[str] = []
     for run in runs:
-        changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
-        task = run.manifest and run.manifest.circumstances.get("task")
-        name = str(task or run.config.name).removeprefix(f"{Path.cwd()}/")
-        commands.append(shlex.join(["tinsmith", "run", name, *changed]))
+        around = run.manifest.circumstances if run.manifest else {}
+        where = {key: around.get(key) for key in ("model_name", "data", "base_url")}
+        where |= cast(Mapping[str, object], around.get("files") or {})
+        changed = {**run.config.overrides, **{key: value for key, value in where.items() if value}}
+        words = [str(around.get("task") or run.config.name), *map(shown_value, changed.values())]
+        name, *values = (word.removeprefix(f"{Path.cwd()}/") for word in words)
+        given = (f"{key}={value}" for key, value in zip(changed, values, strict=True))
+        commands.append(shlex.join(["tinsmith", "run", name, *given]))
         known = {**(run.manifest.hashes if run.manifest else {}), "identity_sha256": run.config.identity_sha256}
         digests = [known.get(f"{name}_sha256") for name in names]
         rows.append([f"`{run.folder.name}`", *(f"`{one[:16]}`" if one else "" for one in digests)])

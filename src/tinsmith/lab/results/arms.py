@@ -23,6 +23,7 @@ from tinsmith.lab.runs.reader import (
     TaskRunRecords,
     by_seed,
     distinct,
+    named_base,
     numbered,
     read_baselines,
     read_rollouts,
@@ -357,7 +358,7 @@ def arms_of(reads: Iterable[LabelRun], bootstrap: Bootstrap = BOOTSTRAP) -> tupl
     groups = by_seed(reads, identity, _progress)
     firsts = [group[0].run.config for group in groups]
     called = [TITLES.get(config.name, config.name) for config in firsts]
-    apart = distinct(called, [_distinguishing(config) for config in firsts])
+    apart = distinct(called, [_distinguishing(group[0].run) for group in groups])
     names = numbered([f"{title} ({keys})" if keys else title for title, keys in zip(called, apart, strict=True)])
     return tuple(
         LabelArm(Arm(name, name), group, bootstrap=bootstrap) for name, group in zip(names, groups, strict=True)
@@ -368,7 +369,7 @@ def identity(run: LabelRun) -> tuple[object, ...]:
     """Return everything that runs of one arm have in common."""
     config = run.run.config
     settings = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
-    return *settings, config.task.name, config.model_name, config.data.fingerprint
+    return *settings, config.task.name, config.model_name, named_base(run.run), config.data.fingerprint
 
 
 def _progress(one: LabelRun) -> tuple[int, ...]:
@@ -376,8 +377,9 @@ def _progress(one: LabelRun) -> tuple[int, ...]:
     return one.last(Split.TEST) is not None, one.last(Split.EVAL) is not None, -1 if step is None else step
 
 
-def _distinguishing(config: Config) -> dict[str, object]:
-    own = {"kind": config.kind.value, "model": config.model_name, "papers": config.data.name}
+def _distinguishing(run: Run) -> dict[str, object]:
+    config = run.config
+    own = {"kind": config.kind.value, "model": config.model_name, **named_base(run), "papers": config.data.name}
     return {**seedless(config.settings), **seedless(config.overrides), **own, "slice": config.data.fingerprint[:8]}
 
 

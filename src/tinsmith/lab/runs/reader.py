@@ -385,6 +385,17 @@ def seedless(settings: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in settings.items() if key != "seed"}
 
 
+def named_base(run: records.Run) -> dict[str, object]:
+    """Return the fingerprint of the model that a run names; empty for one that it built, or where it is unknown.
+
+    A folder's name says nothing, and a base that is built may differ by seed, as its items do.
+    """
+    if run.manifest is None or run.manifest.circumstances.get("model_name") is None:
+        return {}
+    fingerprint = run.manifest.model.get("fingerprint")
+    return {} if fingerprint is None else {"base": str(fingerprint)[:16]}
+
+
 def by_seed(
     reads: Iterable[R], identity: Callable[[R], object], rank: Callable[[R], tuple[int, ...]] = lambda _: ()
 ) -> tuple[tuple[R, ...], ...]:

@@ -28,7 +28,7 @@ from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.lab.user_task.task import Task, Value, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError, perhaps
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.fingerprints import file_sha256, sha256_of
 
 _ENTRY: Final = "task"  # The name that a file has to define.
 _SIZE: Final = "at"  # An argument that is a key of every run, and stays one: the size of model.
@@ -183,7 +183,7 @@ def function_task(
     """
     name, bound = function.__name__, bound or {}
     file = Path(inspect.getfile(function))
-    is_ours = function.__module__.startswith("tinsmith.")
+    is_ours = _is_ours(function)
     if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
         raise ConfigError("a study's task must be a function in a file", field="task", value=name)
     values = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
@@ -192,7 +192,10 @@ def function_task(
     keys = {key.name: key for key in argument_keys(function, file, values) if key.name not in bound}
     if preset:
         keys = {key: replace(one, default=one.read(preset.get(key))) for key, one in keys.items()}
-    digest = reached_sha256(function)
+    code = {name if is_ours else f"{file.name}:{name}": reached_sha256(function)}
+    if not is_ours:
+        beside = modules_beside(file, _reached(function).encode()).values()
+        code |= {one.relative_to(file.parent).as_posix(): file_sha256(one) for one in beside}
 
     def made(arguments: Mapping[str, object]) -> Task:
         task = function(**bound, **arguments)
@@ -204,7 +207,7 @@ def function_task(
     return TaskSource(
         title=name,
         found_at=found_at or (name if is_ours else f"{file}:{name}"),
-        code=lambda: {name if is_ours else f"{file.name}:{name}": digest},
+        code=lambda: code,
         made=made,
         folder=Path() if is_ours else file.parent,
         keys=tuple(keys.values()),
@@ -226,15 +229,23 @@ def reached_sha256(function: Callable[..., Any]) -> str:
 
     So a study's page and expectations may change without its runs becoming others.
     """
-    defined = _defined(Path(inspect.getfile(function)).read_text(encoding="utf-8"))
+    return hashlib.sha256(_reached(function).encode()).hexdigest()
+
+
+def _reached(function: Callable[..., Any]) -> str:
+    defined = _defined(Path(inspect.getfile(function)).read_text(encoding="utf-8"), _is_ours(function))
     reached: dict[str, str] = {}
-    left = [function.__name__]
+    left = [function.__name__, "*"]
     while left:
         name = left.pop()
         if name not in reached and name in defined:
             reached[name], names = defined[name]
             left += names
-    return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
+    return "\n".join(reached[name] for name in sorted(reached))
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith("tinsmith.")
 
 
 def code_sha256(function: Callable[..., Any]) -> str:
@@ -242,18 +253,30 @@ def code_sha256(function: Callable[..., Any]) -> str:
     function = cast("Callable[..., Any]", inspect.unwrap(function))
     file = Path(inspect.getfile(function))
     source = file.read_text(encoding="utf-8") if file.is_file() else inspect.getsource(function)  # of a notebook's cell
-    is_found = file.is_file() and function.__name__ in _defined(source)
+    is_found = file.is_file() and function.__name__ in _defined(source, _is_ours(function))
     return reached_sha256(function) if is_found else hashlib.sha256(source.encode()).hexdigest()
 
 
 @lru_cache(maxsize=128)  # a study opens its tasks once for each of its runs
-def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
-    """Return a file's definitions by name: the source of each, and the names in it."""
+def _defined(source: str, is_ours: bool) -> Mapping[str, tuple[str, Sequence[str]]]:
+    """Return a file's definitions by name: the source of each, and the names in it.
+
+    In a user's file all statements about a name are joined, with decorators. In a packaged one the last definition
+    stands alone, as frozen identities have it: the package's own hash is recorded beside it.
+    """
     definitions: dict[str, tuple[str, Sequence[str]]] = {}
     for node in _tree(source).body:
-        if names := _names(node):
-            inside = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-            definitions |= dict.fromkeys(names, (ast.get_source_segment(source, node) or "", inside))
+        inside = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        segment = ast.get_source_segment(source, node) or ""
+        names = _names(node)
+        if not is_ours:
+            decorators: Sequence[ast.expr] = getattr(node, "decorator_list", ())
+            segment = "".join(f"@{ast.get_source_segment(source, one)}\n" for one in decorators) + segment
+            # A loop, a condition or a call belongs to every name in it.
+            names = names or [*inside, *(name for one in ast.walk(node) for name in _names(one))]
+        for name in dict.fromkeys(names):
+            text, others = ("", ()) if is_ours else definitions.get(name, ("", ()))
+            definitions[name] = (f"{text}\n{segment}" if text else segment, [*others, *inside])
     return definitions
 
 
@@ -273,9 +296,9 @@ def _tree(source: str | bytes) -> ast.Module:
                 gc.enable()
 
 
-def _names(node: ast.stmt) -> list[str]:
+def _names(node: ast.AST) -> list[str]:
     match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return [(one.asname or one.name).split(".")[0] for one in names]

@@ -52,7 +52,7 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.stats.monitors import ResponseMonitor
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, unsaid
 
@@ -104,6 +104,9 @@ class TaskData:
         if self.examples is not None:
             data["examples"] = sha256_of([(one.id, one.sha256, one.left_out) for one in self.examples])
         data |= {} if record is None else {"record": sha256_of(record)}
+        # Of a packaged task's file nothing counts but its items, which are hashed.
+        if given := {} if self.source.is_packaged else {name: str(one) for name, one in files.items() if one}:
+            data["files"] = {name: _content_sha256(name, Path(path)) for name, path in given.items()}
         return {
             "data": data,
             "code": {**self.source.sha256, **self.task.identity},
@@ -371,6 +374,15 @@ def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: S
         for name, value in scored.metrics.items():
             metrics[name][item.prompt_id] = value
     return {"by_item": by_item, "metrics": metrics}
+
+
+def _content_sha256(key: str, path: Path) -> str:
+    try:
+        if not path.is_dir():
+            return file_sha256(path)
+        return sha256_of({str(one.relative_to(path)): file_sha256(one) for one in path.rglob("*") if one.is_file()})
+    except OSError as error:
+        raise DataError(f"this cannot be read: {error.strerror}", field=key, value=str(path)) from None
 
 
 def task_data(plan: Plan) -> TaskData:
