@@ -322,9 +322,9 @@ class SliceOptions:
     natural: Annotated[
         bool, Option("--natural", help="Keep the mixture of classes as it is, instead of --per-class.")
     ] = False
-    train: Annotated[Number, Option(metavar="N", help="At most N rows. Default: all.")] = None
-    validation: Annotated[Number, Option(metavar="N", help="At most N rows. Default: all.")] = None
-    test: Annotated[Number, Option(metavar="N", help="At most N rows. Default: all.")] = None
+    train: Annotated[Number, Option(metavar="N", help="At most N rows, default all. FILE: N, default 0.8.")] = None
+    validation: Annotated[Number, Option(metavar="N", help="At most N rows, default all. FILE: N, default 0.1.")] = None
+    test: Annotated[Number, Option(metavar="N", help="At most N rows, default all. FILE: N, default 0.1.")] = None
     seed: Annotated[int, Option(help="Seed of the choice of papers and of the splits.")] = 0
     splits: Annotated[
         Literal["native", "legacy"] | None, Option(help="By the id's hash, the default; or by one seeded shuffle.")
@@ -359,12 +359,15 @@ def cut_slice(options: SliceOptions) -> None:
     from tinsmith.data.indices.cd_status import CdStatus
     from tinsmith.data.labels import NOVELTY_MARGIN, SEED_CUT, LabelMode, Thresholds
     from tinsmith.data.slices.cutting import make_slice
-    from tinsmith.data.slices.file_slice import FileChoices, make_file_slice
+    from tinsmith.data.slices.file_slice import FileChoices, check_options, make_file_slice
     from tinsmith.data.slices.leave_out import read_left_out
     from tinsmith.data.slices.pool import LEFT_OUT
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme
 
+    if not options.corpus.exists():
+        fix = "check the path; a corpus is made with: tinsmith data build ..."
+        raise ConfigError("there is no such file or corpus", field="CORPUS|FILE", value=str(options.corpus), fix=fix)
     source = None if options.corpus.is_file() else Corpus.open(options.corpus)
     if source is not None and options.natural == (options.per_class is not None):
         what = "a slice is either balanced (--per-class) or natural (--natural)"
@@ -375,6 +378,10 @@ def cut_slice(options: SliceOptions) -> None:
     if source is not None and cut is None:
         what = "this corpus has no cut of its own, so name one"
         raise ConfigError(what, field="--cut", fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers")
+    named = ((Task.DISRUPTION, options.cut), (Task.NOVELTY, options.margin))
+    checked = frozenset(task for task, threshold in named if threshold is not None)
+    if source is None:
+        check_options(LabelMode(options.mode), checked, natural=options.natural, oversample=options.oversample)
     settings = SliceSettings(
         task=Task(options.task),
         thresholds=Thresholds(
@@ -400,8 +407,6 @@ def cut_slice(options: SliceOptions) -> None:
     with progress_bar() as progress:
         left_out = None if options.leave_out is None else read_left_out(options.leave_out)
         if source is None:
-            named = ((Task.DISRUPTION, options.cut), (Task.NOVELTY, options.margin))
-            checked = frozenset(task for task, threshold in named if threshold is not None)
             cut_one = partial(make_file_slice, options.corpus, choices=FileChoices(checked, options.skip_bad))
         else:
             cut_one = partial(make_slice, source)

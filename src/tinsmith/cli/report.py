@@ -175,6 +175,7 @@ def export_results(
     out: Annotated[Path | None, Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
 ) -> None:
     """Write tables for other programs: metrics, rollouts, answers by item; a corpus's labels."""
+    from tinsmith.data.csv_text import write_csv
     from tinsmith.data.replacing import replacing
     from tinsmith.data.schema import PAPERS
 
@@ -199,7 +200,7 @@ def export_results(
         file = written / f"{name}.{to}"
         with ticking(f"writing {file}"), replacing(file) as part:
             if to == "csv":
-                frame.write_csv(part)
+                write_csv(frame, part)
             else:
                 frame.write_parquet(part)
         print(f"wrote {file}: {frame.height:,} rows, {frame.width} columns")

@@ -1,7 +1,7 @@
 """Thresholds between numbers and labels: disruption from the CD index, novelty from two scores.
 
-An undefined number has no label; it is never neutral or balanced. A CD index that is 1 only because the paper has no
-reference in the corpus has no label either, unless requested.
+An undefined number has no label; it is never neutral or balanced. Novelty is undefined where chance cannot vary it. A
+CD index that is 1 only because the paper has no reference in the corpus has no label either, unless requested.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tinsmith.data.corpus import Corpus
+from tinsmith.data.csv_text import write_csv
 from tinsmith.data.label_table import label_table
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
@@ -41,7 +42,7 @@ def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
     rows = label_table(corpus).sort("id")
     file = corpus.folder / OWN_LABELS
     with replacing(file) as part:
-        rows.write_csv(part)
+        write_csv(rows, part)
     label = pl.col("disruption").fill_null("no label: no reference or no citer")
     named = pl.when(pl.col("full_window")).then(label).otherwise(label + _OPEN).alias("label")
     counts = rows.select(named)["label"].value_counts(sort=True)

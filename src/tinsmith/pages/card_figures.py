@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from markupsafe import Markup
@@ -75,18 +76,15 @@ _LINEAR = 1e-4  # |CD| below which the signed logarithmic axis is linear
 _PER_DECADE = 12
 
 
-def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) -> Markup:
+def cd_figure(cd: NDArray[np.float64], cut: float | None, counts: Mapping[str, int]) -> Markup:
     """Draw the distribution of CD indices (n,) on a signed logarithmic axis.
 
-    Bands mark what `cut` makes consolidating, neutral and disruptive; `counts` are the papers of
-    each label, by name.
+    Bands mark what `cut` makes of them, if it is known; `counts` are the papers of each label, by name.
     """
     zeros = int((cd == 0).sum())
     described = ", ".join(f"{counts[label.value]:,} {label}" for label in Disruption)
-    description = (
-        f"Distribution of {len(cd):,} CD indices on a signed logarithmic axis, with the cut at "
-        f"plus and minus {cut:g}: {described}; {zeros:,} are exactly 0."
-    )
+    at = f"axis: {described}" if cut is None else f"axis, with the cut at plus and minus {cut:g}: {described}"
+    description = f"Distribution of {len(cd):,} CD indices on a signed logarithmic {at}; {zeros:,} are exactly 0."
 
     def paint(figure: Figure) -> None:
         axes = one(figure)
@@ -96,12 +94,9 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
         heights = np.histogram(cd, edges)[0]
         top = max(int(heights.max(initial=1)), 1) * 2.6
         total = sum(counts.values())
-        bands = (
-            (Disruption.CONSOLIDATING, -1.0, -cut),
-            (Disruption.NEUTRAL, -cut, cut),
-            (Disruption.DISRUPTIVE, cut, 1.0),
-        )
-        for place, (label, low, high) in enumerate(bands):
+        sides = () if cut is None else (-cut, cut)
+        labels = (Disruption.CONSOLIDATING, Disruption.NEUTRAL, Disruption.DISRUPTIVE) if sides else ()
+        for place, (label, (low, high)) in enumerate(zip(labels, pairwise((-1.0, *sides, 1.0)), strict=False)):
             colour = class_mark(label.value, place).color
             axes.axvspan(low, high, color=colour, alpha=0.13, linewidth=0)
             axes.annotate(
@@ -118,7 +113,7 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
                 linespacing=1.25,
             )
         axes.stairs(heights, edges, fill=True, color=HEAT, linewidth=0)
-        for side in (-cut, cut):
+        for side in sides:
             axes.axvline(side, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
         if zeros:
             axes.annotate(

@@ -57,22 +57,26 @@ def years_section(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int6
 
 
 def cd_section(
-    metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: Sequence[Table], of: str = ON_GRAPH
+    metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: list[Table], of: Slice | None = None
 ) -> Section:
-    """Show the CD indices in `metrics` (cd, cd_status) that have a label under `thresholds`."""
+    """Show the CD indices in `metrics` (cd, cd_status) that have a label under `thresholds`, or a file's own labels."""
     cd = metrics["cd"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     codes = thresholds.disruption_codes(cd, metrics["cd_status"])
-    labelled = codes != UNDEFINED
+    labelled, cut, graph = codes != UNDEFINED, f"Dashed lines: the cut at ±{thresholds.cut:g}. ", ON_GRAPH
     counts = label_counts(codes, [label.value for label in Disruption])
+    if of is not None and of.card.file is not msgspec.UNSET:
+        labelled, graph = ~np.isnan(cd), ""
+        counts = {name: sum(one.disruption[name] for one in of.card.splits.values()) for name in counts}
+        cut = cut if Task.DISRUPTION in of.card.file.contradicted else ""
     drawings: list[Block] = []
     if labelled.any():
         caption = (
             f"{int(labelled.sum()):,} CD indices on a signed logarithmic axis, papers on a logarithmic one. "
-            f"Dashed lines: the cut at ±{thresholds.cut:g}. Zero has a bin of its own: a paper that nobody "
+            f"{cut}Zero has a bin of its own: a paper that nobody "
             "cites in its window, but whose references are cited, has exactly 0."
         )
-        drawings.append(Drawing(cd_figure(cd[labelled], thresholds.cut, counts), caption))
-    return Section("disruption", "Disruption", [*map(Words, (ABOUT_CD + of, *texts)), *drawings, *tables])
+        drawings.append(Drawing(cd_figure(cd[labelled], thresholds.cut if cut else None, counts), caption))
+    return Section("disruption", "Disruption", [*map(Words, (ABOUT_CD + graph, *texts)), *drawings, *tables])
 
 
 def novelty_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str] = ()) -> Section:
@@ -136,7 +140,6 @@ _STATUSES = {
 def corpus_page(corpus: Corpus) -> Document:
     """Return the card of `corpus`; the parts that need metrics are left out where there are none."""
     card, own, years = corpus.card, corpus.own_works(), sorted(corpus.card.years)
-    with_text = card.papers - max(card.missing.get("title", 0), card.missing.get("abstract", 0))
     sections: list[Section] = []
     if years:
         span = np.arange(years[0], card.last_year + 1)
@@ -156,7 +159,7 @@ def corpus_page(corpus: Corpus) -> Document:
             ("papers", quantity(card.papers)),
             ("citations", quantity(card.edges)),
             ("years", f"{years[0]}–{years[-1]}" if years else "–"),
-            ("with an abstract", share(with_text, card.papers)),
+            ("with an abstract", share(card.papers - card.missing.get("abstract", 0), card.papers)),
             ("references per paper", f"{card.edges / max(card.papers, 1):.1f}"),
             ("metrics", "computed" if measured else "not yet"),
         ],
@@ -296,7 +299,7 @@ def slice_page(source: Slice) -> Document:
             _rows(source),
             *_baselines(source),
             _leaks(source, facts),
-            cd_section(metrics, settings.thresholds, rules[:1], [], ON_GRAPH if card.file is msgspec.UNSET else ""),
+            cd_section(metrics, settings.thresholds, rules[:1], [], source),
             novelty_section(metrics, settings.thresholds, rules[1:]),
             *_years(metrics, source),
             _slice_missing(source, facts),

@@ -131,7 +131,14 @@ def test_a_pair_that_no_network_changes_is_left_out_and_counted() -> None:
     assert undefined.select("journal_a", "journal_b").rows() == [("X", "Y")]
     assert scores.undefined_cells == 1
     assert (scores.pairs[-3], np.isnan(scores.z_p10[-3])) == (1, True)
-    assert not np.isnan(score_atypicality(scored, CLOSED).z_p10[-3])
+    closed = score_atypicality(scored, CLOSED)
+    assert np.isnan(closed.z_p10[-3:]).tolist() == np.isnan(closed.z_median[-3:]).tolist() == [True, False, False]
+
+
+def test_a_paper_alone_in_its_year_has_pairs_and_no_scores() -> None:
+    scores = score_atypicality(references([[("A", 0), ("B", 0), ("C", 1)], *ONE_YEAR], [YEAR, *[YEAR + 1] * 3]), CLOSED)
+    assert scores.pairs[-4:].tolist() == [3, 3, 3, 1]
+    assert np.isnan(scores.z_p10[-4:]).tolist() == np.isnan(scores.z_median[-4:]).tolist() == [True, *[False] * 3]
 
 
 def random_papers(count: int, seed: int, journals: int = 60, mean: float = 16.0) -> list[list[Reference]]:
@@ -164,7 +171,7 @@ def test_percentiles_are_numpys(null: Null) -> None:
 
 
 def test_what_makes_a_pair() -> None:
-    papers = [[("A", 0), ("A", 0)], [("A", 0), (None, 0)], [("A", 0)], [], [("A", 0), ("B", 1)]]
+    papers = [[("A", 0), ("A", 0)], [("A", 0), (None, 0)], [("C", 0)], [], [("A", 0), ("B", 1)]]
     scores = score_atypicality(references(papers), CLOSED)
     assert scores.pairs[-5:].tolist() == [1, 0, 0, 0, 1]
     assert np.isnan(scores.z_median[-5:]).tolist() == [False, True, True, True, False]

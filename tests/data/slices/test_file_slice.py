@@ -9,11 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from labelled import labelled_corpus
 
 from command_line import Run, command
 from tinsmith.data.labels import SEED_CUT, Thresholds
+from tinsmith.data.quarantine import QUARANTINE
 from tinsmith.data.slices.card import SliceCard, read_slice_card
+from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.file_slice import FileChoices, make_file_slice
 from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.reader import Slice
@@ -23,6 +27,7 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.labels import Labels, PapersOf
 from tinsmith.lab.papers.worlds import labelled
 from tinsmith.pages.cards import slice_page
+from tinsmith.pages.page import document_html
 from tinsmith.types.errors import ConfigError, DataError
 
 Record = dict[str, Any]
@@ -174,11 +179,14 @@ def test_papers_and_values_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        (settings(90, 20), "test"),
-        (settings(60, 40), "validation"),
-        (settings(per_class=10), "per_class"),
-        (settings(full_window=True), "full_window"),
-        (settings(scheme=SplitScheme.NATIVE), "scheme"),
+        (settings(90, 20), "--test"),
+        (settings(60, 40), "--train"),
+        (settings(None, 95), "--test"),
+        (settings(caps=Caps(validation=91)), "--validation"),
+        (settings(caps=Caps(train=60, test=20, validation=21)), "--validation"),
+        (settings(per_class=10), "--per-class"),
+        (settings(full_window=True), "--full-window"),
+        (settings(scheme=SplitScheme.NATIVE), "--splits"),
     ],
 )
 def test_what_a_file_cannot_give_is_refused(tmp_path: Path, given: SliceSettings, field: str) -> None:
@@ -186,6 +194,97 @@ def test_what_a_file_cannot_give_is_refused(tmp_path: Path, given: SliceSettings
         sliced(tmp_path, [paper(number) for number in range(100)], settings=given)
     assert error.value.field == field
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("caps", "sizes"),
+    [
+        (Caps(test=300), (267, 33, 300)),
+        (Caps(test=20), (560, 20, 20)),
+        (Caps(train=500, test=80), (500, 20, 80)),
+        (Caps(validation=60), (480, 60, 60)),
+    ],
+)
+def test_validation_takes_its_part_of_what_is_left(tmp_path: Path, caps: Caps, sizes: tuple[int, ...]) -> None:
+    _, ids = sliced(tmp_path, [paper(number) for number in range(600)], settings=settings(caps=caps))
+    assert tuple(len(ids[split]) for split in Split) == sizes
+
+
+def test_numbers_that_leave_no_validation_are_answered_with_some_that_work(tmp_path: Path) -> None:
+    records = [paper(number) for number in range(550)]
+    with pytest.raises(ConfigError) as error:
+        sliced(tmp_path, records, settings=settings(500, 50))
+    assert error.value.fix is not None
+    names = re.findall(r"--(\w+) (\d+)", error.value.fix)
+    _, ids = sliced(tmp_path, records, settings=settings(caps=Caps(**{name: int(number) for name, number in names})))
+    assert {split: len(some) for split, some in ids.items()} == {"train": 450, "validation": 50, "test": 50}
+
+
+def test_other_checks_of_a_file_are_another_slice_and_said_to_be(tmp_path: Path) -> None:
+    records = [paper(number) for number in range(120)]
+    sliced(tmp_path, records)
+    with pytest.raises(ConfigError, match="other checks"):
+        sliced(tmp_path, records, choices=CHECKED)
+
+
+def test_another_slice_leaves_no_record_set_aside_before(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.jsonl", [paper(number) for number in range(120)])
+    with path.open("a") as file:
+        file.write('{"openalex_id": "W9", "title": \n')
+    make_file_slice(path, settings(), tmp_path / "s")
+    assert (tmp_path / "s" / QUARANTINE).exists()
+    corpus = labelled_corpus(tmp_path / "corpus", 600)
+    make_slice(corpus, settings(caps=Caps(), scheme=SplitScheme.NATIVE), tmp_path / "s", force=True)
+    assert not (tmp_path / "s" / QUARANTINE).exists()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_the_page_counts_the_files_own_labels(tmp_path: Path, checked: bool) -> None:
+    records = [paper(number, cd_index=10 * CD[tuple(CD)[number % 3]] / 20) for number in range(120)]
+    choices = FileChoices(frozenset({Task.DISRUPTION}) if checked else frozenset())
+    given = settings(thresholds=Thresholds(cut=0.0005))
+    card, _ = sliced(tmp_path, records, settings=given, choices=choices)
+    page = document_html(slice_page(Slice.open(tmp_path / "s")))
+    counts = [sum(one.disruption[name] for one in card.splits.values()) for name in CD]
+    described = re.search(r"Distribution of 100 CD indices[^<]*", page)
+    assert described is not None
+    assert f"{counts[0]} disruptive, {counts[1]} consolidating, {counts[2]} neutral" in described[0]
+    assert ("0.0005" in described[0], "Dashed lines: the cut" in page) == (checked, checked)
+
+
+def test_a_table_is_answered_with_its_conversion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pl.DataFrame([paper(number) for number in range(20)]).drop("concepts")
+    frame.write_csv(tmp_path / "p.csv")
+    frame.write_parquet(tmp_path / "p.parquet")
+    for name, reader in (("p.csv", "read_csv"), ("p.parquet", "read_parquet")):
+        err = command(capsys, "data", "slice", tmp_path / name, "--out", tmp_path / "s", code=2).err
+        assert reader in err
+        assert "write_ndjson" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ("--natural", "--natural"),
+        ("--oversample", "--oversample"),
+        ("--mode legacy", "--mode"),
+        ("--splits legacy", "--splits = 'legacy'"),
+        ("--validation 0", "validation"),
+    ],
+)
+def test_options_without_effect_on_a_file_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, field: str
+) -> None:
+    path = written(tmp_path / "p.jsonl", [paper(number) for number in range(120)])
+    err = command(capsys, "data", "slice", path, "--out", tmp_path / "s", *given.split(), code=2).err
+    assert f"field: {field}" in err
+    assert "<" not in err
+
+
+def test_a_file_that_is_not_there_is_no_corpus_to_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    err = command(capsys, "data", "slice", tmp_path / "typo.jsonl", "--out", tmp_path / "s", code=2).err
+    assert "no such file or corpus" in err
+    assert "typo.jsonl" in err
 
 
 def test_the_files_own_folder_and_other_spellings_are_refused(tmp_path: Path) -> None:

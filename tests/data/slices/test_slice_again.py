@@ -41,6 +41,22 @@ def test_an_equal_slice_keeps_its_baselines_and_page(corpus: Corpus, tmp_path: P
     assert not any((tmp_path / name).exists() for name in beside)
 
 
+def test_labels_of_open_windows_are_noted_and_no_part_of_the_hash(corpus: Corpus, tmp_path: Path) -> None:
+    card = make_slice(corpus, NATURAL, tmp_path / "all")
+    metrics = corpus.metrics("id", "full_window")
+    rows = Slice.open(tmp_path / "all").metrics("id", "disruption_label").join(metrics, on="id")
+    is_open = (~rows["full_window"]).sum()
+    assert 0 < is_open == card.open_windows
+    assert any(note.startswith(f"{is_open:,} of {card.rows:,} rows") for note in card.notes)
+    bare = msgspec.structs.replace(card, open_windows=msgspec.UNSET)
+    assert bare.sealed().sha256 == card.sha256
+    write_slice_card(bare, tmp_path / "all" / SLICE)  # as an earlier version wrote it
+    assert make_slice(corpus, NATURAL, tmp_path / "all") == card
+    closed = make_slice(corpus, replace(NATURAL, full_window=True), tmp_path / "closed")
+    assert closed.open_windows is msgspec.UNSET
+    assert closed.notes == closed.copy_notes
+
+
 def test_a_failure_leaves_the_old_slice_whole(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_slice(corpus, NATURAL, tmp_path)
     (tmp_path / BASELINES).write_text("{}")

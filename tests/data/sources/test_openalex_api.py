@@ -110,8 +110,6 @@ def test_a_used_up_budget_stops_at_once_and_the_same_command_goes_on(
         (Mishap(401), r"\b401\b"),
         (Mishap(403), r"\b403\b"),
         (Mishap(400, body=f"Invalid filter, api_key={KEY}"), r"\b400: Invalid filter, api_key=\*\*\*"),
-        (Mishap(200, body="<html>"), r"\bpage 1\b"),
-        (Mishap(200, body='{"results": []}'), r"\bpage 1\b"),
     ],
 )
 def test_a_refusal_is_told_in_a_line_and_not_repeated(
@@ -133,6 +131,17 @@ def test_a_server_that_stays_down_stops_the_download_which_can_go_on(fake: FakeO
     assert len(pages) == 4
     with pytest.raises(DataError, match=r"no answer \(ConnectError\)"):
         Download(query(fake, url="http://127.0.0.1:9"), tmp_path / "q", sleep=lambda _: None).run(Silent())
+
+
+@pytest.mark.parametrize("body", ["<html>", '{"results": []}', '{"meta": {"count": 35}, "results": [{"id": "W'])
+def test_an_answer_that_is_no_page_is_asked_for_again(fake: FakeOpenAlex, tmp_path: Path, body: str) -> None:
+    fake.script = [None, Mishap(200, body=body)]
+    pages, slept = download(fake, tmp_path / "p")
+    assert (len(pages), len(slept), len(fake.asked)) == (4, 1, 5)
+    fake.script = [Mishap(200, body=body)] * ATTEMPTS
+    with pytest.raises(DataError, match=r"\bpage 1\b"):
+        download(fake, tmp_path / "q")
+    assert len(fake.asked) == 5 + ATTEMPTS
 
 
 def test_the_key_is_in_no_file_message_or_log(

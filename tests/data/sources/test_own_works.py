@@ -188,6 +188,84 @@ def test_further_pages_of_own_works_are_refused_before_they_are_asked_for(many: 
         assert len(many.asked) - before == 1  # the first of two pages
 
 
+def cited(number: int, year: int, references: tuple[int, ...] = (), citers: int = 0, **changes: object) -> Work:
+    """A work of a year that cites some, and that OpenAlex counts `citers` for."""
+    some = [f"{URL}W{one}" for one in references]
+    day = f"{year}-05-01"
+    facts = {"publication_year": year, "publication_date": day, "referenced_works": some, "cited_by_count": citers}
+    return work(number, **({"orcid": ""} | facts | changes))
+
+
+def test_citers_of_references_that_are_gone_are_not_fetched(tmp_path: Path) -> None:
+    works = [cited(1, 2010, (900, 2), 1, orcid=ORCID), cited(2, 2000, (), 1), cited(4, 2012, (1,))]
+    works += [cited(1000 + number, 2012, (900,)) for number in range(3000)]
+    with serving(Filtering(works, per_page=100)) as server:
+        card = build_corpus(source(server, tmp_path / "own", ORCID, [], most_usd=0.0012), tmp_path / "own")
+    assert card.papers == 3
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("announced", [None, 0])
+def test_more_citers_than_were_counted_stop_at_the_budget_and_go_on_with_another(
+    tmp_path: Path, announced: int | None
+) -> None:
+    class Counting(Filtering):
+        def answer(self, query: dict[str, str]) -> Mishap:
+            mishap = super().answer(query)
+            if announced is None or "cites:" not in query["filter"]:
+                return mishap
+            answer = json.loads(mishap.body)
+            answer["meta"]["count"] = announced
+            return replace(mishap, body=json.dumps(answer))
+
+    works = [cited(1, 2010, (2,), orcid=ORCID), cited(2, 2000)]
+    works += [cited(1000 + number, 2012, (1,)) for number in range(3000)]
+    said: list[str] = []
+    with serving(Counting(works, per_page=100)) as server:
+        for _ in range(2):
+            with pytest.raises(ConfigError) as caught:
+                build_corpus(source(server, tmp_path / "own", ORCID, said, most_usd=0.0008), tmp_path / "own")
+            assert caught.value.field == "--most-usd"
+            assert len(server.asked) == (3 if announced is None else 8)
+        card = build_corpus(source(server, tmp_path / "own", ORCID, said), tmp_path / "own")
+    assert card.papers == 3002
+    assert len(server.asked) == 33
+    assert any("at least 30 for citers" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("number", "changes"),
+    [
+        (2, {"referenced_works": None}),
+        (3, {"referenced_works": None}),
+        (2, {"publication_year": "2000"}),
+        (1, {"publication_year": "2010", "cited_by_count": "1"}),
+        (2, {"cited_by_count": "many", "doi": 7}),
+        (4, {"referenced_works": f"{URL}W1"}),
+    ],
+)
+def test_one_odd_value_does_not_end_a_build_of_own_works(
+    tmp_path: Path, number: int, changes: dict[str, object]
+) -> None:
+    class Odd(Filtering):
+        def answer(self, query: dict[str, str]) -> Mishap:
+            mishap = super().answer(query)
+            answer = json.loads(mishap.body)
+            for one in answer["results"]:
+                one |= changes if one["id"] == f"{URL}W{number}" else {}
+            return replace(mishap, body=json.dumps(answer))
+
+    works = [
+        cited(1, 2010, (2,), 1, orcid=ORCID),
+        cited(2, 2000, (), 1),
+        cited(3, 2011, orcid=ORCID),
+        cited(4, 2012, (1,)),
+    ]
+    with serving(Odd(works, per_page=100)) as server:
+        card = build_corpus(source(server, tmp_path / "own", ORCID, []), tmp_path / "own")
+    assert (card.papers, card.edges) == (4, 2)
+
+
 def test_own_works_without_a_row_are_named_with_the_reason(tmp_path: Path) -> None:
     changes = {40: {"is_retracted": True}, 80: {"publication_year": None, "publication_date": None}}
     works = [one | changes.get(number, {}) for number, one in enumerate(made_up(160), 1)]

@@ -6,7 +6,8 @@ shuffling journals within (citing year, cited year). The median z is a paper's c
 its novelty: lower is more novel. Pairs within one journal count; a paper needs two references with a journal.
 
 Deviation: instead of ten random networks, the default is the closed form of that null's mean (`native/pair_null.hpp`)
-with the mean as variance, which does not depend on a seed and leaves no pair undefined.
+with the mean as variance, which does not depend on a seed and leaves no pair undefined. A pair whose count no shuffle
+changes has z = 0 there, which says nothing: a paper without another pair has no scores.
 """
 
 from __future__ import annotations
@@ -44,9 +45,15 @@ class Null:
     seed: int = 0
 
 
+_AT_MEAN = 1e-9
+"""Largest |z| of a count that equals its mean but for rounding."""
+_NETWORKS = 20
+"""Random networks that show if a count at its mean can differ from it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Atypicality:
-    """Scores of N papers; z is NaN for a paper without a defined pair."""
+    """Scores of N papers; z is NaN for a paper without a pair whose count can differ by chance."""
 
     z_median: NDArray[np.float64]
     z_p10: NDArray[np.float64]
@@ -79,8 +86,22 @@ def score_atypicality(
         cells += scored.size()
         if null.model is NullModel.SWITCHING:
             undefined += int(np.isnan(_cells(scored)[3]).sum())
+        else:
+            fixed = _fixed(block, median[rows], p10[rows])
+            median[rows][fixed] = p10[rows][fixed] = np.nan
         progress.advance(int(references.pointer[block.end] - references.pointer[block.begin]))
     return Atypicality(median, p10, pairs, cells, undefined)
+
+
+def _fixed(block: Block, median: NDArray[np.float64], p10: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which papers of a block have pairs that no shuffle changes, and no others."""
+    at_mean = (np.abs(median) < _AT_MEAN) & (np.abs(p10) < _AT_MEAN)
+    if not at_mean.any():
+        return at_mean
+    spread = np.empty_like(median)
+    drawn = _scored(block, Null(model=NullModel.SWITCHING, nulls=_NETWORKS))
+    drawn.summarise(spread, np.empty_like(median), np.empty(len(median), np.uint32))
+    return at_mean & np.isnan(spread)
 
 
 def pair_scores(references: JournalReferences, null: Null, pool_years: int = 1) -> pl.DataFrame:

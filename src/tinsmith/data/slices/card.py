@@ -84,8 +84,11 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     """Validation and test papers whose title and abstract are in training, too, if there are any."""
     file: FileReference | msgspec.UnsetType = msgspec.UNSET
     """File of labelled papers; unset for a slice of a corpus."""
+    open_windows: int | msgspec.UnsetType = msgspec.UNSET
+    """Rows with a disruption label whose window ends after the corpus's last year, if there are any; it follows from
+    the corpus and the rows."""
     sha256: str = ""
-    """Digest of everything else in this card."""
+    """Digest of everything else in this card but `open_windows`."""
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 
@@ -130,6 +133,11 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     def notes(self) -> list[str]:
         """Return what a reader of scores on this slice must know, a sentence each."""
         sentences = self.copy_notes
+        if self.open_windows:
+            sentences.append(
+                f"{self.open_windows:,} of {self.rows:,} rows have a disruption label although their window reaches "
+                "beyond the corpus's last year: later citers may change it (--full-window leaves them out)"
+            )
         if self.file is msgspec.UNSET:
             return sentences
         sentences.append(
@@ -184,8 +192,8 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
 
     def sealed(self) -> SliceCard:
         """Return this card with its own hash."""
-        blank = msgspec.structs.replace(self, sha256="")
-        return msgspec.structs.replace(blank, sha256=sha256_of(msgspec.to_builtins(blank)))
+        blank = msgspec.structs.replace(self, sha256="", open_windows=msgspec.UNSET)
+        return msgspec.structs.replace(self, sha256=sha256_of(msgspec.to_builtins(blank)))
 
 
 def write_slice_card(card: SliceCard, path: Path) -> None:

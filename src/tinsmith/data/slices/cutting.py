@@ -59,12 +59,13 @@ def make_slice(
     pool = gather_pool(corpus, settings, left_out)
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
+    is_open = ~table["full_window"] & table["disruption_label"].is_not_null()
     progress.begin("writing rows", table.height)
     return freeze(
         out,
         table,
         lambda rows, part: write_rows(corpus, _facts(rows, settings), part, progress),
-        lambda splits: _card(corpus, settings, pool, selection, metrics, citations_from, splits),
+        lambda splits: _card(corpus, settings, pool, selection, metrics, citations_from, int(is_open.sum()), splits),
         force=force,
     )
 
@@ -122,6 +123,7 @@ def _card(
     selection: Selection,
     metrics: MetricsCard,
     citations_from: str,
+    open_windows: int,
     splits: dict[Split, SplitCard],
 ) -> SliceCard:
     disruption_rule, novelty_rule = settings.thresholds.sentences()
@@ -148,4 +150,5 @@ def _card(
         legacy_sha256=legacy_sha256(ids) if settings.scheme is SplitScheme.LEGACY else None,
         moved=selection.moved or msgspec.UNSET,
         shared=selection.shared or msgspec.UNSET,
+        open_windows=open_windows or msgspec.UNSET,
     ).sealed()

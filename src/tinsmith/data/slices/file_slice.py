@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
@@ -20,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.indices.cd_status import CdStatus
-from tinsmith.data.labels import Thresholds, disruption_codes, novelty_codes
+from tinsmith.data.labels import LabelMode, Thresholds, disruption_codes, novelty_codes
 from tinsmith.data.losses import too_many
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.quarantine import QUARANTINE, Quarantine
@@ -45,6 +46,10 @@ _LABELS: Mapping[Task, tuple[str, ...]] = {
     Task.NOVELTY: ("novelty_score", "conventionality_score"),
 }
 """Labels, and the columns of their scores."""
+_OPTIONS = {"scheme": "--splits", "thresholds": "--keep-no-refs"}
+"""Options of settings with another name."""
+_FEWEST = 10
+"""Fewest training papers where their number is what is left."""
 _LABEL_COLUMNS = tuple(f"{task}_label" for task in _LABELS)
 
 
@@ -56,6 +61,27 @@ class FileChoices:
     """Labels that are compared with their scores by the thresholds of the settings: disruption, novelty or both."""
     skip_bad: bool = False
     """True to use what can be read, however many lines are lost."""
+
+
+def check_options(mode: LabelMode, checked: frozenset[Task], *, natural: bool, oversample: bool) -> None:
+    """Check that no option has no effect on a file of labelled papers.
+
+    Raises:
+        ConfigError: one has none.
+    """
+    if natural or oversample:
+        raise ConfigError(
+            "a file of labelled papers is taken in its own mixture of classes, each paper once",
+            field="--natural" if natural else "--oversample",
+            fix="leave the option out",
+        )
+    if mode is not LabelMode.INCLUSIVE and not checked:
+        raise ConfigError(
+            "labels of a file are only compared with their scores at a named threshold",
+            field="--mode",
+            value=mode.value,
+            fix="add --cut or --margin, or leave --mode out",
+        )
 
 
 def make_file_slice(
@@ -71,7 +97,7 @@ def make_file_slice(
     """Cut a slice from a file of labelled papers and write it to `out`; another slice is replaced only with `force`.
 
     The caps of `settings` are the numbers of papers; without them the splits are those of `SHARES`, and validation is
-    as large as a named test. No text is in two splits.
+    as large as a named test, but at most a ninth of an unnamed training split. No title and abstract is in two splits.
 
     Raises:
         ConfigError: a setting needs a corpus, there are too few papers, or `out` is a corpus or another slice.
@@ -136,9 +162,10 @@ def _check_settings(settings: SliceSettings) -> None:
         if (value := getattr(settings, each.name)) != getattr(plain, each.name):
             raise ConfigError(
                 "a file of labelled papers has no such setting: the papers are chosen by a shuffle alone",
-                field=each.name,
-                value=value,
-                allowed="task, cut, mode, margin, train, validation, test, seed, citations, year, leave-out",
+                field=_OPTIONS.get(each.name, f"--{each.name.replace('_', '-')}"),
+                value=value.value if isinstance(value, Enum) else str(value),
+                allowed="--task, --cut, --mode, --margin, --train, --validation, --test, --seed, --no-citations, "
+                "--no-year, --leave-out",
                 fix="build a corpus for the others: tinsmith data build ...",
             )
 
@@ -220,7 +247,7 @@ def _members(
         if not rows or (len(rows) < size and settings.caps.of(split)):
             raise ConfigError(
                 f"{papers.height:,} papers are too few for the splits",
-                field=split.value,
+                field=f"--{split.value}",
                 value=size,
                 allowed=f"{len(rows):,} after the splits before it" if rows else "fewer in train and test",
                 fix="name smaller numbers by --train, --test and --validation",
@@ -230,12 +257,37 @@ def _members(
 
 
 def _sizes(papers: int, settings: SliceSettings) -> dict[Split, int]:
-    """Return the number of papers of each split, in the order in which they take them."""
+    """Return the number of papers of each split, in the order in which they take them.
+
+    Raises:
+        ConfigError: the named ones leave too few for the others.
+    """
     caps = settings.caps
-    _, validation, test = legacy_counts(papers)
-    validation, test = caps.validation or caps.test or validation, caps.test or test
-    train = caps.train or max(1, papers - validation - test)
-    return dict(zip(_IN_ORDER, (train, test, validation), strict=True))
+    _, usual, share = legacy_counts(papers)
+    test = caps.test or share
+    left = papers - test - (caps.train or 0)
+    most = left if caps.train else left // 9  # as the usual shares: 0.1 of 0.9
+    validation = caps.validation or min(caps.test or usual, max(1, most))
+    train = caps.train or papers - test - validation
+    if caps.train is None and (caps.test or caps.validation) and train < _FEWEST:
+        raise ConfigError(
+            f"of {papers:,} papers {max(0, train):,} would be left for training",
+            field="--test" if caps.test else "--validation",
+            value=caps.test or caps.validation,
+            allowed=f"{_FEWEST} or more for training",
+            fix="name a smaller number, or all three by --train, --test and --validation",
+        )
+    if caps.train and caps.test and left == 0 and caps.validation is None:
+        few = max(1, min(test, caps.train // 10))
+        raise ConfigError(
+            f"{caps.train:,} for training and {test:,} for the test are all {papers:,} papers: none is left for "
+            "validation, on which runs are evaluated while they train",
+            field="--train",
+            value=caps.train,
+            allowed=f"at most {papers - test - 1:,}",
+            fix=f"--train {caps.train - few} --test {test} --validation {few}",
+        )
+    return dict(zip(_IN_ORDER, (max(1, train), test, validation), strict=True))
 
 
 def _counts(papers: pl.DataFrame, task: Task) -> dict[str, int]:

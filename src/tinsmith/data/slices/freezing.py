@@ -10,6 +10,7 @@ import polars as pl
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.labels import Disruption, Novelty
+from tinsmith.data.quarantine import QUARANTINE
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import CARD, PAPERS
 from tinsmith.data.slices.card import (
@@ -90,10 +91,11 @@ def freeze(
         table.select(columns).write_parquet(stack.enter_context(replacing(out / SIDECAR)))
         card = card_of(splits)
         write_slice_card(card, described)
-        if card != there:
+        if there is None or card.sha256 != there.sha256:
             if there is not None and not force:
-                raise _occupied("that another version of tinsmith cut", out)
-            for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they describe the previous slice
+                checks = card.file != there.file
+                raise _occupied("with other checks" if checks else "that another version of tinsmith cut", out)
+            for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE, QUARANTINE):  # they describe the previous slice
                 (out / name).unlink(missing_ok=True)
     return card
 

@@ -23,7 +23,7 @@ from tinsmith.data.sources.json_blocks import read_json_blocks
 from tinsmith.data.sources.json_text import plain
 from tinsmith.data.sources.kinds import Malformed, as_count, as_id, as_real, as_text, as_texts, as_year, written
 from tinsmith.data.sources.lines import Block, DamagedFile
-from tinsmith.data.sources.paper_record import check_keys
+from tinsmith.data.sources.paper_record import check_keys, require_json
 from tinsmith.types.errors import DataError
 from tinsmith.types.json_text import parse_json
 
@@ -177,6 +177,8 @@ def read_labelled(path: Path, store: BinaryIO, progress: Progress, *, skip_bad: 
     frames: list[pl.DataFrame] = []
     try:
         for block in check_keys(read_json_blocks(path, path.name), path.name, PaperRow.__struct_fields__):
+            if block.first == 1:
+                require_json(block, path.name, ID, "FILE")
             frames.append(reading.block(block))
             progress.advance(frames[-1].height)
     except DamagedFile as error:

@@ -56,10 +56,10 @@ class Caps:
             cap = self.of(split)
             if cap is not None and cap < 1:
                 raise ConfigError(
-                    "a cap must be at least one paper",
+                    "a split needs at least one paper: runs read all three",
                     field=split.value,
                     value=cap,
-                    fix="leave it out to take all there are",
+                    fix="name one or more, or leave it out",
                 )
 
     def of(self, split: Split) -> int | None:

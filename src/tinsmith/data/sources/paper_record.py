@@ -123,7 +123,7 @@ def _require_unique(line: bytes) -> None:
         raise Malformed(str(error)) from None
 
 
-def require_json(block: Block, name: str) -> None:
+def require_json(block: Block, name: str, key: str = "id", option: str = "--papers") -> None:
     """Check that papers are not a delimited table with a header.
 
     Raises:
@@ -131,12 +131,12 @@ def require_json(block: Block, name: str) -> None:
     """
     first = next((line.decode("utf-8", "replace") for _, line in block.lines()), "")
     separator = next((one for one in "\t;,|" if one in first), None)
-    if separator and not first.startswith("{") and "id" in map(folded, first.split(separator)):
+    if separator and not first.startswith("{") and folded(key) in map(folded, first.split(separator)):
         raise DataError(
             f"{name} is a table (CSV or TSV), and papers are read as JSON",
-            field="--papers",
-            value=first,
-            allowed='one JSON object a line, such as {"id": "a", "year": 2001, "title": "T"}',
+            field=option,
+            value=first[:100],
+            allowed=f'one JSON object a line, such as {{"{key}": "a", "title": "T", ...}}',
             fix=f"convert it in Python: polars.read_csv({name!r}, separator={separator!r}, infer_schema=False)"
             '.write_ndjson("papers.jsonl")',
         )

@@ -139,7 +139,8 @@ def _utf8(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
                 field="file",
                 value=name,
                 allowed="text in UTF-8 or UTF-16, plain or packed by gzip, zstd, bzip2 or xz",
-                fix="unpack it, or write it as text; openalex and sciscinet read *.parquet"
+                fix=f"write it as text in Python: polars.read_parquet({name!r}).write_ndjson('papers.jsonl'); openalex "
+                "and sciscinet read *.parquet"
                 if what == "parquet"
                 else None,
             )

@@ -114,8 +114,9 @@ class Download:
     folder: Path
     sleep: Callable[[float], None] = time.sleep
     transport: httpx.BaseTransport | None = None
-    announce: Callable[[int], None] | None = None
-    """Callback with the announced number of works, before any page after the first; an error stops the download."""
+    permit: Callable[[int, int | None], None] | None = None
+    """Callback before each page with the number of earlier pages, and that of announced works, which the first page
+    has; an error stops the download."""
     complete: bool = False
     """True if every announced work must come; otherwise a few may be missing."""
     missing: int = field(default=0, init=False)
@@ -134,14 +135,12 @@ class Download:
         with httpx.Client(transport=transport, timeout=60.0, headers=headers) as client:
             progress.begin("works downloaded", None)
             progress.advance(state.works)
-            cursors, before, announce = set[str](), b"", self.announce
+            cursors, before = set[str](), b""
             while state.cursor is not None:
-                if announce is not None and state.expected is not None:
-                    announce(state.expected)
-                    announce = None
+                if self.permit is not None:
+                    self.permit(state.pages, state.expected)
                 cursors.add(state.cursor)
-                content = self._fetch(client, state)
-                page = self._page(content, state)
+                content, page = self._fetch(client, state)
                 following = page.meta.next_cursor if page.results else None
                 digest = hashlib.sha256(b"".join(map(bytes, page.results))).digest()
                 if following in cursors or (page.results and digest == before):
@@ -189,13 +188,7 @@ class Download:
             )
         return state
 
-    def _page(self, content: bytes, state: _Resume) -> _Page:
-        try:
-            return msgspec.json.decode(content, type=_Page)
-        except NOT_JSON as error:
-            raise self._stop(state, f"page {state.pages + 1} is no list of works: {error}") from None
-
-    def _fetch(self, client: httpx.Client, state: _Resume) -> bytes:
+    def _fetch(self, client: httpx.Client, state: _Resume) -> tuple[bytes, _Page]:
         parameters = self.query.parameters(state.cursor or "*")
         why = ""
         for attempt in range(ATTEMPTS):
@@ -214,9 +207,13 @@ class Download:
                 why = str(error)
             else:
                 if answer.status_code == HTTPStatus.OK:
-                    return answer.content
-                wait = self._requested_wait(answer, state) or wait
-                why = f"answer {answer.status_code}"
+                    try:
+                        return answer.content, msgspec.json.decode(answer.content, type=_Page)
+                    except NOT_JSON as error:  # cut short, or a proxy's own page
+                        why = f"page {state.pages + 1} is no list of works: {error}"
+                else:
+                    wait = self._requested_wait(answer, state) or wait
+                    why = f"answer {answer.status_code}"
             if attempt + 1 < ATTEMPTS:
                 self.sleep(wait)
         raise self._stop(state, f"{why}, {ATTEMPTS} times")

@@ -25,7 +25,7 @@ from tinsmith.data.sources.kinds import (
     as_year,
 )
 
-_TEXTS = ("updated_date", "display_name", "title", "language", "type")
+_TEXTS = ("doi", "updated_date", "display_name", "title", "language", "type")
 _FLAGS = ("is_retracted", "is_paratext", "is_xpac")
 _LISTS = ("topics", "keywords", "concepts")
 

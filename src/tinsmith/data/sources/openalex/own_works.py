@@ -23,10 +23,12 @@ from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import OWN_WORKS, WORKS_INPUT
+from tinsmith.data.sources.json_text import NOT_JSON
+from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import read_blocks
 from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
-from tinsmith.data.sources.openalex.record import Keep, date_of, exclusion, year_of
-from tinsmith.data.sources.openalex.schema import Node
+from tinsmith.data.sources.openalex.record import Keep, date_of, exclusion, short_id, short_references, year_of
+from tinsmith.data.sources.openalex.schema import Listed, Node, read_listed
 from tinsmith.data.sources.openalex.source import PAGES, OpenAlexChoices
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -51,20 +53,8 @@ _OPTION: Final = "--works"
 _ALLOWED: Final = "a DOI, an ORCID, a ROR, or an id of OpenAlex (W..., A..., I...), or a file of them, one a line"
 
 
-class _Work(msgspec.Struct):
-    id: str = ""
-    doi: str | None = None
-    publication_year: int | None = None
-    publication_date: str | None = None
-    is_retracted: bool | None = None
-    is_paratext: bool | None = None
-    is_xpac: bool | None = None
-    referenced_works: list[str] = []
-    cited_by_count: int | None = None
-
-
 class _Page(msgspec.Struct):
-    results: list[_Work]
+    results: list[msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +71,9 @@ class Named:
             for start in range(0, len(values), TOGETHER)
         ]
 
-    def missing(self, works: Sequence[_Work]) -> list[str]:
+    def missing(self, works: Mapping[str, Listed]) -> list[str]:
         """Return works listed by DOI or id that were not found."""
-        found = {(one.doi or "").lower().removeprefix("https://doi.org/") for one in works}
-        found |= {_short(one.id) for one in works}
+        found = {(one.doi or "").lower().removeprefix("https://doi.org/") for one in works.values()}.union(works)
         return [one for name in ("doi", "openalex") for one in self.by_filter.get(name, ()) if one not in found]
 
 
@@ -176,11 +165,11 @@ class WorksSource:
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
         """Fetch the works, then their references, then all citers; read the pages."""
         steps = _Steps(self, progress)
-        own = steps.fetch("own", self.named.filters(), "own works", afford=True)
-        works = {_short(one.id): one for one in _works(own)}
+        own = steps.fetch("own", self.named.filters(), "own works")
+        works = dict(_works(own))
         if not works:
             raise DataError("OpenAlex has none of these works", field="--works", fix="check their identifiers")
-        missing = self.named.missing(list(works.values()))
+        missing = self.named.missing(works)
         if missing:
             more = ", ..." if len(missing) > 5 else ""
             self.say(f"  not found: {len(missing):,} ({', '.join(missing[:5])}{more})")
@@ -192,17 +181,19 @@ class WorksSource:
         direct = [f"cites:{'|'.join(part)}" for part in _parts(list(works))]
         citations = sum(one.cited_by_count or 0 for one in works.values())
         self.say(f"  {len(works):,} works cite {len(spans):,} others, and are cited {citations:,} times")
-        steps.afford(len(filters) + len(direct) + ceil(citations / PER_PAGE), "their references and citers")
+        most = _most(len(filters), len(cited)) + _most(len(direct), citations)
+        steps.afford(most, "their references and citers")
         references = steps.fetch("references", filters, "references")
-        counts = {_short(one.id): one.cited_by_count or 0 for one in _works(references)}
-        counts |= {name: one.cited_by_count or 0 for name, one in works.items()}
+        counts = {name: one.cited_by_count or 0 for name, one in (*_works(references), *works.items())}
+        # References that OpenAlex no longer has are in no index, whatever cites them.
+        there = sorted(spans.keys() & counts.keys(), key=lambda one: (spans[one], one))
         indirect = [
             f"cites:{'|'.join(part)},publication_year:{min(spans[one][0] for one in part)}-"
             f"{max(spans[one][1] for one in part)}"
-            for part in _parts(sorted(spans, key=lambda one: (spans[one], one)))
+            for part in _parts(there)
         ]
-        total = sum(counts.get(one, 0) for one in spans)
-        most = len(direct) + ceil(citations / PER_PAGE) + len(indirect) + ceil(total / PER_PAGE)
+        total = sum(counts[one] for one in there)
+        most = _most(len(direct), citations) + _most(len(indirect), total)
         steps.afford(most, f"all citers, of the references {total:,} in all years")
         # A few papers do not show up to which year their citers were fetched.
         writer.end_before_last_change()
@@ -222,35 +213,47 @@ class _Steps:
     source: WorksSource
     progress: Progress
     _fetched: int = 0
+    _allowed: int = 0
+    """Most requests that were announced."""
 
-    def fetch(self, name: str, filters: Sequence[str], what: str, *, afford: bool = False) -> list[Path]:
+    def fetch(self, name: str, filters: Sequence[str], what: str) -> list[Path]:
         """Fetch missing pages of some queries, and return the files of all pages.
 
-        `afford`: check the budget after each query's first page, which announces their number.
+        Raises:
+            ConfigError: the next request exceeds the budget, or the works that a query announces do.
         """
-
-        def check(num_works: int) -> None:
-            self.afford(ceil(num_works / PER_PAGE), what)
-
         self.progress.begin(f"{what}: queries", len(filters))
         pages: list[Path] = []
         for number, each in enumerate(filters, 1):
+
+            def permit(earlier: int, announced: int | None, later: int = len(filters) - number) -> None:
+                self._hold(max(earlier + 1, ceil((announced or 0) / PER_PAGE)) + later, what)
+
             query = replace(self.source.query, filter=each, more=("doi", "cited_by_count"))
             folder = self.source.out / PAGES / f"{name}-{number:05}"
-            some = Download(query, folder, announce=check if afford else None, complete=True).run(Silent())
+            some = Download(query, folder, permit=permit, complete=True).run(Silent())
             self._fetched += len(some)
             pages += some
             self.progress.advance()
         return pages
 
-    def afford(self, more: int, what: str) -> None:
+    def _hold(self, least: int, what: str) -> None:
+        """Hold the requests that are left to do against what was announced, and against the budget."""
+        if self._fetched + least > self._allowed:
+            self._announce(least, f"at least {least:,} for {what}")
+
+    def afford(self, most: int, what: str) -> None:
         """Report the largest total cost of requests, including earlier ones.
 
         Raises:
             ConfigError: it exceeds the budget.
         """
-        usd = (self._fetched + more) * PRICE
-        text = f"{self._fetched:,} requests so far, at most {more:,} for {what}: ${usd:.2f} in all"
+        self._announce(most, f"at most {most:,} for {what}")
+
+    def _announce(self, more: int, text: str) -> None:
+        self._allowed = self._fetched + more
+        usd = round(self._allowed * PRICE, 9)
+        text = f"{self._fetched:,} requests so far, {text}: ${usd:.2f} in all"
         self.source.say(f"  {text}")
         if usd > self.source.most_usd:
             raise ConfigError(
@@ -261,59 +264,59 @@ class _Steps:
             )
 
 
-def _works(pages: Sequence[Path]) -> Iterator[_Work]:
+def _most(queries: int, works: int) -> int:
+    """Return the most requests of some queries for that many works: each may end with a short page and an empty one."""
+    return 2 * queries + works // PER_PAGE
+
+
+def _works(pages: Sequence[Path]) -> Iterator[tuple[str, Listed]]:
+    """Yield the id of each work and what further queries need of it; the corpus's reader sets malformed ones aside."""
     for page in pages:
         try:
-            yield from msgspec.json.decode(page.read_bytes(), type=_Page).results
-        except msgspec.MsgspecError as error:
+            found = msgspec.json.decode(page.read_bytes(), type=_Page).results
+        except NOT_JSON as error:
             raise DataError(
                 f"{page} is no list of works: {error}", fix=f"to begin again, remove {page.parent}"
             ) from None
-
-
-def _node(work: _Work) -> Node:
-    return Node(
-        publication_year=work.publication_year,
-        publication_date=work.publication_date,
-        is_retracted=work.is_retracted,
-        is_paratext=work.is_paratext,
-        is_xpac=work.is_xpac,
-    )
+        for one in found:
+            with suppress(Malformed):
+                work = read_listed(one)
+                if name := short_id(work.id).upper():
+                    yield name, work
 
 
 def _year(node: Node) -> int | None:
     """Return the year that the corpus will have: the date's, where the record has no other."""
-    return year_of(node, date_of(node, lambda _counter, _reason: None))
+    return year_of(node, date_of(node, _ignore))
 
 
-def _left_out(works: Mapping[str, _Work], keep: frozenset[Keep]) -> dict[str, list[str]]:
+def _ignore(_counter: str, _reason: str) -> None:
+    """Leave an unreadable value to the corpus's reader, which counts it."""
+
+
+def _left_out(works: Mapping[str, Listed], keep: frozenset[Keep]) -> dict[str, list[str]]:
     """Return the works that the corpus will not have, by reason."""
     reasons: dict[str, list[str]] = {}
     for name, work in works.items():
-        node = _node(work)
-        kind = exclusion(node, keep)
+        kind = exclusion(work, keep)
         if kind is not None:
             reasons.setdefault(f"{kind} (taken in with --keep {kind})", []).append(name)
-        elif _year(node) is None:
+        elif _year(work) is None:
             reasons.setdefault("without a year", []).append(name)
     return reasons
 
 
-def _spans(works: Mapping[str, _Work]) -> dict[str, tuple[int, int]]:
+def _spans(works: Mapping[str, Listed]) -> dict[str, tuple[int, int]]:
     """Return the years in which citers of each reference count, for any of the works that cite it."""
     spans: dict[str, tuple[int, int]] = {}
     for one in works.values():
-        year = _year(_node(one))
+        year = _year(one)
         if year is None:
             continue
-        for reference in map(_short, one.referenced_works):
+        for reference in short_references(one.referenced_works, _ignore):
             first, last = spans.get(reference, (year, year + WINDOW))
             spans[reference] = (min(first, year), max(last, year + WINDOW))
     return spans
-
-
-def _short(url: str) -> str:
-    return url.rpartition("/")[2].upper()
 
 
 def _parts(values: Sequence[str]) -> list[Sequence[str]]:

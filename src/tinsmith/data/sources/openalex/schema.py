@@ -57,6 +57,13 @@ class Node(msgspec.Struct, gc=False):
     updated_date: str | None = None
 
 
+class Listed(Node, gc=False):
+    """Part of a work that chooses further queries: of the graph, with its DOI and the number of its citers."""
+
+    doi: str | None = None
+    cited_by_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
+
+
 class Work(Node, gc=False):
     """Complete work."""
 
@@ -74,6 +81,7 @@ class Work(Node, gc=False):
 
 _WORK = msgspec.json.Decoder(Work)
 _NODE = msgspec.json.Decoder(Node)
+_LISTED = msgspec.json.Decoder(Listed)
 
 
 def read_work(line: bytes | msgspec.Raw, lost: list[str]) -> Work:
@@ -92,6 +100,15 @@ def read_node(line: bytes | msgspec.Raw, lost: list[str]) -> Node:
         Malformed: it is not JSON, or not a work.
     """
     return _read(line, _NODE, Node, lost)
+
+
+def read_listed(line: bytes | msgspec.Raw) -> Listed:
+    """Decode one JSON object's part for further queries, as `read_work` does the whole.
+
+    Raises:
+        Malformed: it is not JSON, or not a work.
+    """
+    return _read(line, _LISTED, Listed, [])
 
 
 def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None:
