@@ -63,6 +63,16 @@ def test_results_of_one_run_have_no_column_for_it(tmp_path: Path, capsys: pytest
     assert pl.read_parquet(tmp_path / "run/tables/rollouts.parquet").height == 3
 
 
+def test_a_run_whose_numbers_no_table_takes_is_left_out_by_name(tmp_path: Path) -> None:
+    for name in ("good", "hostile"):
+        write_run(tmp_path / name, name)
+    write_files(tmp_path / "hostile", {"metrics.jsonl": [{"step": 0, "train/nll": 10**400}]})
+    notes: list[str] = []
+    assert set(tables_of(tmp_path, notes)["metrics"]["run"]) == {"good"}
+    assert any(f"{tmp_path / 'hostile'} is left out" in note for note in notes)
+    assert read_run(tmp_path / "hostile").metrics == {0: {}}
+
+
 def test_a_failed_rollout_is_counted_and_enters_no_mean() -> None:
     frame = pl.DataFrame({"step": [1, 1], "split": ["eval"] * 2, "prompt_id": ["a"] * 2, "total": [None, 1.0],
                           "failure": [{"where": "reward"}, None]})  # fmt: skip

@@ -49,6 +49,19 @@ def _print(found: Comparison, *, as_json: bool, **more: object) -> None:
 
 
 _HERE: Final = "device=cuda, data=DIR, ..."  # Such keys a repetition takes.
+_NOT_HERE: Final = {"log_path": "replay --out NEW", "stop_after": "replay --steps N"} | dict.fromkeys(
+    ("behavior_if_log_dir_exists", "dry_run", "check_reward", "wandb_project", "wandb_name", "trackio_project"),
+    "leave it out",
+)
+"""Keys of a run without a meaning where it is repeated, and what to do."""
+
+
+def _here_keys(changes: list[str] | None) -> dict[str, str]:
+    here = changed_keys(changes or (), listed_by=_HERE)
+    for key in (each for each in here if each in _NOT_HERE):
+        what = "this key has no meaning where a run is repeated"
+        raise ConfigError(what, field=key, value=here[key], allowed=_HERE, fix=_NOT_HERE[key])
+    return here
 
 
 def replay(
@@ -62,8 +75,11 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
-    here = changed_keys(changes or (), listed_by=_HERE)
+    here = _here_keys(changes)
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        what, allowed = "this folder is not empty", "a new or an empty folder"
+        raise ConfigError(what, field="--out", value=str(out), allowed=allowed, fix="--out NEW")
     with loading():
         from tinsmith.cli.bar import interruptible
         from tinsmith.cli.registered import plan_of
@@ -117,21 +133,29 @@ def audit(
         fix = "leave one of them out"
         raise ConfigError("units are drawn alone", field="--units", value=units, fix=fix)
     count = _STEPS if steps is None else steps
-    here = changed_keys(changes or (), listed_by=_HERE)
+    here = _here_keys(changes)
+    if here and share is None and not count and not end:
+        key, value = next(iter(here.items()))
+        what = "nothing is computed with --steps 0, and no key has a meaning"
+        raise ConfigError(what, field=key, value=value, fix="leave it out, or draw steps: --steps 1")
     require_runs([] if folder.is_file() else [folder])  # before what is heavy is imported
     with loading():
         from tinsmith.cli.bar import interruptible
         from tinsmith.cli.registered import plan_of
+        from tinsmith.lab.bundle.archive import unlike_crate
         from tinsmith.lab.experiment.audit import audit as audit_steps
         from tinsmith.lab.experiment.audit_units import audit_units
 
     drawn_by = secrets.randbits(32) if seed is None else seed
     with interruptible(resumes=False), run_folders([folder]) as (place,):
+        bundled = unlike_crate(place) if folder.is_file() else []
         if share is not None:
             of_units = audit_units(place, plan_of, share=share, seed=drawn_by, say=tell, here=here)
+            of_units = dataclasses.replace(of_units, faults=(*bundled, *of_units.faults))
             passed, lines, values = of_units.passed, _unit_lines(of_units), _values(of_units)
         else:
             done = audit_steps(place, plan_of, steps=count, seed=drawn_by, say=tell, end=end, here=here)
+            done = dataclasses.replace(done, faults=(*bundled, *done.faults))
             passed, lines, values = done.passed, _lines(done), _values(done)
     if as_json:
         print_json(values)
@@ -271,11 +295,13 @@ def unpack(
 
 
 def _date(folder: Path, given: str | None) -> str:
-    """Return the date that is given, or when a run's manifest, or a study's record, was written."""
+    """Return the date that is given, or when a run, or a study's last, ended; of an older one that of its file."""
     from tinsmith.lab.runs.files import MANIFEST
+    from tinsmith.lab.runs.folder import RunFolder
     from tinsmith.lab.study.files import STUDY_JSON
 
-    if given is not None:
+    ended = max((RunFolder(each.parent).manifest().ended for each in folder.rglob(MANIFEST)), default="")
+    if (given := given or ended or None) is not None:
         try:
             return date.fromisoformat(given).isoformat()
         except ValueError:

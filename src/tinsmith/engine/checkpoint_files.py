@@ -7,12 +7,13 @@ found and the expected value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
 from torch import Tensor
 
 from tinsmith.models.base import BaseModel
@@ -53,6 +54,30 @@ class Checkpoint:
     def has_optimizer(self) -> bool:
         """True if the optimizer's state is part of the checkpoint."""
         return OPTIMIZER in self.files
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Settings of the adapter, fingerprint of the base and number of optimizer steps, which no tensor shows."""
+        return {**asdict(self.spec), "fingerprint": self.base.fingerprint, "step_count": self.step_count}
+
+    def unequal_facts(self, others: Mapping[str, object], where: str) -> Iterator[str]:
+        """Return its facts that are others `where`, in words; None stands for one that is not known there."""
+        for name, other in others.items():
+            if other is not None and self.facts[name] != other:
+                yield f"{name} is {self.facts[name]}, and {other} {where}"
+
+    def unequal_elements(self, other: Checkpoint, file: str) -> Iterator[str]:
+        """Return of each tensor of a file the first element that is another one in `other`, computed again."""
+        first, second = self.tensors(file), other.tensors(file)
+        for name in sorted({*first, *second}):
+            if name not in first or name not in second or first[name].shape != second[name].shape:
+                yield f"{name} is not in both, or has another shape"
+                continue
+            a, b = (each[name].contiguous().numpy() for each in (first, second))
+            places = np.argwhere(a.view(np.int32) != b.view(np.int32))
+            if len(places):
+                at = tuple(map(int, places[0]))
+                yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Return the tensors of one of `files` by name, verifying it again, since it may have been overwritten.

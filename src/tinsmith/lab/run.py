@@ -20,7 +20,7 @@ from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch
 from tinsmith.lab.policy import Agents, joined
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
-from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
+from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.records import Selected
 from tinsmith.lab.service.connect import Connection
@@ -30,6 +30,7 @@ from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.lab.subject import line_of
 from tinsmith.stats.groups import FlatRewards
 from tinsmith.stats.monitors import Alarm, DeterminismMonitor
+from tinsmith.types.errors import DataError
 
 Reached = Callable[[Standing], None]
 
@@ -97,14 +98,18 @@ class Run(Generic[I, A]):
     def resume(self, mark: Mark) -> None:
         """Restore the state of a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
-        rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
-        self._determinism.restore(rewards["determinism"])
-        self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
-        if "order" in mark.kept:
-            self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.fresh = json.dumps(self.course.subject.state())
-        self.course.restore(mark.kept["course"])
-        self.best = msgspec.convert(mark.kept["best"], Selected | None)
+        try:
+            rewards = cast("Mapping[str, Any]", mark.kept["rewards"])
+            self._determinism.restore(rewards["determinism"])
+            self._flat, self.spent = msgspec.convert(rewards["flat"], FlatRewards), rewards["spent"]
+            if "order" in mark.kept:
+                self.order = msgspec.convert(mark.kept["order"], EpochOrder)
+            self.course.restore(mark.kept["course"])
+            self.best = msgspec.convert(mark.kept["best"], Selected | None)
+        except (KeyError, TypeError, msgspec.ValidationError) as error:
+            what = f"the line of step {mark.step} is not as a run writes it"
+            raise DataError(what, field=CHECKPOINTS, value=str(error)) from None
         self.experts.restore(self.folder.read_lines(METRICS))
 
     @property
@@ -190,9 +195,9 @@ class Run(Generic[I, A]):
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
         self.folder.append(ROLLOUTS, self._lines)
-        self.folder.append(METRICS, [line])
         with self.timed("trace_s"):
             self.folder.append(TRACE, self._trace_lines(step))
+        self.folder.append(METRICS, [line])  # last: a killed run's step is one that has its line of metrics
         timings = {**self._timings, "step_s": time.perf_counter() - self._began}
         standing = self._pace.record(step, timings, *self.course.test_worth)
         if not standing.later:

@@ -127,6 +127,21 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def unlike_listed(folder: Path, listed: Mapping[str, str], *, listing: str) -> list[str]:
+    """Return the faults of a folder's files beside a list of their SHA-256, `listing`, a file there that is not in it.
+
+    First those with another hash, then those that are missing, then those that are not listed.
+    """
+    there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+    there.pop(listing, None)
+    wrong = [name for name in sorted({*listed} & {*there}) if file_sha256(there[name]) != listed[name]]
+    return [
+        *(f"{name} has not the SHA-256 of {listing}" for name in wrong),
+        *(f"{name} is missing, and is listed in {listing}" for name in sorted({*listed} - {*there})),
+        *(f"{name} is not listed in {listing}" for name in sorted({*there} - {*listed})),
+    ]
+
+
 def _header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     return f"{dtype.str}{shape or (1,)}".encode()  # a scalar is hashed as an array of one
 

@@ -1,6 +1,8 @@
 """Archives of strangers: what would leave the folder, or fill the disk, is refused before anything is unpacked."""
 
 import bz2
+import hashlib
+import json
 import stat
 import struct
 import subprocess
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from tinsmith.lab.bundle import archive
-from tinsmith.lab.bundle.archive import CRATE, folders_of, unpack, write_archive
+from tinsmith.lab.bundle.archive import CRATE, folders_of, unlike_crate, unpack, write_archive
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.types.errors import DataError
 
@@ -173,3 +175,15 @@ def test_a_damaged_table_of_contents_is_refused(tmp_path: Path, content: bytes, 
     (tmp_path / "run.zip").write_bytes(content)
     with pytest.raises(DataError, match=found):
         unpack(tmp_path / "run.zip", tmp_path / "out")
+
+
+def test_files_are_held_against_the_metadata_and_those_that_it_does_not_list_are_named(tmp_path: Path) -> None:
+    listed = [{"name": name, "sha256": hashlib.sha256(b"text").hexdigest()} for name in ("a", "b/c", "d")]
+    (tmp_path / CRATE).write_text(json.dumps({"@graph": [{"@id": "./", "name": "all", "author": []}, *listed]}))
+    for name, text in (("a", "text"), ("b/c", "other"), ("e", "text")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [fault.partition(" ")[0] for fault in unlike_crate(tmp_path)] == ["b/c", "d", "e"]
+    (tmp_path / CRATE).write_text("[]")
+    (fault,) = unlike_crate(tmp_path)
+    assert fault.startswith(f"{CRATE} is damaged")

@@ -1,6 +1,7 @@
 """A run as one file: equal bytes, read by others, nothing of this machine in it; checked where nothing else is."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from command_line import Ran, command
 from tinsmith.cli import main
 from tinsmith.cli.registered import plan_of
 from tinsmith.engine.checkpoint_files import MARKER, read
-from tinsmith.lab.bundle.archive import unpack
+from tinsmith.lab.bundle.archive import unpack, write_archive
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import CONFIG, LEDGER, MANIFEST, REPORT, SECTIONS
 from tinsmith.types.fingerprints import file_sha256, sha256_of
@@ -209,6 +210,34 @@ def test_a_secret_or_a_path_is_refused_by_file_and_line_and_not_shown(
     assert found in refused.err
     assert not any(secret in refused.err for secret in ("0123456789", "correct", "me:secret", "a" * 34))
     assert not (tmp_path / "run.zip").exists()
+
+
+def test_the_date_is_that_of_the_runs_end_whenever_its_files_were_written(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(original, tmp_path / "run"))
+    manifest = json.loads((copy / MANIFEST).read_text())
+    assert len(manifest["ended"]) == len("2026-01-02")
+    (copy / MANIFEST).write_text(json.dumps({**manifest, "ended": "2026-01-02"}))
+    for number, seconds in ((1, 0.0), (2, 1e9)):
+        os.utime(copy / MANIFEST, (seconds, seconds))
+        command(capsys, "pack", str(copy), "--out", str(tmp_path / f"{number}.zip"), code=0)
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+    unpack(tmp_path / "1.zip", tmp_path / "unpacked")
+    assert str(ROCrate(tmp_path / "unpacked").root_dataset["datePublished"]) == "2026-01-02"
+
+
+def test_a_bundle_with_a_file_that_its_metadata_do_not_list_is_no_bundle_as_it_was_packed(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unpack(bundle, tmp_path / "unpacked")
+    command(capsys, "audit", str(bundle), "--steps", "0", code=0)
+    (tmp_path / "unpacked" / "README.md").write_text("other figures")
+    (tmp_path / "unpacked" / "more.txt").write_text("more")
+    there = {each.relative_to(tmp_path / "unpacked").as_posix(): each for each in (tmp_path / "unpacked").rglob("*")}
+    write_archive({name: each for name, each in there.items() if each.is_file()}, tmp_path / "forged.zip")
+    found = json.loads(command(capsys, "audit", str(tmp_path / "forged.zip"), "--steps", "0", "--json", code=1).out)
+    assert [fault.partition(" ")[0] for fault in found["faults"]] == ["README.md", "more.txt"]
 
 
 def test_what_is_no_date_is_refused(original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

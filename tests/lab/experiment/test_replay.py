@@ -143,6 +143,46 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 
+def test_a_forged_adapter_is_not_equal(original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forged = Path(shutil.copytree(original, tmp_path / "forged"))
+    (adapter,) = forged.rglob("sampler_weights/final/adapter.safetensors")
+    adapter.write_bytes(adapter.read_bytes()[:-1] + b"?")
+    found = compare_runs((original, forged))
+    assert (found.first.phase, found.notes[0].startswith(str(forged))) == (Phase.WEIGHTS, True)
+    assert compare_runs((original, forged), steps=2).equal
+    assert command(capsys, "diff", original, original).code == 0
+
+
+@pytest.mark.parametrize("crate", ["ro-crate-metadata.json", "../../ro-crate-metadata.json"])
+def test_a_base_that_a_bundle_brings_is_not_used_for_a_run_on_one_that_is_built(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crate: str
+) -> None:
+    other = copied(original, tmp_path / "study/cells/other")
+    changed(other, "circumstances", model_name=None, model_folder="./base")
+    (other / "base").mkdir()
+    used: list[bool] = []
+
+    def stop(*given: object) -> None:
+        used.append(given[-1] == str(other / "base"))
+        raise DataError("enough")
+
+    monkeypatch.setattr(replay_module, "on_base", stop)
+    monkeypatch.setattr(replay_module, "with_model", stop)
+    for received in (False, True):
+        if received:
+            (other / crate).write_text("{}")
+        with pytest.raises(DataError, match="enough"):
+            replay(other, plan_of, steps=None, out=None, say=unsaid)
+    assert used == [True, False]
+
+
+def test_a_finished_run_without_its_bases_fingerprint_is_refused(original: Path, tmp_path: Path) -> None:
+    other = copied(original, tmp_path / "other")
+    changed(other, "identity", model={})
+    with pytest.raises(DataError, match="fingerprint of the base is missing"):
+        replay(other, plan_of, steps=None, out=None, say=unsaid)
+
+
 @pytest.mark.parametrize(("key", "value", "was"), [("seed", 3, "0"), ("arithmetic", "fast", "canonical")])
 def test_a_replay_says_which_setting_it_cannot_change(original: Path, key: str, value: object, was: str) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -163,6 +203,8 @@ def test_a_run_does_not_go_on_with_another_model() -> None:
     with pytest.raises(ConfigError, match=r"the model .* its fingerprint differs") as caught:
         same(say(fingerprint="a"), say(fingerprint="b"))
     assert caught.value.field == "model_name"
+    with pytest.raises(ConfigError, match="its fingerprint differs"):
+        same(say(fingerprint="a", certificate="c"), say(fingerprint="b", certificate="d"))
     one, other = (say(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
     same(one, one)
     with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint differs") as caught:

@@ -17,9 +17,13 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final, cast
 
+import msgspec
+
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import unlike_listed
+from tinsmith.types.json_text import UNREADABLE
 
 CRATE: Final = "ro-crate-metadata.json"
 """Metadata of a bundle; it distinguishes a received run from one of this machine."""
@@ -181,6 +185,20 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
     if entry.flag_bits & 1 or entry.compress_type not in _ALLOWED:
         return "is encrypted, or compressed in a way that is not read here"
     return None
+
+
+class _Crate(msgspec.Struct, frozen=True):
+    parts: tuple[dict[str, object], ...] = msgspec.field(name="@graph")
+
+
+def unlike_crate(folder: Path) -> list[str]:
+    """Return the faults of an unpacked bundle's files beside its metadata."""
+    try:
+        parts = msgspec.json.decode((folder / CRATE).read_bytes(), type=_Crate).parts
+    except UNREADABLE as error:
+        return [f"{CRATE} is damaged: {error}"]
+    listed = {str(part.get("name")): str(part["sha256"]) for part in parts if "sha256" in part}
+    return unlike_listed(folder, listed, listing=CRATE)
 
 
 @contextmanager

@@ -58,6 +58,8 @@ def _without(values: list[object], others: list[object]) -> list[object]:
     return [value for value in values if value not in others] or values
 
 
+_ROUNDED: Final = 1e-6  # Norms of equal values may be summed in another order, where the arithmetic is fast.
+
 Marks = Mapping[str, object]  # By tensor: `sha256`, `norm` and `sketch`, as a line of the trace has them.
 
 
@@ -82,7 +84,7 @@ class TensorDifference:
 def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifference | None:
     """Compare the gradient or weight hashes of one optimizer step; None if all are equal."""
     names = sorted({*first, *second})
-    unequal = [name for name in names if _sha256(first, name) != _sha256(second, name)]
+    unequal = [name for name in names if _is_unequal(*(_mark(each, name) for each in (first, second)))]
     if not unequal:
         return None
     apart = {name: _apart(first, second, name) for name in names}
@@ -102,8 +104,15 @@ def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifferen
     )
 
 
-def _sha256(marks: Marks, name: str) -> object:
-    return cast(Mapping[str, object], marks.get(name) or {}).get("sha256")
+def _mark(marks: Marks, name: str) -> Mapping[str, object]:
+    return cast(Mapping[str, object], marks.get(name) or {})
+
+
+def _is_unequal(one: Mapping[str, object], two: Mapping[str, object]) -> bool:
+    """Return True if two marks are of other values, or one of them has a norm or a sketch that is not of its own."""
+    norms = [each for each in (one.get("norm"), two.get("norm")) if isinstance(each, int | float)]
+    is_other = any(one.get(name) != two.get(name) for name in ("sha256", "sketch"))
+    return is_other or not math.isclose(norms[0], norms[-1], rel_tol=_ROUNDED) if norms else is_other
 
 
 def _size(distance: float, norm: float) -> float | None:
@@ -111,7 +120,7 @@ def _size(distance: float, norm: float) -> float | None:
 
 
 def _apart(first: Marks, second: Marks, name: str) -> tuple[float, float] | None:
-    a, b = (cast(Mapping[str, object], marks.get(name) or {}) for marks in (first, second))
+    a, b = (_mark(marks, name) for marks in (first, second))
     one, two = (cast(list[float] | None, mark.get("sketch")) for mark in (a, b))
     norm = a.get("norm")
     if one is None or two is None or len(one) != len(two) or not isinstance(norm, int | float):

@@ -29,7 +29,7 @@ from tinsmith.lab.difference.rollouts import (
 )
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Manifest
+from tinsmith.lab.runs.records import Manifest, Run
 from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
 
@@ -117,6 +117,7 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     if untraced:
         which = " and ".join(untraced)
         notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
+    faults = [fault for run in runs if steps is None for fault in _final_faults(run)]
     lasts = [max(one[METRICS], default=-1) for one in lines]
     shared = range(1 + min(lasts))
     begun = range(len(shared), 1 + min(max(one[ROLLOUTS], default=-1) for one in lines))
@@ -126,12 +127,22 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     )
     return Comparison(
         folders=folders,
-        first=next((one for one in found if one is not None), None) or _ends(lasts, manifests, whole=steps is None),
+        first=next((one for one in found if one is not None), None)
+        or _ends(lasts, manifests, whole=steps is None)
+        or (Difference(step=lasts[0], phase=Phase.WEIGHTS) if faults else None),
         steps=len(shared) + len(begun),
         identity=identity,
         circumstances=tuple(each for each in around if each.name != "log_path"),
-        notes=tuple(notes),
+        notes=(*faults, *notes),
     )
+
+
+def _final_faults(run: Run) -> Iterator[str]:
+    """Return the faults of the adapter in a run's folder beside its manifest."""
+    if run.manifest is not None and run.manifest.selected is not None:
+        from tinsmith.lab.runs.saved import final_faults  # torch, which nothing else here needs
+
+        yield from (f"{run.folder}: {fault}" for fault in final_faults(run.folder, run.manifest))
 
 
 def unequal_step(step: int, first: Recorded, second: Recorded, *, traced: bool) -> Difference | None:
@@ -211,7 +222,7 @@ _WHAT: Final = {
     Phase.OPTIMIZER: "the weights after the optimizer's step",
     Phase.METRICS: "metrics alone, computed beside the training",
     Phase.BYTES: "how a line of rollouts or metrics is written: its values are equal",
-    Phase.WEIGHTS: "the hash of the final weights alone",
+    Phase.WEIGHTS: "the final weights alone, or their hash",
     Phase.LENGTH: "only one of them goes on from here",
 }
 

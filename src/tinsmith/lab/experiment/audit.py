@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, is_checkpoint, read
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
+from tinsmith.lab.difference.rollouts import unequal_fields
 from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
 from tinsmith.lab.experiment.audit_record import config_contradictions, contradictions, trained_steps
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
@@ -39,13 +39,14 @@ from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.files import MANIFEST, METRICS, SERVED_NAME, STATE, TRACE, Kind
+from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, SERVED_NAME, STATE, TRACE, Kind
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Selected
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.service.local import LocalService, LocalTrainer
 from tinsmith.lab.user_task.run_data import TaskData
+from tinsmith.pages.measures import counted
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.home import certificates_folder
 from tinsmith.types.seeds import derive
@@ -118,7 +119,12 @@ class Suspect:
         self.last = self.run.last_step or 0  # Step of the last line; the one of the run's end, where it has one.
         self.marks = [mark for mark in RunFolder(folder).marks() if mark.here]
         self.judge = judge_elsewhere(self.manifest, or_served=or_served)
-        self.faults = tuple(contradictions(folder, self.manifest, self.marks, self.done))
+        self.faults = tuple(note for note in self.run.notes if note.startswith(MANIFEST))
+        try:
+            for fault in contradictions(folder, self.manifest, self.marks, self.done):
+                self.faults += () if fault in self.faults else (fault,)
+        except (AttributeError, KeyError, TypeError, msgspec.ValidationError) as error:
+            self.faults += (f"the record is not as a run writes it: {type(error).__name__}: {error}",)
 
     def remade(self, plan_of: PlanOf, say: Say, here: Mapping[str, str] | None) -> Materials:
         """Return the plan and its materials, on this machine's CPU unless `here` says otherwise."""
@@ -287,6 +293,10 @@ def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, sta
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
             continue
         yield from _unequal_weights(folder / STATE, old.state_path, state, mark.state_path, (ADAPTER, OPTIMIZER))
+        for each in unequal_fields(old.kept, mark.kept):
+            if not all(str(one).startswith(SCHEME) for one in (each.first, each.second)):
+                name, one, two = each.name, str(each.first), str(each.second)
+                yield f"{CHECKPOINTS}: step {mark.step}: kept.{name} is {one:.40}, and {two:.40} computed again"
 
 
 def _unequal_ends(recorded_state: Path, before: Selected | None, state: Path, now: Selected) -> Iterator[str]:
@@ -302,25 +312,15 @@ def _unequal_ends(recorded_state: Path, before: Selected | None, state: Path, no
 
 def _unequal_weights(recorded_state: Path, paths: str, state: Path, again: str, files: Sequence[str]) -> Iterator[str]:
     """Compare saved weights, of several agents in turn, with those that were computed; return unequal elements."""
+    if len(paths.split()) != len(again.split()):
+        yield f"{paths}: it is of {counted(len(paths.split()), 'agent')}, and of {len(again.split())} computed again"
+        return
     for path, other in zip(paths.split(), again.split(), strict=True):
         original = read(TinkerPath.parse(path).folder(recorded_state))
         places = (TinkerPath.parse(other).folder(each) for each in (state, recorded_state))
         made = read(next(place for place in places if is_checkpoint(place)))
-        for file in files:
-            for what in _unequal_tensors(original.tensors(file), made.tensors(file)):
-                yield f"{path}: {what}"
-
-
-def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted({*one, *two}):
-        if name not in one or name not in two or one[name].shape != two[name].shape:
-            yield f"{name} is not in both, or has another shape"
-            continue
-        a, b = (each[name].contiguous().numpy() for each in (one, two))
-        places = np.argwhere(a.view(np.int32) != b.view(np.int32))
-        if len(places):
-            at = tuple(map(int, places[0]))
-            yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
+        yield from (f"{path}: {what}" for what in original.unequal_facts(made.facts, "computed again"))
+        yield from (f"{path}: {what}" for file in files for what in original.unequal_elements(made, file))
 
 
 def judge_elsewhere(manifest: Manifest, *, or_served: bool = False) -> str | None:

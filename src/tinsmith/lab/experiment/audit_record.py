@@ -7,10 +7,12 @@ trace, and the configuration against the identity that it was run by.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, cast
 
+import msgspec
 import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, read
@@ -20,11 +22,11 @@ from tinsmith.lab.experiment.manifest import UNHASHED, config_of
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS, STATE, STOPPED_AT, TRACE, Status
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage, is_saved
-from tinsmith.lab.runs.records import Manifest, Run
-from tinsmith.lab.service.facts import policy_sha256
+from tinsmith.lab.runs.records import Manifest, Run, Selected
+from tinsmith.lab.runs.saved import adapter_faults, final_faults
 from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
-from tinsmith.types.fingerprints import sha256_of, tensors_sha256
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.sketches import digest
 
 _GRADIENT: Final = "optim/grad_norm"
@@ -39,10 +41,10 @@ def trained_steps(run: Run) -> int:
     if run.config.steps is not None:
         done = min(done, run.config.steps)  # after them stands the test
     if run.last_step is not None and (stopped := run.metrics[run.last_step].get(STOPPED_AT)) is not None:
-        done = int(stopped)
+        done = int(max(0, min(done, stopped)))
     if done == 0:
         raise DataError(f"{run.folder} has no finished step: there is nothing to check")
-    return done
+    return min(done, len(run.metrics))  # of which each has a line, whatever number stands in one
 
 
 def contradictions(folder: Path, manifest: Manifest, marks: Sequence[Mark], done: int) -> Iterator[str]:
@@ -62,6 +64,8 @@ def contradictions(folder: Path, manifest: Manifest, marks: Sequence[Mark], done
     yield from _unlike_identity(RunFolder(folder).read_json(CONFIG), manifest)
     trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
     yield from _misplaced(folder, manifest, metrics, done)
+    if metrics and decode(metrics[max(metrics)][-1]).get(STOPPED_AT, done) != done:
+        yield f"{METRICS}: {STOPPED_AT} is not the number of its steps"
     changed = [step for step in range(done) if step in metrics and _GRADIENT in decode(metrics[step][-1])]
     if not trace and changed and manifest.circumstances.get("base_url") is None:
         yield f"{TRACE} is missing: nothing ties the weights to the steps"
@@ -69,13 +73,15 @@ def contradictions(folder: Path, manifest: Manifest, marks: Sequence[Mark], done
     if damaged := RunFolder(folder).damaged_marks():
         yield f"{CHECKPOINTS} has {counted(damaged, 'damaged line')}"
     paths = {path: step for mark in marks for path, step in _saved_of(mark)}
-    if (selected := manifest.selected) is not None and selected.final_path:
+    yield from _unlike_end(manifest)
+    if (selected := manifest.selected) is not None:
         paths[selected.final_path] = done
         if is_saved(folder / STATE, selected.sampler_path):  # a bundle of the last adapter is without it
             paths.setdefault(selected.sampler_path, selected.step)
-        yield from _unlike_sha256(folder / STATE, selected.final_path, stated.get("weights_sha256"))
+        yield from final_faults(folder, manifest)
+    traced = _traced(trace, {*paths.values()})
     for path, step in paths.items():
-        yield from _unlike_trace(folder / STATE, path, step, trace)
+        yield from _unlike_trace(folder / STATE, path, traced[step] if trace else None, manifest)
 
 
 def config_contradictions(folder: Path, materials: Materials) -> tuple[str, ...]:
@@ -106,6 +112,17 @@ def _unlike_identity(config: Mapping[str, object], manifest: Manifest) -> Iterat
             yield f"{CONFIG}: settings.{key} is {settings.get(key)!s:.40}, and {value!s:.40} in {MANIFEST}"
 
 
+def _unlike_end(manifest: Manifest) -> Iterator[str]:
+    """Return what a finished run's manifest has not, or not as a run writes it."""
+    is_finished = manifest.status == Status.FINISHED.value
+    if is_finished and manifest.circumstances.get("base_url") is None and not manifest.model.get("fingerprint"):
+        yield f"{MANIFEST}: the fingerprint of the base is missing"
+    selected = Selected(step=0) if is_finished and manifest.selected is None else manifest.selected
+    for name in () if selected is None else ("final_path", "sampler_path"):
+        if not (path := getattr(selected, name)) or path != " ".join(path.split()):
+            yield f"{MANIFEST}: selected.{name} is not as a run writes it"
+
+
 def _misplaced(folder: Path, manifest: Manifest, metrics: Timeline, done: int) -> Iterator[str]:
     """Return the first line of each file that does not stand where a run writes it.
 
@@ -132,31 +149,46 @@ def _saved_of(mark: Mark) -> Iterator[tuple[str, int]]:
     """Return the saved weights that a checkpoint names, and the steps after which they were saved."""
     yield mark.state_path, mark.step
     for path in best_of(mark):
-        yield path, cast(int, cast(Mapping[str, object], mark.kept["best"])["step"])
+        step = cast(Mapping[str, object], mark.kept["best"]).get("step")
+        yield path, step if isinstance(step, int) else 0
 
 
-def _unlike_sha256(state: Path, paths: str, stated: str | None) -> Iterator[str]:
-    """Return the fault of the last policy's weights beside their hash in the manifest."""
-    if stated is None or damage(state, [paths]) is not None:
-        return
-    each = [read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) for path in paths.split()]
-    found = [tensors_sha256({name: one.numpy() for name, one in tensors.items()}) for tensors in each]
-    if stated != policy_sha256(found):
-        yield f"{MANIFEST}: weights_sha256 is not that of {paths}"
+class _Substep(msgspec.Struct, frozen=True):
+    """Line of the trace: an optimizer step of an agent, and the marks of the weights after it."""
+
+    agent: int = 0
+    weights: Mapping[str, dict[str, object]] = {}
 
 
-def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterator[str]:
-    """Return the fault of a checkpoint: damage, or a tensor that differs from the previous step's trace."""
-    if (what := damage(state, [path])) is not None:
+_SUBSTEP: Final = msgspec.json.Decoder(_Substep)
+_Traced = tuple[Mapping[int, _Substep], Counter[int]]  # By agent: its last optimizer step, and the number of all.
+
+
+def _traced(trace: Timeline, steps: Set[int]) -> Mapping[int, _Traced]:
+    """Return what the trace has before each of these steps."""
+    found, last, count = dict[int, _Traced](), dict[int, _Substep](), Counter[int]()
+    for step in sorted({*steps, *trace}):
+        if step in steps:
+            found[step] = dict(last), count.copy()
+        for line in map(_SUBSTEP.decode, trace.get(step, ())):
+            last[line.agent] = line
+            count[line.agent] += 1
+    return found
+
+
+def _unlike_trace(state: Path, paths: str, traced: _Traced | None, manifest: Manifest) -> Iterator[str]:
+    """Return the faults of a checkpoint: damage, another adapter than the run's, or what the trace does not lead to."""
+    if (what := damage(state, [paths])) is not None:
         yield what
         return
-    if " " in path:
-        return  # adapters of several agents, each of which has lines of its own
-    last = max((each for each in trace if each < step), default=None)
-    marks = cast(Mapping[str, Mapping[str, object]], {} if last is None else decode(trace[last][-1]).get("weights"))
-    tensors = read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) if marks else {}
-    for name in sorted(tensors):
-        flat = tensors[name].contiguous().numpy().ravel() + np.float32(0)
-        if name in marks and marks[name]["sha256"] != digest(flat):
-            yield f"{path}: {name} is not what the trace has after step {last}"
-            return
+    for agent, path in enumerate(paths.split()):
+        found = read(TinkerPath.parse(path).folder(state))
+        yield from (f"{path}: {what}" for what in adapter_faults(found, manifest))
+        last, count = ({}, {agent: found.step_count}) if traced is None else traced
+        yield from (f"{path}: {what}" for what in found.unequal_facts({"step_count": count[agent]}, f"by {TRACE}"))
+        marks = last[agent].weights if agent in last else {}
+        for name, tensor in sorted(found.tensors(ADAPTER).items() if marks else ()):
+            flat = tensor.contiguous().numpy().ravel() + np.float32(0)
+            if name in marks and marks[name].get("sha256") != digest(flat):
+                yield f"{path}: {name} is not what the trace has after its optimizer step {count[agent]}"
+                break

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -318,7 +319,8 @@ def _ended(
     folder: RunFolder, finished: Selected | None, alarms: tuple[Alarm, ...], connection: Connection
 ) -> dict[str, object]:
     """Return what a manifest says of a run's end: how, what came out, and the hashes a repeated run has to give."""
-    record = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
+    record: dict[str, object] = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
+    record["ended"] = datetime.now(UTC).date().isoformat()
     if finished is None:
         return {"status": Status.INTERRUPTED.value, **record, "hashes": folder.hashes()}
     return {

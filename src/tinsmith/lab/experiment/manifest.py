@@ -136,7 +136,8 @@ def require_same_models(before: Manifest, now: Manifest) -> None:
     apart = {"certificate"} if len(shards) > 1 else set[str]()
     for who in sorted({*first} & {*second}):
         one, other = first[who] or {}, second[who] or {}
-        changed = [name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)]
+        names = sorted({*one, *other} - apart, key=lambda name: (name != "fingerprint", name))
+        changed = [name for name in names if one.get(name) != other.get(name)]
         if one and other and changed:
             what = f"the {who} is not the one the run began with: its {changed[0]} differs"
             fix = "use the one that it began with, or begin a new run in another folder"

@@ -67,6 +67,9 @@ def replay(
     Without `out` the replay lies in a new folder in `beside`, by default beside the run.
     """
     run, manifest = read_run(folder), RunFolder(folder).manifest()
+    is_remote = manifest.circumstances.get("base_url") is not None
+    if manifest.status == Status.FINISHED.value and not is_remote and not manifest.model.get("fingerprint"):
+        raise DataError("the fingerprint of the base is missing", field=MANIFEST, value=str(folder))
     steps = _steps(run, manifest, steps)
     materials = remake(run, manifest, plan_of, steps, say, here or {})
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=beside or folder.parent))
@@ -117,10 +120,16 @@ def remake(
             raise ConfigError(what, field=each.name, value=each.second, allowed=str(each.first), fix=fix)
         say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
     base = str(around.get("model_folder") or "")
-    if named_model(plan) is None and Path(base).is_absolute() and Path(base).is_dir():
+    is_built = named_model(plan) is None and not is_received(run.folder)
+    if is_built and Path(base).is_absolute() and Path(base).is_dir():
         # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
         return on_base(plan, run_data, SERVED_NAME, base)
     return with_model(plan, run_data, say)
+
+
+def is_received(folder: Path) -> bool:
+    """Return True if a run is from a bundle, its own or that of its study."""
+    return any((place / CRATE).exists() for place in (folder, *folder.absolute().parents[:2]))
 
 
 def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
@@ -156,7 +165,7 @@ def changes_of(run: Run, around: Json, steps: int | None, here: Mapping[str, str
             what = "the run's model is no longer there"
             raise ConfigError(what, field="model_name", value=found, fix="give its path: model_name=PATH")
     for key in ("base_url", "judge_base_url"):
-        if where.get(key) and key not in here and (run.folder / CRATE).exists():
+        if where.get(key) and key not in here and is_received(run.folder):
             # A key of whoever checks the run would go wherever somebody else's file says.
             what = "this run used a server whose address comes from the file"
             raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, give it yourself: {key}=URL")

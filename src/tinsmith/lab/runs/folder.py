@@ -37,7 +37,7 @@ _AGAIN: Final = "copy or unpack it again; a run of your own: start it again in a
 def is_saved(state: Path, path: str) -> bool:
     """Return True if the folder has the checkpoint of this path, of every agent; nothing is verified."""
     try:
-        return all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
+        return path != "" and all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
     except InputError:
         return False  # another server's path
 

@@ -107,11 +107,15 @@ def tables_of(folder: Path, notes: list[str]) -> Mapping[str, pl.DataFrame]:
     tables: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     runs = list(runs_below(folder))
     for where, run in runs:
-        rollouts = flat(frame_of(run / ROLLOUTS, notes))
+        try:
+            metrics, rollouts = (flat(frame_of(run / name, notes)) for name in (METRICS, ROLLOUTS))
+        except pl.exceptions.PolarsError as error:
+            notes.append(f"{run} is left out, as its lines make no table: {error}")
+            continue
         task = read_whole(run / TASK, TaskRecord, []) or TaskRecord()
         right = {one.id: one.answer for one in (*task.items, *task.tested) if one.answer}
         answers = answers_by_item(rollouts, right)
-        for name, one in zip(TABLES, (flat(frame_of(run / METRICS, notes)), rollouts, answers), strict=True):
+        for name, one in zip(TABLES, (metrics, rollouts, answers), strict=True):
             if not one.is_empty():
                 tables[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
     if not runs:

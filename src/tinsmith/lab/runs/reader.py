@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -125,11 +125,14 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, records.Row]:
     return dict(sorted(steps.items()))
 
 
+_FLOAT_BITS: Final = 1024  # A whole number of as many bits may be above any float, and is left out.
+
+
 def _numbers(line: Mapping[str, object]) -> records.Row:
     return {
         key: None if value is None else float(value)
         for key, value in line.items()
-        if value is None or isinstance(value, int | float)
+        if value is None or isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _FLOAT_BITS)
     }
 
 

@@ -156,6 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     selected: Selected | None = None
     hashes: dict[str, str | None] = {}
     trace_links: tuple[str, ...] = ()
+    ended: str = ""  # Day on which it came to its end, or stopped, in UTC; empty in older runs.
 
     @property
     def model(self) -> Mapping[str, object]:
