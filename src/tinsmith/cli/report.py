@@ -175,14 +175,13 @@ def export_results(
     out: Annotated[Path | None, Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
 ) -> None:
     """Write tables for other programs: metrics, rollouts, answers by item; a corpus's labels."""
-    from tinsmith.data.csv_text import write_csv
+    from tinsmith.data.label_table import label_table, own_works_note, write_csv
     from tinsmith.data.replacing import replacing
     from tinsmith.data.schema import PAPERS
 
     notes: list[str] = []
     if (folder / PAPERS).exists():
         from tinsmith.data.corpus import Corpus
-        from tinsmith.data.label_table import label_table, own_works_note
 
         tables = {"labels": label_table(corpus := Corpus.open(folder))}
         notes += filter(None, [own_works_note(corpus)])

@@ -1,9 +1,10 @@
-"""Table of every paper of a corpus with its metrics and both labels."""
+"""Table of every paper of a corpus with its metrics and both labels; and tables as CSV that no spreadsheet runs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,9 @@ from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import SEED_CUT, Disruption, Novelty, Thresholds
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import NOVELTY_COLUMNS
+
+_FORMULA = r"^([=+\-@\t\r])"
+"""Beginning of a text that spreadsheets run as a formula."""
 
 
 def label_table(corpus: Corpus, thresholds: Thresholds | None = None) -> pl.DataFrame:
@@ -60,3 +64,8 @@ def own_works_note(corpus: Corpus) -> str | None:
 
 def _named(name: str, codes: NDArray[np.int8], labels: tuple[str, ...]) -> pl.Series:
     return pl.Series(name, [labels[code] if code >= 0 else None for code in codes.tolist()], dtype=pl.String())
+
+
+def write_csv(table: pl.DataFrame, path: Path) -> None:
+    """Write a table; a text that begins as a formula does gets an apostrophe before it; numbers stay as they are."""
+    table.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'${1}")).write_csv(path)

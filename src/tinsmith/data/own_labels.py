@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.csv_text import write_csv
-from tinsmith.data.label_table import label_table
+from tinsmith.data.label_table import label_table, write_csv
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
 from tinsmith.data.progress import Progress

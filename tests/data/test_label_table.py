@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tinsmith.data.csv_text import write_csv
+from tinsmith.data.label_table import write_csv
 
 
 def test_texts_that_begin_as_formulas_are_escaped_and_numbers_are_not(tmp_path: Path) -> None:
