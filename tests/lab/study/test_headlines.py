@@ -51,6 +51,14 @@ def test_it_begins_with_whether_the_main_arm_s_gain_is_shown(gain: float, p_holm
     assert headline(replace(study, gains=gains)).startswith(f"{verdict}fails by chance: right 0.756 ")
 
 
+def test_it_says_of_the_main_arm_that_a_baseline_does_better() -> None:
+    study = record("confidence")
+    assert study.baseline is not None
+    name, best = study.baseline
+    assert f"below the baseline {best.value:.3f} ({name})" in headline(study)
+    assert "below the baseline" not in headline(replace(study, baseline=(name, Measure(0.0, 0.0, 0.0))))
+
+
 def test_without_expectations_the_verdict_is_on_claims_and_without_gains_notes_lead() -> None:
     study = replace(record("dead-groups"), expectations=())
     assert "2 of 9 claims" in headline(study)

@@ -74,7 +74,7 @@ def headline(found: StudyRecord) -> str:
     beside = [f"before training {before.value:.3f}"] if before is not None else []
     if found.baseline is not None:
         name, rival = found.baseline
-        beside.append(f"baseline {rival.value:.3f} ({name})")
+        beside.append(f"{'below the ' if after.value < rival.value else ''}baseline {rival.value:.3f} ({name})")
     beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
     gained = [f"{_shown(one)}: {first}" for one in found.gains if one.words == first]
     head = next(iter(gained), _capital(first))

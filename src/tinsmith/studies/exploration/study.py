@@ -80,7 +80,8 @@ study = ts.Study(
         ts.Expectation("exploration at 5:1 is one in six rollouts", one_in_six),
         ts.Expectation("at 5:1 fewer actions are done again", lower(ADVISED, ALONE, REPEATED)),
         ts.Expectation(
-            "exploration paid by chance covers no more than the task alone", not_higher(CHANCE, ALONE, COVERED)
+            "exploration paid by chance is not shown to cover more than the task alone",
+            not_higher(CHANCE, ALONE, COVERED),
         ),
     ),
     tables=(
