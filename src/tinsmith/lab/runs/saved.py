@@ -37,7 +37,7 @@ def adapter_faults(found: Checkpoint, manifest: Manifest) -> Iterator[str]:
     """Return the facts of a checkpoint's marker that are not those of the run's identity: adapter and base."""
     settings = cast(Mapping[str, object], manifest.identity.get("settings") or {})
     is_full = settings.get("adapter") == AdapterKind.FULL
-    asked = {
+    of_run = {
         "kind": settings.get("adapter"),
         "rank": AdapterSpec().rank if is_full else settings.get("lora_rank"),
         "alpha": settings.get("lora_alpha", ALPHA),
@@ -45,4 +45,4 @@ def adapter_faults(found: Checkpoint, manifest: Manifest) -> Iterator[str]:
         "fingerprint": manifest.model.get("fingerprint"),
         **dict.fromkeys(("train_attn", "train_mlp"), True),
     }
-    yield from found.unequal_facts(asked, f"in {MANIFEST}")
+    yield from found.unequal_facts(of_run, f"in {MANIFEST}")
