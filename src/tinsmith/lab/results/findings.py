@@ -94,6 +94,8 @@ def _scores(arm: LabelArm) -> str:
     most = f"; {percent(share)} of the answers are {top}" if top else ""
     macro = greedy.measures.get("macro_f1") if greedy else None
     greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
+    if macro is not None and macro.low is not None and macro.low == macro.high:  # as where one class is every answer
+        greedily = f"; greedily macro-F1 {macro.value:.3f} in every draw"
     papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
     return f"{arm.name}, {first.name}{papers}: {listed(figures) or 'scores are missing'}{most}{greedily}."
 
