@@ -131,8 +131,8 @@ def _given(read: TaskRunRecords) -> dict[str, object]:
     own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
     keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
     judge = {} if read.judging is None else {"judge": read.judging.judge}
-    own = {"model": read.run.config.model_name, **named_base(read.run)}
-    return {**seedless(read.run.config.overrides), **keys, **own, **judge}
+    model = {"model": read.run.config.model_name, **named_base(read.run)}
+    return {**seedless(read.run.config.overrides), **keys, **model, **judge}
 
 
 def _judge_of(arm: ArmRuns) -> str:

@@ -104,8 +104,10 @@ def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
     """Return the cells that have not come to their end yet, when what they share is there."""
     waiting = [cell for cell in cells if not _ended(cell, say)]
     plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
-    firsts = {own_base(plan): plan for plan in reversed(plans)}
-    for plan in reversed(firsts.values()):
+    firsts = dict[str, Plan]()
+    for plan in plans:
+        firsts.setdefault(own_base(plan), plan)
+    for plan in firsts.values():
         gather(plan, say)  # what runs share is built once, before they all look for it
     return waiting
 

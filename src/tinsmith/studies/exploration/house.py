@@ -88,9 +88,8 @@ def opened(visit: Visit, said: Sequence[str]) -> frozenset[str]:
     reached = set[str]()
     behind = dict(zip(visit.holders, DOORS, strict=True))
     for action in said:
-        what = action.strip().removeprefix(OPEN).strip()
-        there = what in visit.checkpoints and (what not in behind or behind[what] in reached)
-        if there and action.split() == [OPEN, what]:
+        *verb, what = action.split() or [""]
+        if verb == [OPEN] and what in visit.checkpoints and (what not in behind or behind[what] in reached):
             reached.add(what)
     return frozenset(reached)
 
