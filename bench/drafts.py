@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import torch
 
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder

@@ -28,7 +28,8 @@ from tinsmith.engine.cluster.freed_memory import (
 )
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
 from tinsmith.engine.cluster.stages import Stage
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches

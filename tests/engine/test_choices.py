@@ -13,7 +13,8 @@ from transformers import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor
 
 from models import CONFIG, VOCAB, small_decoder, tokens
 from tinsmith.engine.choices import Choice, adjust, ln
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy, Waiting
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.spreads import entropy_of, rank_of

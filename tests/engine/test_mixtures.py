@@ -11,9 +11,10 @@ from oracles import buffers_sha256, random_weights
 from tinsmith.engine.checks import certificate
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.checks.checked_mixtures import mixtures, near_ties
+from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import SOUND
 from tinsmith.engine.sampled_routes import SampledRoutes
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches

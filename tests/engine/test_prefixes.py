@@ -12,8 +12,9 @@ from loopback import KEPT
 from models import CONFIG, VOCAB, small_decoder, tokens, trained
 from tinsmith.engine.cache import PagePool
 from tinsmith.engine.engine import Engine, freeze
+from tinsmith.engine.limits import SamplerLimits, usual_limits
 from tinsmith.engine.prefixes import Prefixes
-from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.decoder import Decoder

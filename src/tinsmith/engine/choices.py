@@ -52,24 +52,40 @@ def choose(
     if len(plain):
         tokens[plain], logprobs[plain] = kernels.choose(logits, _some(draws, plain))
     size = max(1, logits.shape[0])  # as many rows again as there are, at most
+    own = _own_rows(draws, choices, adjusted)
+    for begin in range(0, own[-1] + 1, size):
+        some = (own >= begin) & (own < begin + size)
+        part, rows = adjusted[some], own[some] - begin
+        tokens[part] = _choose_adjusted(kernels, logits, _some(draws, part), rows, [choices[i] for i in part.tolist()])
     for part in np.split(adjusted, range(size, len(adjusted), size)):
-        some = _some(draws, part)
-        rows = logits[torch.from_numpy(some.rows).to(logits.device)]
-        tokens[part] = _choose_adjusted(kernels, rows, some, [choices[i] for i in part.tolist()])
-        logprobs[part] = _logprobs(kernels, rows, some.temperatures, tokens[part])
+        rows = logits[torch.from_numpy(draws.rows[part]).to(logits.device)]
+        logprobs[part] = _logprobs(kernels, rows, draws.temperatures[part], tokens[part])
     tokens[np.isnan(logprobs)] = -1
     return tokens, logprobs
 
 
+def _own_rows(draws: Draws, choices: Sequence[Choice | None], adjusted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number the adjusted rows of draws (N,), rising: first tokens of one prompt have one, if no grammar is at work."""
+    numbers: list[int] = []
+    last = -1
+    for i in adjusted.tolist():
+        choice, row = choices[i], int(draws.rows[i])
+        first = choice is not None and not choice.output and choice.allowed is None
+        numbers.append((numbers[-1] if numbers else -1) + (not first or row != last))
+        last = row if first else -1
+    return np.array(numbers, np.int64)
+
+
 def _choose_adjusted(
-    kernels: Kernels, rows: Tensor, draws: Draws, choices: Sequence[Choice | None]
+    kernels: Kernels, logits: Tensor, draws: Draws, own: NDArray[np.int64], choices: Sequence[Choice | None]
 ) -> NDArray[np.int32]:
-    values = rows.cpu().numpy().copy()
-    for row, choice, temperature in zip(values, choices, draws.temperatures.tolist(), strict=True):
-        if choice is not None:
-            adjust(row, choice, temperature)
-    own = replace(draws, rows=np.arange(len(values)))
-    return kernels.choose(torch.from_numpy(values).to(rows.device), own)[0]
+    """Draw from adjusted copies of rows; `own` (N,) is the place of each draw's copy."""
+    firsts = np.unique(own, return_index=True)[1]
+    values = logits[torch.from_numpy(draws.rows[firsts]).to(logits.device)].cpu().numpy().copy()
+    for row, first in zip(values, firsts.tolist(), strict=True):
+        if (choice := choices[first]) is not None:
+            adjust(row, choice, float(draws.temperatures[first]))
+    return kernels.choose(torch.from_numpy(values).to(logits.device), replace(draws, rows=own))[0]
 
 
 def adjust(row: NDArray[np.float32], choice: Choice, temperature: float) -> None:

@@ -15,8 +15,9 @@ from tinsmith.engine.bases import Bases, ServesRequests
 from tinsmith.engine.checks.certificate import Certificate, certify
 from tinsmith.engine.checks.certificate_store import CertificateStore, circumstances
 from tinsmith.engine.checks.deviations import parts_of
+from tinsmith.engine.limits import SamplerLimits, usual_limits
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
-from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches

@@ -20,7 +20,9 @@ from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.decode_graphs import DecodeGraphs
 from tinsmith.engine.drafts import MOST_SAMPLES, Drafts
+from tinsmith.engine.first_draws import FirstDraws
 from tinsmith.engine.grammars import Grammars, compile_grammar
+from tinsmith.engine.limits import SamplerLimits, cache_pages
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
 from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes, Waiting
@@ -32,31 +34,11 @@ from tinsmith.models.steps import SampleSteps
 from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.paging import PAGE, Rows
-from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
 NOT_FINITE = "the model's logits are not finite"
 """Beginning of the message about weights that nothing can be sampled from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplerLimits:
-    """Limits on the work of one step. None of them changes a result."""
-
-    cache_pages: int | None = None
-    """KV pages per layer; None: 32 whole contexts, or 1 GiB if that is less (taken from the system as it fills)."""
-    max_samples: int = 256
-    """Samples decoded in one step."""
-    prefill_tokens: int = 2048
-    """Prompt tokens computed in one step."""
-    logits: int = 1 << 26
-    """Most logits held at once."""
-    drafted: int = 0
-    """Most tokens drafted for a sample in one step; 0 disables drafts."""
-    prefix_pages: int | None = 0
-    """Unused pages that the prefix cache retains; None: half of all. With 0 every prompt is computed anew, which is for
-    comparisons of repeated computations."""
 
 
 @dataclass(slots=True)
@@ -102,6 +84,7 @@ class Sampler:
         self._submitted = 0
         self._waiting = Waiting()
         self._prefilling: list[Group] = []
+        self._first = FirstDraws(self.limits.max_samples)
         self._forking: deque[Group] = deque()
         self._running: list[tuple[Group, Sample]] = []
 
@@ -155,7 +138,7 @@ class Sampler:
     @property
     def busy(self) -> bool:
         """True if any request is unfinished."""
-        return bool(self._waiting or self._prefilling or self._forking or self._running)
+        return bool(self._waiting or self._prefilling or self._first or self._forking or self._running)
 
     def cancel(self, group: Group) -> None:
         """Drop a request and free its resources; its result stays None."""
@@ -172,6 +155,7 @@ class Sampler:
         freed = [page for sample in own for page in Group.close(self.pool, sample)]
         self._running = [pair for pair in self._running if pair[0] is not group]
         self._prefilling = [other for other in self._prefilling if other is not group]
+        self._first.drop(group)
         self._forking = deque(other for other in self._forking if other is not group)
         # Cached or shared pages were computed by a request that succeeded.
         self.pool.scrub(sorted([*freed, *group.release(self.pool)]))
@@ -180,6 +164,7 @@ class Sampler:
     def step(self) -> list[Group]:
         """Compute one step for all requests in progress; return those it completed."""
         self._admit()
+        self._first.begin_step()
         feeds = self._decode_feeds() + self._prefill_feeds()
         by_decoder: dict[int, list[_Feed]] = {}
         for feed in feeds:
@@ -187,9 +172,10 @@ class Sampler:
         for same in by_decoder.values():
             same.sort(key=lambda feed: id(feed.group.policy.low))
             self._compute(same[0].group.policy.decoder, same)
+        groups = [*(feed.group for feed in feeds), *self._draw_first()]
         self._running = [(group, sample) for group, sample in self._running if sample.stop_reason is None]
         self.prefixes.trim()
-        return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
+        return [group for group in dict.fromkeys(groups) if group.ended]
 
     def _admit(self) -> None:
         """Fork prefilled prompts, as far as the cache has room."""
@@ -357,7 +343,7 @@ class Sampler:
                 continue
             elif feed.group.rule.max_tokens == 0:
                 self._end_scored(feed.group, logits[i])
-            else:
+            elif self._first.at_once(feed.group, logits[i : i + 1]):
                 drawn += [(i, feed.group, sample, position + 1) for sample in feed.group.samples]
                 self._forking.append(feed.group)
         if drawn:
@@ -366,6 +352,17 @@ class Sampler:
         while came := [(i, one.group, one.sample, at + 1) for i, one, at in drafts if one.sample and _is_next(one, at)]:
             self._take(came, logits)
             self.num_confirmed += len(came)
+
+    def _draw_first(self) -> list[Group]:
+        """Draw queued first tokens of prompts with many samples; return their groups."""
+        found = self._first.next()
+        if found is None:
+            return []
+        drawn, logits = found
+        self._take([(row, group, sample, len(group.request.prompt)) for row, group, sample in drawn], logits)
+        groups = list(dict.fromkeys(group for _, group, _ in drawn))
+        self._forking += [group for group in groups if group.samples[-1].tokens and not group.ended]
+        return groups
 
     def _take(self, drawn: list[tuple[int, Group, Sample, int]], logits: Tensor) -> None:
         """Draw a token of each sample from its row, and end the samples that are complete."""
@@ -480,15 +477,3 @@ def _rows(feeds: list[_Feed]) -> Rows:
         positions=torch.from_numpy(positions),
         table=torch.from_numpy(table),
     )
-
-
-def cache_pages(config: DecoderConfig, limits: SamplerLimits) -> int:
-    """Number of pages in each layer's cache: the configured one, or the default for this shape."""
-    page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
-    least = pages_for(config.max_positions) + 1
-    return limits.cache_pages or max(least, min(32 * least, (1 << 30) // page_bytes))
-
-
-def usual_limits(arithmetic: Arithmetic) -> SamplerLimits:
-    """Default limits of an engine: prefix cache and drafts are on if batching changes no bit."""
-    return SamplerLimits() if arithmetic is Arithmetic.FAST else SamplerLimits(prefix_pages=None, drafted=7)

@@ -16,8 +16,8 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampleRequest
 
 MAX_TOP_LOGPROBS = 1024
-_LEAST = 2.0**-126
-"""Smallest temperature other than 0: that of normal float32, which logits are divided by."""
+_LEAST = 2.0**-100
+"""Smallest temperature other than 0: finite logits (up to 2.7e8) stay finite where they are divided by it."""
 
 
 def loss_by_name(name: str) -> LossName:
@@ -141,8 +141,8 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
         ("num_samples", request.num_samples, request.num_samples >= 1, ">= 1"),
         ("max_tokens", max_tokens, max_tokens >= least, ">= 1, and a prompt that leaves room for it"),
         ("temperature", params.temperature, 0.0 <= params.temperature < 1e6, ">= 0 and finite"),
-        ("temperature", params.temperature, not 0 < params.temperature < _LEAST, f"0, or at least {_LEAST}"),
-        ("top_k", params.top_k, params.top_k == -1 or params.top_k >= 1, "-1 (all) or >= 1"),
+        ("temperature", params.temperature, not 0 < params.temperature < _LEAST, f"0 (greedy), or at least {_LEAST}"),
+        ("top_k", params.top_k, params.top_k == -1 or 1 <= params.top_k < 2**63, "-1 (all) or >= 1"),
         ("top_p", params.top_p, 0.0 < params.top_p <= 1.0, "0 < top_p <= 1"),
         ("seed", params.seed, 0 <= params.seed < 2**64, "0 to 2**64 - 1"),
         *(

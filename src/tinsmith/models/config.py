@@ -216,13 +216,14 @@ LARGEST: Mapping[str, int] = MappingProxyType(
         "intermediate_size": 1 << 22,
         "expert_size": 1 << 22,
         "num_layers": 1 << 12,
-        "num_heads": 1 << 14,
-        "head_dim": 1 << 14,
-        "num_experts": 1 << 14,
+        "num_heads": 1 << 10,
+        "head_dim": 1 << 10,
+        "num_experts": 1 << 10,
         "max_positions": 1 << 23,
     }
 )
-"""Sanity limits, far above any existing model, checked before memory is allocated."""
+"""Sanity limits, far above any existing model, checked before memory is allocated; the kernels take no more heads,
+head sizes and experts."""
 
 
 MOST_ANGLES: Final = 1 << 30

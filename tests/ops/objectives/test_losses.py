@@ -276,6 +276,7 @@ def test_an_unknown_setting_is_named_with_the_known_ones(loss: LossName) -> None
         (LossName.PPO, {"clip_high_threshold": True}, "clip_high_threshold"),
         (LossName.DRO, {"beta": -1.0}, "beta"),
         (LossName.DRO, {"beta": math.inf}, "beta"),
+        (LossName.DRO, {"beta": 10**400}, "beta"),
         (LossName.DRO, {"beta": None}, "beta"),
         (LossName.DRO, {}, "beta"),
     ],

@@ -13,8 +13,9 @@ from itertools import product
 import numpy as np
 
 from tinsmith.engine.checks.checked_ops import Check, bits_of, counted, each_thread_count
+from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import Parts
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter, is_quantised

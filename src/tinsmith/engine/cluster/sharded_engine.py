@@ -12,8 +12,9 @@ from tinsmith.engine.cache import PagePool
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.cluster.shard import EarlierShard, Shard, ShardFacts
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
+from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import SOUND, Parts
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches

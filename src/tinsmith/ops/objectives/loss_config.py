@@ -80,7 +80,10 @@ class LossConfig:
                 )
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 _refuse(key, value, "a number")
-            settings[key] = float(value)
+            try:
+                settings[key] = float(value)
+            except OverflowError:
+                _refuse(key, value, "a number of float64")
         return cls(**settings)
 
 
