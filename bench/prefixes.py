@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.base import open_base

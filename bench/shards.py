@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.cluster.freed_memory import (
     give_back_freed_memory,
     keep_giving_back,
@@ -28,7 +29,6 @@ from tinsmith.engine.cluster.freed_memory import (
 )
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
 from tinsmith.engine.cluster.stages import Stage
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession

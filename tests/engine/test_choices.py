@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from transformers import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor
 
 from models import CONFIG, VOCAB, small_decoder, tokens
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.choices import Choice, adjust, ln
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy, Waiting
 from tinsmith.models.decoder import Decoder

@@ -9,9 +9,9 @@ from torch import Tensor
 from models import CONFIG, VOCAB, small_decoder, tokens
 from oracles import LLAMA, OLMOE, QWEN2, QWEN3, disturb
 from oracles import small_decoder as shared_decoder
+from tinsmith.engine.cache import SamplerLimits, usual_limits
 from tinsmith.engine.decode_graphs import DecodeGraphs
 from tinsmith.engine.drafts import Drafts
-from tinsmith.engine.limits import SamplerLimits, usual_limits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.adapter import create_adapter

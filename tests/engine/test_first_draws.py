@@ -8,7 +8,7 @@ import pytest
 from models import CONFIG, small_decoder, tokens
 from tinsmith.engine import choices
 from tinsmith.engine import sampler as sampler_module
-from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.decoder import Decoder

@@ -8,10 +8,10 @@ import torch
 from mixtures import CONFIGS, OF_KINDS, forked, mixture_adapter, mixture_decoder, scored
 
 from oracles import buffers_sha256, random_weights
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.checks import certificate
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.checks.checked_mixtures import mixtures, near_ties
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import SOUND
 from tinsmith.engine.sampled_routes import SampledRoutes
 from tinsmith.engine.sampler import Sampler

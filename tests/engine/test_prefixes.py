@@ -10,9 +10,8 @@ from mixtures import CONFIGS, mixture_adapter
 
 from loopback import KEPT
 from models import CONFIG, VOCAB, small_decoder, tokens, trained
-from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cache import PagePool, SamplerLimits, usual_limits
 from tinsmith.engine.engine import Engine, freeze
-from tinsmith.engine.limits import SamplerLimits, usual_limits
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy

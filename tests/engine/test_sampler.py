@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models import CONFIG, VOCAB, policy, scored, small_decoder, tokens, trained
-from tinsmith.engine.limits import SamplerLimits
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession

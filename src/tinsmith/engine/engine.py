@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from tinsmith.engine.bases import Bases, ServesRequests
+from tinsmith.engine.cache import SamplerLimits, usual_limits
 from tinsmith.engine.checks.certificate import Certificate, certify
 from tinsmith.engine.checks.certificate_store import CertificateStore, circumstances
 from tinsmith.engine.checks.deviations import parts_of
-from tinsmith.engine.limits import SamplerLimits, usual_limits
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy

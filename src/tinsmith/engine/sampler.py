@@ -16,16 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.engine.cache import PagePool, pages_for
+from tinsmith.engine.cache import PagePool, SamplerLimits, cache_pages, pages_for
 from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.decode_graphs import DecodeGraphs
 from tinsmith.engine.drafts import MOST_SAMPLES, Drafts
-from tinsmith.engine.first_draws import FirstDraws
 from tinsmith.engine.grammars import Grammars, compile_grammar
-from tinsmith.engine.limits import SamplerLimits, cache_pages
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
-from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes, Waiting
+from tinsmith.engine.sequences import FirstDraws, Group, Policy, Sample, StopRule, TokenBytes, Waiting
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder

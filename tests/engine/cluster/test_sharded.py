@@ -12,9 +12,9 @@ from gguf import GGMLQuantizationType
 from staged import spread, stages_of
 
 from gguf_files import VOCAB, write_gguf
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession

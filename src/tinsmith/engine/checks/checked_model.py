@@ -12,8 +12,8 @@ from itertools import product
 
 import numpy as np
 
+from tinsmith.engine.cache import SamplerLimits
 from tinsmith.engine.checks.checked_ops import Check, bits_of, counted, each_thread_count
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.training import TrainingSession

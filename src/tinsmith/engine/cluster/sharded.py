@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cache import PagePool, SamplerLimits, cache_pages
 from tinsmith.engine.cluster.stage_calls import CachedRows, OpenedPart, PartNumbers, StageCalls, TreeRows
-from tinsmith.engine.limits import SamplerLimits, cache_pages
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Place, Steps, linear_shapes
 from tinsmith.models.routes import RouteRecord

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinsmith.engine.bases import Bases, ServesRequests
-from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cache import PagePool, SamplerLimits
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.cluster.shard import EarlierShard, Shard, ShardFacts
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import SOUND, Parts
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy

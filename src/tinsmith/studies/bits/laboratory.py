@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 import torch
 
-from tinsmith.engine.cache import pages_for
+from tinsmith.engine.cache import SamplerLimits, pages_for
 from tinsmith.engine.checkpoints import load_session, read, save
 from tinsmith.engine.checks.deviations import merged, parts_of
-from tinsmith.engine.limits import SamplerLimits
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Group, Policy
