@@ -170,6 +170,7 @@ _SHAPES = {
         vocab_size=VOCAB,
         end_tokens=(0,),
         intermediate_size=40,
+        num_kv_heads=OLMOE.num_heads,
         mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=False),
     ),
 }
