@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,11 +24,14 @@ from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folders.folder import write_folder
+from tinsmith.models.gguf.ends import TOKENS
 from tinsmith.models.gguf.file import Value, read_gguf
+from tinsmith.models.gguf.tokens import COMPOSES
 from tinsmith.models.gguf.vocabulary import vocabulary
 from tinsmith.models.gguf.writing import StoredAs
+from tinsmith.models.gguf.writing import write_gguf as write_file
 from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
-from tinsmith.models.published.sources import Source
+from tinsmith.models.published.sources import Source, find_model
 from tinsmith.models.rounding import renumbered, rounding_difference
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer, save_tokenizer
@@ -166,6 +170,7 @@ _SHAPES = {
         vocab_size=VOCAB,
         end_tokens=(0,),
         intermediate_size=40,
+        num_kv_heads=OLMOE.num_heads,
         mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=False),
     ),
 }
@@ -316,3 +321,31 @@ def test_letters_that_only_the_file_composes_are_said(tmp_path: Path) -> None:
     assert "NFC" in str(done.note)
     read = tokenizer_of(str(tmp_path / "o.gguf"))
     assert read.encode("e\u0301 <|user|>") == load_tokenizer(folder).encode("\u00e9 <|user|>")
+
+
+def test_a_folder_s_tokenizer_that_transformers_rebuilds_by_other_rules_is_not_written(tmp_path: Path) -> None:
+    config = replace(QWEN2, vocab_size=VOCAB, end_tokens=(0,))
+    write_gguf(tmp_path / "base.gguf", config, random_weights(config, 1))
+    checkpoint, _ = trained(tmp_path / "base.gguf", tmp_path / "a")
+    with pytest.raises(CheckpointError) as refused:
+        export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
+    assert refused.value.field == "tokenizer"
+    assert not (tmp_path / "out").exists()
+    text = str(refused.value.value)
+    assert tokenizer_of(str(tmp_path / "base.gguf")).encode(text) == small_tokenizer().encode(text)
+
+
+def test_letters_that_only_the_folder_composes_are_said(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "folder", QWEN2_SMALL)
+    tokenizer("qwen2_nfc").save_pretrained(folder)
+    keys = dict(vocabulary(find_model(str(folder)), QWEN2_SMALL.vocab_size, QWEN2_SMALL.end_tokens))
+    del keys[COMPOSES]
+    tokens = cast("list[str]", keys[TOKENS])  # transformers adds <|endoftext|> to any tokenizer of this type
+    keys[TOKENS] = ["<|endoftext|>" if each == "<|begin|>" else each for each in tokens]
+    base = tmp_path / "base.gguf"
+    write_file(base, QWEN2_SMALL, random_weights(QWEN2_SMALL, 1), keys, stored_as=StoredAs.F32, name="base")
+    checkpoint, _ = trained(base, tmp_path / "a")
+    done = export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
+    assert "NFC" in str(done.note)
+    composed = "\u00e9 <|user|> 12"
+    assert load_tokenizer(tmp_path / "out").encode(composed) == tokenizer_of(str(base)).encode(composed)

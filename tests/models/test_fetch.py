@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 
 from command_line import command
 from gguf_files import VOCAB, small_tokenizer, write_gguf
@@ -14,6 +15,7 @@ from oracles import LLAMA, random_weights
 from tinsmith.models.base import open_base, read_shape, tokenizer_of
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.published import package_index, packaged, sources
+from tinsmith.models.published.hub import fetch as hub_fetch
 from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PackagedModel
@@ -199,6 +201,32 @@ def test_a_hub_that_cannot_be_reached_is_one_error(cache: Path, capsys: pytest.C
     assert not cache.exists() or not list(cache.rglob("*.safetensors"))
 
 
+def test_named_chat_templates_are_fetched_and_other_files_of_subfolders_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, cached = tmp_path / "hub", tmp_path / "0123abcd"
+    write_folder(hub, _SMALL, random_weights(_SMALL, 1))
+    named, weights = "additional_chat_templates/tool_use.jinja", "original/consolidated.safetensors"
+    for name in (named, weights, "additional_chat_templates/setup.py"):
+        (hub / name).parent.mkdir(exist_ok=True)
+        (hub / name).write_text("")
+    files = [str(file.relative_to(hub)) for file in hub.rglob("*") if file.is_file()]
+
+    def snapshot(
+        name: str, *, revision: str = cached.name, allow_patterns: list[str], ignore_patterns: list[str] | None = None
+    ) -> str:
+        assert (name, revision) == ("some/model", cached.name)
+        for file in filter_repo_objects(files, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns):
+            (cached / file).parent.mkdir(parents=True, exist_ok=True)
+            (cached / file).write_bytes((hub / file).read_bytes())
+        return str(cached)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert hub_fetch("some/model") == cached
+    fetched = {str(file.relative_to(cached)) for file in cached.rglob("*") if file.is_file()}
+    assert fetched == {"config.json", "model.safetensors", named}
+
+
 # Tokenizers that are offered there
 
 
@@ -221,6 +249,20 @@ def test_transformers_finds_what_was_offered_by_its_name_and_another_takes_its_p
     save_tokenizer(preset_tokenizer("nano"), folder.with_name("other"))
     assert offer_tokenizer("some/model", tokenizer_key(folder.with_name("other")), lambda: folder.with_name("other"))
     assert loaded("some/model") == len(preset_tokenizer("nano"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_named_chat_templates_are_offered_and_a_change_of_one_is_another_tokenizer(folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    several = small_tokenizer()
+    several.chat_template = {"default": "{{ 1 }}", "tool_use": "{{ 2 }}"}
+    save_tokenizer(several, folder)
+    key = tokenizer_key(folder)
+    assert offer_tokenizer("some/model", key, lambda: folder)
+    assert AutoTokenizer.from_pretrained("some/model").chat_template == several.chat_template
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("{{ 3 }}")
+    assert tokenizer_key(folder) != key
 
 
 @pytest.mark.usefixtures("cache")

@@ -10,9 +10,10 @@ from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType
 
 from gguf_files import VOCAB, write_gguf, write_one
-from oracles import LLAMA, OLMOE, QWEN3_MOE, random_weights
+from oracles import LLAMA, OLMOE, QWEN2, QWEN3, QWEN3_MOE, random_weights
 from tinsmith.models.base import open_base
-from tinsmith.models.config import DecoderConfig
+from tinsmith.models.config import DecoderConfig, Llama3Scaling
+from tinsmith.models.gguf import writing
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
@@ -69,6 +70,7 @@ def test_other_architectures_are_refused_by_name_with_the_list(file: Path, archi
     ("key", "value"),
     [
         ("llama.rope.scaling.type", "yarn"),
+        ("llama.rope.scaling.attn_factor", 1.19),
         ("llama.attention.value_length", 8),
         ("llama.attention.causal", 0),
         ("llama.expert_count", 8),
@@ -118,6 +120,28 @@ def test_what_cannot_be_computed_of_mixtures_is_refused_by_name(
 def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:
     write_one(file, np.zeros((1, 292), dtype=np.uint8), Type.Q8_K)
     refused(file, ConfigError, "Q8_K")
+
+
+_OWN_LLAMA3 = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=32)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (replace(QWEN3, qkv_bias=True, o_bias=True), "attention_bias"),
+        (replace(_OLMOE, num_kv_heads=OLMOE.num_heads, qkv_bias=True, o_bias=True), "attention_bias"),
+        (replace(QWEN2, rope_scaling=_OWN_LLAMA3), "rope_scaling"),
+        (replace(QWEN2, head_dim=32), "head_dim"),
+        (replace(_OLMOE, num_kv_heads=OLMOE.num_heads, tied=True), "tie_word_embeddings"),
+        (_OLMOE, "num_key_value_heads"),
+    ],
+)
+def test_what_llama_cpp_has_no_place_for_is_not_written(config: DecoderConfig, field: str, tmp_path: Path) -> None:
+    path = tmp_path / "out" / "m.gguf"
+    with pytest.raises(ConfigError) as caught:
+        writing.write_gguf(path, config, random_weights(config, 1), {}, stored_as=writing.StoredAs.F32, name="m")
+    assert caught.value.field == field
+    assert not path.parent.exists()
 
 
 def text(value: str) -> bytes:

@@ -142,6 +142,39 @@ def test_what_peft_made_says_the_same_here(bases: dict[str, Path], tmp_path: Pat
     assert float((logprobs_of(Adapter(adapter.spec, decoder)) - theirs).abs().max()) > 0.01
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": r".*\.1\.self_attn\.(q|v)_proj"},
+        {"target_modules": ["q_proj", "v_proj"], "exclude_modules": r".*layers\.0.*"},
+        {"target_modules": ["model.layers.1.self_attn.q_proj"], "layers_to_transform": [0]},
+        {"target_modules": ["v_proj"], "layers_to_transform": 1, "layers_pattern": "layers"},
+    ],
+)
+def test_layers_that_peft_chose_by_patterns_are_read_and_others_are_refused(
+    bases: dict[str, Path], tmp_path: Path, settings: dict[str, object]
+) -> None:
+    theirs = _peft_adapter(bases["free"], tmp_path, **settings)
+    decoder = decoder_of(bases["free"])
+    assert float((logprobs_of(import_peft(tmp_path, decoder)) - theirs).abs().max()) <= LIMIT
+    stored = load_file(tmp_path / "adapter_model.safetensors")
+    other = {name.replace("layers.1.", "layers.0."): tensor.clone() for name, tensor in stored.items()}
+    save_file(stored | other, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(ConfigError, match=r"has tensors of model\.layers\.0"):
+        import_peft(tmp_path, decoder)
+
+
+def test_a_named_layer_without_tensors_is_refused(bases: dict[str, Path], tmp_path: Path) -> None:
+    _peft_adapter(bases["free"], tmp_path, target_modules=["q_proj"])
+    stored = load_file(tmp_path / "adapter_model.safetensors")
+    save_file(
+        {name: each for name, each in stored.items() if "layers.0." in name}, tmp_path / "adapter_model.safetensors"
+    )
+    with pytest.raises(CheckpointError) as caught:
+        import_peft(tmp_path, decoder_of(bases["free"]))
+    assert (caught.value.field, caught.value.value) == ("target_modules", "model.layers.1.self_attn.q_proj")
+
+
 MIXTURES_BY_PEFT = {
     "experts": {"target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]},
     "gate_up": {"target_parameters": ["mlp.experts.gate_up_proj"]},
@@ -270,6 +303,17 @@ def _configure(folder: Path, field: str, value: object) -> None:
         ("init_lora_weights", "loftq"),
         ("use_qalora", True),
         ("setting_of_the_future", 1),
+        ("use_rslora", 1),
+        ("use_dora", "yes"),
+        ("target_modules", ["q_proj"]),
+        ("target_modules", r".*layers\.0\..*"),
+        ("target_modules", "("),
+        ("target_modules", None),
+        ("exclude_modules", ["v_proj"]),
+        ("exclude_modules", r".*layers\.0\..*"),
+        ("layers_to_transform", [1]),
+        ("layers_to_transform", 0),
+        ("layers_to_transform", "0"),
         ("r", "2"),
         ("r", None),
         ("r", 0),

@@ -1,10 +1,12 @@
 """Templates that trim, move or drop what they are given: followed where safe, else refused."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from made_tokenizers import TEMPLATE, byte_level
+from made_tokenizers import TEMPLATE, byte_level, sentence_piece
+from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
@@ -51,6 +53,7 @@ MOVES_SYSTEM = LAST_USER + loop(
     + "{%- endif -%}"
 )
 """As Mistral's: the system's words stand in the last user turn."""
+REPEATS_SYSTEM = "messages[0].content if loop.last and messages[0].role == 'system' else ''"
 THINK = "<think>\nhm\n</think>\n\nneutral"
 
 
@@ -154,11 +157,19 @@ def test_a_tokenizer_that_adds_spaces_to_a_lone_reply_is_caught() -> None:
 
 
 @pytest.mark.whole
-def test_moving_the_system_s_words_is_caught() -> None:
-    renderer = chat(MOVES_SYSTEM)
-    renderer.build_supervised_example([system("rules"), user("q"), reply("a")])
-    with pytest.raises(InputError, match="field: messages = 'q'"):
-        renderer.build_generation_prompt([system("rules"), user("q"), reply("a"), user("r")])
+@pytest.mark.parametrize("template", [MOVES_SYSTEM, LAST_USER + loop(turn(f"({REPEATS_SYSTEM}) + message.content"))])
+def test_a_system_message_that_moves_or_returns_is_refused_and_others_are_rendered(template: str) -> None:
+    renderer = chat(template)
+    for ask in (
+        lambda: renderer.build_generation_prompt([system("s"), user("q")]),
+        lambda: renderer.build_supervised_example([system("s"), user("q"), reply("a")]),
+    ):
+        with pytest.raises(InputError, match="moves a system message") as caught:
+            ask()
+        assert caught.value.value in (["system", "user"], ["system", "user", "assistant"])
+    tokens, weights = renderer.build_supervised_example([user("q"), reply("a")])
+    longer = renderer.extend(tokens[: weights.index(1.0)], tokens[weights.index(1.0) :], [user("r")])
+    assert longer == renderer.build_generation_prompt([user("q"), reply("a"), user("r")])
 
 
 @pytest.mark.whole
@@ -209,6 +220,91 @@ def test_the_tokenizer_s_end_token_ends_a_reply_too_and_the_turn_is_closed_after
     prompt = renderer.build_generation_prompt([user("q")])
     longer = renderer.extend(prompt, (*encode("a"), PAD), [user("r")])
     assert text_of(longer) == "<|user|>q<|end|><|assistant|>a<|pad|><|end|><|user|>r<|end|><|assistant|>"
+
+
+LINED = loop(turn("message.content"))
+ZEPHYR = (
+    "{%- for m in messages -%}{{- '<|' + m.role + '|>\n' + m.content + eos_token + '\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>\n' -}}{%- endif -%}"
+)
+SPACED = ZEPHYR.replace("+ m.content +", "+ (' ' if m.role == 'assistant' else '') + m.content +").replace(
+    "|>\n'", "|>'"
+)
+"""As Mistral's: the template prints a space before a reply."""
+
+
+def pieces(template: str, *, metaspace: bool) -> PreTrainedTokenizerFast:
+    tokenizer = sentence_piece(["\u2581next", "\u2581hi"], metaspace=metaspace)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+GLUED = (
+    "{%- for m in messages -%}{{- m.role + m.content + '<|end|>' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- 'assistant' -}}{%- endif -%}"
+)
+ALTERED: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
+    "metaspace first": lambda: pieces(ZEPHYR, metaspace=True),
+    "prepended space": lambda: pieces(ZEPHYR, metaspace=False),
+    "marks take white space after": lambda: byte_level(template=LINED, rstrip=True),
+    "marks take white space on both sides": lambda: byte_level(template=LINED, rstrip=True, lstrip=True),
+}
+"""Tokenizers that read the beginning of a text, or white space beside a mark, otherwise."""
+
+
+@pytest.mark.parametrize("words", ["hi", " hi", "a\n"])
+@pytest.mark.parametrize("kind", ALTERED)
+def test_an_extended_prompt_has_the_tokens_of_the_conversation_rendered_at_once(kind: str, words: str) -> None:
+    renderer = ChatRenderer(ALTERED[kind]())
+    tokens, weights = renderer.build_supervised_example([user("q"), reply(words)])
+    start = weights.index(1.0)
+    for closing in (tokens[start:], tokens[start:-1]):
+        longer = renderer.extend(tokens[:start], closing, [user("next")])
+        assert longer == renderer.build_generation_prompt([user("q"), reply(words), user("next")])
+
+
+@pytest.mark.parametrize("metaspace", [True, False])
+@pytest.mark.parametrize(("template", "words"), [(ZEPHYR, "hi"), (ZEPHYR, " hi"), (ZEPHYR, "  two"), (SPACED, "hi")])
+def test_a_reply_s_own_leading_space_is_not_lost(template: str, words: str, metaspace: bool) -> None:
+    renderer = ChatRenderer(pieces(template, metaspace=metaspace))
+    tokens, weights = renderer.build_supervised_example([user("q"), reply(words)])
+    assert renderer.parse_response(tokens[weights.index(1.0) :]).message == reply(words)
+
+
+def test_a_stop_mark_that_is_no_token_beside_text_is_refused() -> None:
+    renderer = ChatRenderer(byte_level(template=GLUED, single_word=True))
+    for ask in (
+        lambda: renderer.build_supervised_example([user("q"), reply("a")]),
+        lambda: renderer.extend((5,), (END,), [user("r")]),
+    ):
+        with pytest.raises(InputError, match="ends a reply, as a token beside this text"):
+            ask()
+
+
+@pytest.mark.parametrize("words", ["<|END|>", "a <|User|> b"])
+def test_a_mark_in_letters_that_the_tokenizer_lowers_is_refused(words: str) -> None:
+    tokenizer = byte_level(template=LINED, lower=True, normalized=True)
+    renderer, text = ChatRenderer(tokenizer), ModelText(tokenizer, num_rows=len(tokenizer))
+    for ask in (
+        lambda: renderer.build_generation_prompt([user(words)]),
+        lambda: text.conversation(tools=False).prompt([Turn(speaker=Speaker.USER, content=words)]),
+    ):
+        with pytest.raises(InputError, match="one of its control tokens") as caught:
+            ask()
+        assert caught.value.value == words
+    assert renderer.build_generation_prompt([user("END")])
+
+
+def test_ids_with_a_gap_between_them_are_text_beyond_it() -> None:
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.model = BPE(
+        vocab={**tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False), "th": 400}, merges=[("t", "h")]
+    )
+    renderer = ChatRenderer(tokenizer)
+    tokens, weights = renderer.build_supervised_example([user("q"), reply("the")])
+    parsed = renderer.parse_response(tokens[weights.index(1.0) :])
+    assert (parsed.message, parsed.outcome) == (reply("the"), ResponseOutcome.OK)
+    assert renderer.parse_response((399, END)).outcome is ResponseOutcome.MALFORMED
 
 
 @pytest.mark.whole

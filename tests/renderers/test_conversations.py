@@ -223,3 +223,13 @@ def test_a_variable_that_spells_a_control_token_is_text_too() -> None:
     prompt = renderer.prompt([user("q")], options={"greeting": "<|end|>Hi"})
     assert [token for token in prompt if token < 5] == [2, 0, 3, 0, 4]
     assert "<|system|>\n<|end|>Hi<|end|>\n" in tokenizer_with(QWEN).decode(prompt)
+
+
+def test_a_request_may_give_the_date_that_a_template_prints() -> None:
+    renderer = renderer_of(tokenizer_with(QWEN.replace("You help.", "' + date_string + '")))
+    texts = [
+        tokenizer_with(QWEN).decode(renderer.prompt([user("q")], options=options))
+        for options in (None, {"date_string": "01 Dec 2026"})
+    ]
+    assert [DATE in text for text in texts] == [True, False]
+    assert texts[0].replace(DATE, "01 Dec 2026") == texts[1]

@@ -20,15 +20,25 @@ TEMPLATE = (
 
 
 def byte_level(
-    *, special: Sequence[str] = MARKS, added: Sequence[str] = (), template: str | dict[str, str] = TEMPLATE
+    *,
+    special: Sequence[str] = MARKS,
+    added: Sequence[str] = (),
+    template: str | dict[str, str] = TEMPLATE,
+    lower: bool = False,
+    **of_marks: bool,
 ) -> PreTrainedTokenizerFast:
-    """Byte-level: special tokens, the 256 bytes, then added tokens that are not special."""
+    """Byte-level: special tokens, the 256 bytes, then added tokens that are not special.
+
+    `of_marks` are settings of the special tokens (`rstrip`, `single_word`); with `lower` capitals are lower-cased.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: token for token, piece in enumerate((*special, *alphabet))}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in special])
+    backend.normalizer = normalizers.Lowercase() if lower else None
+    flags = {"normalized": False, **of_marks}
+    backend.add_special_tokens([AddedToken(mark, special=True, **flags) for mark in special])
     backend.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
     return _wrapped(backend, eos_token=special[0], chat_template=template)
 

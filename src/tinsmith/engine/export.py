@@ -8,6 +8,7 @@ deeper models. So the difference is compared with that of another order of the s
 from __future__ import annotations
 
 import shutil
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.gguf.file import SUFFIX, Value, read_gguf
 from tinsmith.models.gguf.model import read_model
-from tinsmith.models.gguf.same_tokens import check_same_tokens
+from tinsmith.models.gguf.same_tokens import check_same_tokens, first_difference, other_tokens
 from tinsmith.models.gguf.tokenizer import file_tokenizer
 from tinsmith.models.gguf.tokens import COMPOSES
 from tinsmith.models.gguf.vocabulary import vocabulary
@@ -59,6 +60,10 @@ RUN_STATE = "checkpoints"
 
 _NOT_COMPOSED: Final = (
     "llama.cpp does not compose letters (NFC) before it makes tokens: text with accents apart gets others there"
+)
+_COMPOSED: Final = (
+    "transformers composes letters (NFC) before it makes tokens for a qwen2 folder, unlike the base's file: text with "
+    "accents apart gets others there"
 )
 _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -153,14 +158,13 @@ def export(
         difference, limit = max_logprob_difference(adapter, import_peft(out, decoder)), 0.0
         moved = None
     elif to == "merged":
-        _write_merged(adapter, opened, out)
+        tokens_note = _write_merged(adapter, opened, out)
         difference, limit = _merged_difference(adapter, read_weights(out, read_config(out)))
-        moved, note = None, _context_note(opened)
+        moved, note = None, _notes(tokens_note, _context_note(opened))
     else:
         tokenizer = _gguf_vocabulary(opened, merged_config(adapter), out)
         difference, limit, moved = _export_gguf(adapter, tokenizer, out, stored_as or StoredAs.F32)
-        notes = (_NOT_COMPOSED if COMPOSES in tokenizer else None, _context_note(opened))
-        note = "\n".join(each for each in notes if each is not None) or None
+        note = _notes(_NOT_COMPOSED if COMPOSES in tokenizer else None, _context_note(opened))
     return Exported(
         out=out,
         files=tuple(sorted(file.name for file in out.iterdir())) if out.is_dir() else (out.name,),
@@ -236,18 +240,46 @@ def _last_of_run(file: Path, state: Path) -> Path:
     return _below_state(paths[0], state)
 
 
-def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
+def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> str | None:
+    """Write the folder; return the known deviation of its tokenizer, if any."""
     with staged(out) as whole:
         write_folder(whole, merged_config(adapter), merged_weights(adapter))
         if opened.folder is None:
             preset = opened.identity.name.removeprefix(PREFIX)
             save_tokenizer(preset_tokenizer(preset), whole)
-            return
+            return None
         for name in _TOKENIZER_FILES:
             if (opened.folder / name).is_file():
                 shutil.copyfile(opened.folder / name, whole / name)
         if (opened.folder / _MORE_TEMPLATES).is_dir():
             shutil.copytree(opened.folder / _MORE_TEMPLATES, whole / _MORE_TEMPLATES)
+        return _tokens_note(opened.folder, whole, out)
+
+
+def _tokens_note(base: Path, whole: Path, out: Path) -> str | None:
+    """Check that the tokenizer beside the new config.json makes the base's tokens; note if it composes letters first.
+
+    transformers rebuilds the tokenizer of some types of model by rules of their own, whatever tokenizer.json says.
+
+    Raises:
+        CheckpointError: it makes others.
+    """
+    try:
+        wanted = load_tokenizer(base)
+    except ConfigError:
+        return None  # without a usable tokenizer there is nothing to compare
+    written = load_tokenizer(whole)
+    marks = [each.content for which in (wanted, written) for each in which.added_tokens_decoder.values()]
+    found = first_difference(wanted.encode, written.encode, marks)
+    if found is None:
+        return None
+    if first_difference(lambda text: wanted.encode(unicodedata.normalize("NFC", text)), written.encode, marks) is None:
+        return _COMPOSED
+    raise other_tokens(found, file=out, fix="export --to gguf, or --to peft for the base as it is")
+
+
+def _notes(*notes: str | None) -> str | None:
+    return "\n".join(each for each in notes if each is not None) or None
 
 
 def _context_note(opened: OpenedBase) -> str | None:

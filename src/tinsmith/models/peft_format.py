@@ -21,6 +21,7 @@ from tinsmith.models.folders.stored import opened, read_object
 from tinsmith.models.merge import base_head
 from tinsmith.models.mixtures.peft_layout import check_fused_targets, experts_apart, refuse_mixed_layers
 from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS, ROUTER_TARGET
+from tinsmith.models.peft_targets import require_named
 from tinsmith.models.slots import load, values
 from tinsmith.models.staging import staged
 from tinsmith.models.tensor_file import write_tensors
@@ -44,7 +45,7 @@ _KINDS = {
 
 _READ = frozenset({"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "use_dora"})
 _WITHOUT_EFFECT = frozenset(
-    # The adapted layers are read from the tensors; these keys record how they were chosen.
+    # The adapted layers are read from the tensors, all of which these keys have to name.
     {"target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"}
     # These only matter while PEFT trains or starts, or name locations.
     | {"lora_dropout", "inference_mode", "auto_mapping", "base_model_name_or_path", "revision"}
@@ -86,14 +87,16 @@ def import_peft(folder: Path, decoder: Decoder) -> Adapter:
 
     Raises:
         ConfigError: there is no such adapter, or a setting is not supported.
-        CheckpointError: the file is damaged, or its tensors do not fit this model.
+        CheckpointError: the file is damaged, or its tensors do not fit this model or the config.
     """
     settings = _settings(folder)
     rank, dora = _rank(settings, folder), settings.get("use_dora") is True
     tensors = _tensors(folder, decoder)
     suffix = ".lora_A.weight"
     targets = sorted(name.removesuffix(suffix) for name in tensors if name.endswith(suffix))
-    _check_targets(targets, decoder, folder)
+    every = [name for place in decoder.linears() for name in target_names(place)]
+    _check_targets(targets, every, decoder, folder)
+    require_named(set(targets), every, settings, folder / CONFIG)
     layers = {target.rpartition(".")[2] for target in targets}
     spec = AdapterSpec(
         kind=_KINDS[is_quantised(decoder), dora],
@@ -156,6 +159,9 @@ def _settings(folder: Path) -> dict[str, object]:
     for name, allowed in (("peft_type", ("LORA",)), ("task_type", ("CAUSAL_LM", None))):
         if settings.get(name) not in allowed:
             raise _refused(file, name, settings.get(name), str(allowed[0]))
+    for name in ("use_rslora", "use_dora"):
+        if not isinstance(settings.get(name, False), bool):
+            raise _refused(file, name, settings.get(name), "true or false")
     for name, value in sorted(settings.items()):
         if name == "init_lora_weights":
             if value not in _KEEPS_THE_BASE:
@@ -224,8 +230,8 @@ def _tensors(folder: Path, decoder: Decoder) -> dict[str, Tensor]:
     return experts_apart(tensors, decoder.config)
 
 
-def _check_targets(targets: list[str], decoder: Decoder, folder: Path) -> None:
-    known = {name for place in decoder.linears() for name in target_names(place)}
+def _check_targets(targets: list[str], every: list[str], decoder: Decoder, folder: Path) -> None:
+    known = set(every)
     unknown = [target for target in targets if target not in known]
     if unknown or not targets:
         raise CheckpointError(

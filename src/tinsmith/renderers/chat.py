@@ -8,6 +8,7 @@ an `InputError`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tinsmith.renderers.chat_template import ChatTemplate, template_of
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _PROBE = Message(role=Role.USER, content="probe")
+_PROBE_REPLY = Message(role=Role.ASSISTANT, content="reply")
+_PROBE_SYSTEM = Message(role=Role.SYSTEM, content="rules")
 _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it was written"
 
 
@@ -53,6 +56,7 @@ class ChatRenderer:
         self._stop = self._find_stop({*own, *end_tokens})
         self._stop_text = self.codec.decode((self._stop,))
         self._ends = (self._stop, *own)
+        self._follows = self._reads_on()
 
     def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the template's tokens up to the start of the reply.
@@ -86,6 +90,8 @@ class ChatRenderer:
             if self.codec.decode(border) != self.codec.decode(whole):
                 raise _rewritten("the reply when it is tokenised after its prompt", prompt_text)
             whole = border
+        if self._stop not in whole[len(prompt) :]:
+            raise self._unread_stop(reply.content)
         end = whole.index(self._stop, len(prompt)) + 1
         return whole[:end], (0.0,) * len(prompt) + (1.0,) * (end - len(prompt))
 
@@ -94,8 +100,12 @@ class ChatRenderer:
         return (self._stop,)
 
     def parse_response(self, tokens: Sequence[int]) -> ParsedResponse:
-        """Return everything before the stop token, or the tokenizer's end token, as the reply."""
-        return self.codec.parse(tokens, stops=self._ends)
+        """Return everything before the stop token, or the tokenizer's end token, as the reply.
+
+        A space that the tokenizer's decoder strips from the start of a text is part of the reply where the prompt ends
+        in text.
+        """
+        return self.codec.parse(tokens, stops=self._ends, follows=self._follows)
 
     def extend(
         self, prompt_tokens: Sequence[int], response_tokens: Sequence[int], next_messages: Sequence[Message]
@@ -107,7 +117,7 @@ class ChatRenderer:
                 templates do that drop earlier reasoning.
         """
         require_prompt(next_messages)
-        self.codec.refuse_control_tokens(next_messages)
+        self._require_usable(next_messages)
         stopped = bool(response_tokens) and response_tokens[-1] == self._stop
         reply = self.codec.decode(response_tokens[:-1] if stopped else response_tokens)
         history = (_PROBE, Message(role=Role.ASSISTANT, content=reply), *next_messages)
@@ -118,11 +128,14 @@ class ChatRenderer:
                 raise _rewritten("an earlier reply once turns follow it", reply)
             text = text[len(part) :]
         _require_verbatim(next_messages, text)
-        closing = () if stopped else (self._stop,)
-        return (*prompt_tokens, *response_tokens, *closing, *self.codec.encode(text))
+        # With the stop token before it: tokenizers read a beginning otherwise, and marks may take in white space.
+        following = self.codec.encode(self._stop_text + text)
+        if following[:1] != (self._stop,):
+            raise self._unread_stop(reply)
+        return (*prompt_tokens, *(response_tokens[:-1] if stopped else response_tokens), *following)
 
     def _render(self, messages: Sequence[Message], opening: Opening) -> str:
-        self.codec.refuse_control_tokens(messages)
+        self._require_usable(messages)
         text = self._apply(messages, opening)
         _require_verbatim(messages, text)
         return text
@@ -130,6 +143,49 @@ class ChatRenderer:
     def _apply(self, messages: Sequence[Message], opening: Opening) -> str:
         shown = [{"role": message.role.value, "content": message.content} for message in messages]
         return self._template.apply(shown, tools=self._tools, opening=opening)
+
+    def _require_usable(self, messages: Sequence[Message]) -> None:
+        self.codec.refuse_control_tokens(messages)
+        if not self._keeps_system and any(message.role is Role.SYSTEM for message in messages):
+            raise InputError(
+                "this chat template moves a system message once turns follow it",
+                field="messages",
+                value=[message.role.value for message in messages],
+                allowed="user, assistant",
+                fix="put the system's words into the first user message, or use renderer=plain",
+            )
+
+    @cached_property
+    def _keeps_system(self) -> bool:
+        """True if a system message stays where it is, so that earlier tokens remain as they are."""
+        first, later = (_PROBE_SYSTEM, _PROBE), (_PROBE, _PROBE_REPLY, _PROBE)
+        try:
+            text, other = (self._apply(each, Opening.REPLY) for each in ((_PROBE_SYSTEM, *later), later))
+            begins = any(text.startswith(self._apply(first, each)) for each in (Opening.REPLY, Opening.NOTHING))
+        except InputError:
+            return True  # the template's own refusal is raised where such messages are rendered
+        return begins and text.rpartition(_PROBE_REPLY.content)[2] == other.rpartition(_PROBE_REPLY.content)[2]
+
+    def _reads_on(self) -> bool:
+        """Return True if a reply's first token is text after the prompt's text, and not the beginning of a text.
+
+        A space that the template itself prints before a reply is none of the reply's.
+        """
+        replied = self._apply((_PROBE, _PROBE_REPLY), Opening.NOTHING)
+        if not replied.startswith(self._probe_prompt + _PROBE_REPLY.content):
+            return False
+        prompt, whole = self.codec.encode(self._probe_prompt), self.codec.encode(self._probe_prompt + "a")
+        if whole[: len(prompt)] != prompt:
+            return prompt[-1] not in self.codec.control
+        return self.codec.decode(whole[len(prompt) :], follows=True) == "a"
+
+    def _unread_stop(self, reply: str) -> InputError:
+        return InputError(
+            f"this tokenizer does not read {self._stop_text}, which ends a reply, as a token beside this text",
+            field="messages",
+            value=reply,
+            fix="use renderer=plain, or correct the mark in tokenizer.json (single_word)",
+        )
 
     def _require_repeatable_template(self) -> None:
         if self._template.mentions("strftime_now") and not self._template.mentions("date_string"):
@@ -145,9 +201,8 @@ class ChatRenderer:
 
         The marks of such a template are ordinary tokens too; they become control tokens.
         """
-        reply = Message(role=Role.ASSISTANT, content="reply")
-        text = self._apply((_PROBE, reply), Opening.NOTHING)
-        tail = self.codec.encode(text.rpartition(reply.content)[2])
+        text = self._apply((_PROBE, _PROBE_REPLY), Opening.NOTHING)
+        tail = self.codec.encode(text.rpartition(_PROBE_REPLY.content)[2])
         stop = next((token for token in tail if token in self.codec.control or token in ends), None)
         if stop is None:
             raise ConfigError(

@@ -37,13 +37,15 @@ class Codec:
         """Read a tokenizer; `marks` are treated as control tokens even if it does not call them special."""
         added = tokenizer.added_tokens_decoder
         self._tokenizer = tokenizer
-        self._size = len(tokenizer)
+        self._ids = frozenset(tokenizer.get_vocab().values())  # they may have gaps
         self.added = {token: text.content for token, text in added.items()}
         """Added tokens by id: each text is a single token wherever it occurs."""
         self.control = frozenset(marks).union(token for token, text in added.items() if text.special)
         """Ids of the control tokens: marks of roles and turns, ends, padding."""
         self.mark = any_of(self.added[token] for token in self.control)
         """Pattern of the spellings of control tokens."""
+        unknown = tokenizer.unk_token_id
+        self._in_other_letters = frozenset(t for t in self.control if added[t].normalized and t != unknown)
         self._byte_level = _is_byte_level(tokenizer)
         self._anchor = self.encode("a")[-1:]
         self._anchored = self._decoded(self._anchor)
@@ -124,9 +126,28 @@ class Codec:
                     allowed=f"text without {found[0]}",
                     fix="break the mark up before rendering, for instance by a space inside it",
                 )
+            self.refuse_disguised(message.content, field=f"messages[{i}].content")
 
-    def parse(self, tokens: Sequence[int], *, stops: Collection[int]) -> ParsedResponse:
-        """Return a reply that should end in one of `stops` as a message, with its outcome."""
+    def refuse_disguised(self, text: str, *, field: str) -> None:
+        """Check that no other spelling in `text` becomes a control token, such as capitals that are lower-cased.
+
+        Raises:
+            InputError: naming the control token.
+        """
+        if not self._in_other_letters:
+            return
+        made = next((token for token in self.encode(text) if token in self._in_other_letters), None)
+        if made is not None:
+            raise InputError(
+                "this model's tokenizer makes one of its control tokens of a message's letters",
+                field=field,
+                value=text,
+                allowed=f"text without {self.added[made]}, in any letters that the tokenizer takes for it",
+                fix="break the mark up before rendering, for instance by a space inside it",
+            )
+
+    def parse(self, tokens: Sequence[int], *, stops: Collection[int], follows: bool = False) -> ParsedResponse:
+        """Return a reply that should end in one of `stops` as a message, with its outcome; see `decode`."""
         end = next((i for i, token in enumerate(tokens) if token in stops), None)
         body = tokens[:end]
         if end is None:
@@ -135,12 +156,12 @@ class Codec:
             outcome = ResponseOutcome.MALFORMED
         else:
             outcome = ResponseOutcome.OK
-        known = [token for token in body if 0 <= token < self._size]
-        message = Message(role=Role.ASSISTANT, content=self.decode(known))
+        known = [token for token in body if token in self._ids]
+        message = Message(role=Role.ASSISTANT, content=self.decode(known, follows=follows))
         return ParsedResponse(message=message, outcome=outcome)
 
     def _not_text(self, token: int) -> bool:
-        return token in self.control or not 0 <= token < self._size
+        return token in self.control or token not in self._ids
 
     def _read(self, token: int, before: tuple[int, ...]) -> bytes:
         """Return the bytes that `token` adds after `before`, which is the anchor or empty."""

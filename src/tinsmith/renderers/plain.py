@@ -69,7 +69,10 @@ class PlainRenderer:
         return (self._end,)
 
     def parse_response(self, tokens: Sequence[int]) -> ParsedResponse:
-        """Return everything before the end token as the reply."""
+        """Return everything before the end token as the reply.
+
+        A space that the tokenizer puts before a text's first word is not part of it.
+        """
         return self._codec.parse(tokens, stops=(self._end,))
 
     def extend(

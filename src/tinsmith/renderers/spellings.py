@@ -53,7 +53,7 @@ class Spellings:
         """Replace every control token's spelling in the JSON value `words`.
 
         Raises:
-            InputError: a text that UTF-8 cannot encode.
+            InputError: a text that UTF-8 cannot encode, or that spells a control token in other letters.
         """
         used = frozenset[str]().union(*_texts(words))
         broken = "".join(sorted(letter for letter in used if "\ud800" <= letter <= "\udfff"))
@@ -65,6 +65,8 @@ class Spellings:
                 allowed="anything but lone surrogates (U+D800 to U+DFFF)",
                 fix="read the text with errors='replace', or drop these characters",
             )
+        for text in _texts(words):
+            self._codec.refuse_disguised(self._codec.mark.sub(" ", text), field="messages")
         edge = next(chr(code) for code in _PRIVATE if chr(code) not in used)
         spelled: list[str] = []
 

@@ -446,3 +446,11 @@ def test_read_fp32_refuses_another_dtype_and_a_file_that_is_cut_short(file: Path
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match="missing or damaged"):
         read_fp32(file)
+
+
+def test_an_adapter_beside_the_weights_is_refused_by_name(copy: Path) -> None:
+    (copy / "adapter_config.json").write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        read_config(copy)
+    assert caught.value.value == str(copy / "adapter_config.json")
+    assert "merge it first" in str(caught.value.fix)

@@ -149,6 +149,8 @@ def test_end_tokens_of_generation_config_are_added() -> None:
         ({"model_type": None}, "architectures", "Qwen3ForCausalLM"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "architectures", "Qwen2ForCausalLM"),
         ({"hidden_act": "gelu"}, "hidden_act", "silu"),
+        ({"is_causal": False}, "is_causal", "true"),
+        ({"is_causal": None}, "is_causal", "true"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type", "llama3"),
         ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "type", "linear"),
         ({"rope_scaling": {"rope_type": "linear", "mscale": 1.0}}, "mscale", "default"),
@@ -179,6 +181,15 @@ def test_what_cannot_be_computed_is_refused(changes: dict[str, Any], field: str,
     assert caught.value.field == field
     assert allowed in str(caught.value.allowed)
     assert str(caught.value).startswith("config.json")
+
+
+def test_an_original_context_beside_llama3_s_section_comes_before_the_one_in_it() -> None:
+    assert _parse(LLAMA_3_1_8B, original_max_position_embeddings=4096, is_causal=True).rope_scaling == replace(
+        LLAMA_3_1_SCALING, original_max_positions=4096
+    )
+    assert _parse(LLAMA_3_1_8B, original_max_position_embeddings=None).rope_scaling == LLAMA_3_1_SCALING
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "original_max_position_embeddings": 4096}
+    assert _parse(LLAMA_3_1_8B, **linear).rope_scaling == LinearScaling(factor=2.0)
 
 
 def test_frequency_bounds_the_wrong_way_round_are_refused() -> None:

@@ -171,6 +171,8 @@ def _family(keys: Keys) -> Family:
 def _refuse_other_functions(keys: Keys) -> None:
     if keys.values.get("hidden_act", "silu") != "silu":
         raise keys.error("this activation is not supported", "hidden_act", "silu")
+    if keys.values.get("is_causal", True) is not True:
+        raise keys.error("attention to later tokens is not supported", "is_causal", "true, or absent")
     kinds = keys.values.get("layer_types")
     if isinstance(kinds, list) and not all(kind in _LAYER_TYPES for kind in cast("list[object]", kinds)):
         raise keys.error("these layers are not supported", "layer_types", "full_attention, sliding_attention")
@@ -242,13 +244,13 @@ def _rope(keys: Keys) -> tuple[float, Llama3Scaling | LinearScaling | None]:
     if kind == "linear":
         return theta, LinearScaling(factor=rope.number("factor"))
     if kind == "llama3":
+        # As in transformers, the key beside the section comes first.
+        inner = rope.integer("original_max_position_embeddings", keys.integer("max_position_embeddings"))
         return theta, Llama3Scaling(
             factor=rope.number("factor"),
             low_freq_factor=rope.number("low_freq_factor"),
             high_freq_factor=rope.number("high_freq_factor"),
-            original_max_positions=rope.integer(
-                "original_max_position_embeddings", keys.integer("max_position_embeddings")
-            ),
+            original_max_positions=keys.integer("original_max_position_embeddings", inner),
         )
     return theta, None
 

@@ -170,6 +170,11 @@ class _Keys:
 
     def linear_scaling(self) -> LinearScaling | None:
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 1.0))
+        turned = "rope.scaling.attn_factor"
+        if self.number(turned, 1.0) != 1.0:
+            raise self.error(
+                "llama.cpp scales queries and keys by this, which is not supported", self.spelled(turned), "1"
+            )
         key = "rope.scaling.type"
         kind = self.file.metadata.get(self.spelled(key), "linear" if factor != 1.0 else "none")
         if kind not in ("none", "linear"):

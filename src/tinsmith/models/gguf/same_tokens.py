@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,18 +36,43 @@ def check_same_tokens(source: Tokenizer, exported: Tokenizer, *, rows: int, file
         CheckpointError: they differ; the message contains the text.
     """
     source = _within(source, rows)
-    marks = sorted({each.content for which in (source, exported) for each in which.get_added_tokens_decoder().values()})
-    for text in probe_texts(marks, _NUM_TEXTS):
-        ours, theirs = source.encode(text).ids, exported.encode(text).ids
-        if ours != theirs:
-            at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)
-            raise CheckpointError(
-                f"{file}: a text becomes other tokens by the file than by the model's tokenizer",
-                field="tokenizer",
-                value=text,
-                allowed=f"{ours[at : at + 6]} from token {at} on, and not {theirs[at : at + 6]}",
-                fix="export --to merged, and serve that folder",
-            )
+    marks = {each.content for which in (source, exported) for each in which.get_added_tokens_decoder().values()}
+    found = first_difference(lambda text: source.encode(text).ids, lambda text: exported.encode(text).ids, marks)
+    if found is not None:
+        raise other_tokens(found, file=file, fix="export --to merged, and serve that folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Text that two tokenizers read differently, and the first tokens of each from there on."""
+
+    text: str
+    at: int
+    wanted: Sequence[int]
+    made: Sequence[int]
+
+
+def first_difference(
+    source: Callable[[str], Sequence[int]], exported: Callable[[str], Sequence[int]], marks: Iterable[str]
+) -> Difference | None:
+    """Return the first probe text that becomes other tokens, and where; None if there is none."""
+    for text in probe_texts(sorted(set(marks)), _NUM_TEXTS):
+        wanted, made = source(text), exported(text)
+        if wanted != made:
+            at = next((i for i, pair in enumerate(zip(wanted, made, strict=False)) if pair[0] != pair[1]), 0)
+            return Difference(text, at, wanted[at : at + 6], made[at : at + 6])
+    return None
+
+
+def other_tokens(found: Difference, *, file: Path, fix: str) -> CheckpointError:
+    """Return the error for written files whose tokenizer is not the model's."""
+    return CheckpointError(
+        f"{file}: a text becomes other tokens by the file than by the model's tokenizer",
+        field="tokenizer",
+        value=found.text,
+        allowed=f"{found.wanted} from token {found.at} on, and not {found.made}",
+        fix=fix,
+    )
 
 
 def probe_texts(marks: list[str], count: int) -> list[str]:

@@ -56,6 +56,7 @@ def write_gguf(
         raise ConfigError(
             "there is already something at this place", field="path", value=str(path), fix="name a new file"
         )
+    _refuse_what_it_lacks(config)
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
         whole = Path(staging) / path.name
@@ -86,6 +87,35 @@ def stored_values(name: str, values: NDArray[np.float32], stored_as: StoredAs) -
 def _architecture(config: DecoderConfig) -> str:
     family = Family.LLAMA if config.family is Family.MISTRAL else config.family
     return next(name for name, each in ARCHITECTURES.items() if each is family)
+
+
+def _refuse_what_it_lacks(config: DecoderConfig) -> None:
+    """Reject what llama.cpp has no tensor for in this architecture: it would not load the file, or leave it out.
+
+    Source: `load_arch_tensors` of llama.cpp's src/models.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    if config.family in (Family.LLAMA, Family.MISTRAL):
+        return
+    norms, hidden = config.qk_norm_whole, config.hidden_size
+    square = norms or config.family is Family.QWEN2
+    for field, value, lacking, allowed in (
+        ("attention_bias", True, config.o_bias, "false"),
+        ("rope_scaling", config.rope_scaling, isinstance(config.rope_scaling, Llama3Scaling), "default, linear"),
+        ("tie_word_embeddings", True, norms and config.tied, "false"),
+        ("head_dim", config.head_dim, square and config.q_size != hidden, f"heads of {hidden} channels in all"),
+        ("num_key_value_heads", config.num_kv_heads, norms and config.kv_size != hidden, str(config.num_heads)),
+    ):
+        if lacking:
+            raise ConfigError(
+                f"llama.cpp has no place for this in a file of {_architecture(config)}",
+                field=field,
+                value=value,
+                allowed=allowed,
+                fix="export it as a folder: --to merged",
+            )
 
 
 def _add_mixture(writer: GGUFWriter, config: DecoderConfig, mixture: Mixture) -> None:

@@ -18,6 +18,8 @@ FILES: Final = (
 )
 """Patterns of files to fetch: no code, and no other framework's weights."""
 _NOT: Final = ("*/*",)
+_NAMED_TEMPLATES: Final = "additional_chat_templates/*.jinja"
+"""Only files of a subfolder that a tokenizer has."""
 
 
 def cached_model(name: str, field: str = "model") -> Path:
@@ -76,6 +78,7 @@ def fetch(name: str) -> Path:
         first = snapshot_download(name, allow_patterns=list(CONFIGS), ignore_patterns=list(_NOT))
         read_config(Path(first))
         whole = snapshot_download(name, allow_patterns=list(FILES), ignore_patterns=list(_NOT))
+        snapshot_download(name, revision=Path(whole).name, allow_patterns=[_NAMED_TEMPLATES])
     except GatedRepoError as error:
         raise _refused(name, "this model is given only to those who asked for it", error) from None
     except (RepositoryNotFoundError, HFValidationError) as error:

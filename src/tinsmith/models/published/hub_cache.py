@@ -24,7 +24,9 @@ _COPIED: Final = (
     *("config.json", "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "chat_template.json"),
 )
-_REQUESTED: Final = (*_COPIED, "additional_chat_templates")
+_TEMPLATES: Final = "additional_chat_templates"
+"""Folder of named chat templates."""
+_REQUESTED: Final = (*_COPIED, _TEMPLATES)
 """Files that transformers requests; missing ones must be marked as such, or it contacts the hub."""
 
 
@@ -54,10 +56,11 @@ def offer_tokenizer(name: str, key: str, made: Callable[[], Path]) -> bool:
     if not snapshot.is_dir():
         with staged(snapshot) as whole:
             for file in _there(folder):
+                (whole / file).parent.mkdir(exist_ok=True)
                 shutil.copyfile(folder / file, whole / file)
     absent = entry / ".no_exist" / commit
     absent.mkdir(parents=True, exist_ok=True)
-    for file in set(_REQUESTED) - set(_there(folder)):
+    for file in set(_REQUESTED) - {Path(name).parts[0] for name in _there(folder)}:
         (absent / file).touch()
     (entry / "refs").mkdir(exist_ok=True)
     _write(entry / "refs" / "main", commit)
@@ -66,7 +69,8 @@ def offer_tokenizer(name: str, key: str, made: Callable[[], Path]) -> bool:
 
 
 def _there(folder: Path) -> list[str]:
-    return [name for name in _COPIED if (folder / name).is_file()]
+    named = sorted(file.name for file in (folder / _TEMPLATES).glob("*.jinja"))
+    return [name for name in _COPIED if (folder / name).is_file()] + [f"{_TEMPLATES}/{name}" for name in named]
 
 
 def _write(file: Path, text: str) -> None:
