@@ -24,6 +24,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import Order, RlLoss
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
@@ -235,6 +236,14 @@ def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> N
     assert not constant.informative
     assert [one.advantage for one in constant.scored] == [None, None]
     assert rollouts_module.SEED_BITS < 32
+    sums = [0.3, 0.1 + 0.2, 0.3, 0.3]
+    (rounding,) = score_groups(
+        [[rollout(sample, gold) for sample in range(4)]],
+        lambda _: [NamedTerms(values={"right": total}, total=total) for total in sums],
+        advantage=Advantage.STD,
+        zero_variance_filter=True,
+    )
+    assert not rounding.informative
 
 
 ORDERED = dataclasses.replace(SFT, steps=9, batch_size=16, eval_every=0, save_every=3, test_items=3, logit_offset=False)

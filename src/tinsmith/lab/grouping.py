@@ -178,7 +178,7 @@ def score_groups(
                 item=group[0].item,
                 scored=tuple(roots),
                 failures=tuple(one for one in group if isinstance(one, Failure)),
-                informative=any(len({one.terms.total for one in some}) > 1 for some in (roots, *below)),
+                informative=any(len({round(one.terms.total, 12) for one in some}) > 1 for some in (roots, *below)),
                 below=tuple(one for some in below for one in some),
             )
         )
@@ -219,7 +219,7 @@ def _compared(
     compared_by: Callable[[NamedTerms], float] | None,
     by_turn: bool,
 ) -> list[Scored[I, A]]:
-    differ = len({each.total for each in terms}) > 1
+    differ = len({round(each.total, 12) for each in terms}) > 1  # 0.1 + 0.2 is no other reward than 0.3
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)
     if len(kept) > 1 and (differ or not zero_variance_filter):

@@ -225,8 +225,11 @@ def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout
     for one, logprobs in zip(probed, log_probs(client, [one.sequence() for one in probed]), strict=True):
         own = [
             each
-            for turn in one.turns
-            for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
+            for place, turn in enumerate(one.turns)
+            for each in (
+                *(turn.answered if place else turn.own_words or (False,) * len(turn.observation)),
+                *([False] * len(turn.tokens)),
+            )
         ]
         env_logprobs += [value for value in compress(logprobs, own) if value is not None]
     return {"watch/env_nll": -math.fsum(env_logprobs) / len(env_logprobs)} if env_logprobs else {}

@@ -35,7 +35,8 @@ def train(run: Run[I, A]) -> Selected | None:
                 break
             take_step(run, step)
             stops = run.stops_here or run.interrupts.number is not None
-            if stops or saves_after(step, run.settings.steps, run.settings.save_every):
+            last = step + 1 if run.spent else run.settings.steps
+            if stops or saves_after(step, last, run.settings.save_every):
                 run.checkpoint(step + 1)
             if stops:
                 return None

@@ -257,5 +257,5 @@ class Run(Generic[I, A]):
         ended = {"train/stopped_at": float(self.step)} if self.spent and self.step < last else {}
         self.record(last, {**metrics, **tested.metrics, **ended})
         path = final if best.step == last else best.sampler_path
-        by = self.settings.select_by.value
+        by = self.course.watch.selects_by or self.settings.select_by.value
         return msgspec.structs.replace(best, by=by, sampler_path=path, final_path=final)
