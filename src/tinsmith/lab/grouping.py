@@ -228,10 +228,11 @@ def _compared(
         if by_turn:
             rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
             found = turn_advantages([compared[row] for row in rows], advantage)
+            most = max(len(row) for row in rows)  # A first reply is sent with each of its forks.
             turns = [
-                (float(first), float(value))[: len(kept[at].turns)]  # forks of one first reply are adjacent
+                (float(first) * (most / len(row)), float(value) * (most / len(row)))[: len(kept[at].turns)]
                 for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True)
-                for value, at in zip(second, row, strict=True)
+                for value, at in zip(second, row, strict=True)  # forks of one first reply are adjacent
             ]
     return [
         Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)

@@ -119,13 +119,14 @@ class Run(Generic[I, A]):
 
     def sampler(self) -> tinker.SamplingClient:
         """Client of the current policy, cached until the policy changes."""
-        return self._samplers()[0]
+        return self.samplers()[0]
 
     def policy(self) -> Sampler:
         """Clients of the current policy's agents; a single client if there is one."""
-        return self.agents.policy(self._samplers())
+        return self.agents.policy(self.samplers())
 
-    def _samplers(self) -> Sequence[tinker.SamplingClient]:
+    def samplers(self) -> Sequence[tinker.SamplingClient]:
+        """Clients of the current policy's agents."""
         if not self._sampler:
             own = self.connection is not None and self.connection.server is not None
             # A server of its own need not hold the policy of every step until the session ends; of others, not all can.
