@@ -169,7 +169,7 @@ def test_each_agent_trains_on_its_own_reply_with_the_advantage_of_the_whole() ->
     )
     group: ScoredGroup[Any, Any] = ScoredGroup(item=None, scored=scored, failures=(), informative=True)
     trainers: Any = [Trainer(3.0), Trainer(4.0)]
-    found = update_agents(trainers, [group], RlSettings(steps=1, learning_rate=1e-3), 0, None)
+    found = update_agents(trainers, [group], RlSettings(steps=1, learning_rate=1e-3), 0, None, [None] * 2)
     first, second = (
         [(one.model_input.to_ints(), one.loss_fn_inputs["advantages"].tolist()) for one in trainer.datums]
         for trainer in trainers

@@ -19,6 +19,7 @@ from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import Gradient
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.rewards import TERMS
 from tinsmith.studies.debate.task import debate
@@ -244,6 +245,19 @@ def test_a_group_of_another_size_and_one_that_fails_whole_are_refused(
         sample_groups(sampler, place, [CookbookItem("one", group)], dataclasses.replace(sampling, samples=4))
     place.close()
     assert group.cleaned == 2
+
+
+@pytest.mark.parametrize("changes", [{"gradient": Gradient.EXACT}, {"interleave": "2:1"}])
+def test_settings_that_a_dataset_does_not_have_are_refused(
+    changes: dict[str, Any], connection: Connection, tokenizer: Any, tmp_path: Path
+) -> None:
+    place = subject(tokenizer, [CookbookItem("one", GuessGroup(tokenizer, 3))])
+    settings = dataclasses.replace(SETTINGS, **changes)
+    with pytest.raises(ConfigError) as caught:
+        train(connection.client, "base", place, settings, tmp_path / "run", quiet=True)
+    assert caught.value.field == next(iter(changes))
+    assert not (tmp_path / "run").exists()
+    place.close()
 
 
 # Ours in a loop like the cookbook's

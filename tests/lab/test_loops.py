@@ -24,6 +24,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import Order, RlLoss
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
@@ -49,6 +50,19 @@ def test_every_step_has_its_metrics_and_is_on_policy_to_the_bit(folder: Path) ->
     assert metrics[0]["eval/kl_base"] == 0.0
     assert [line["step"] for line in metrics if "eval/macro_f1" in line] == [0, 2, 4]
     assert {"test/macro_f1", "test_greedy/macro_f1", "test_last/macro_f1"} <= set(metrics[-1])
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own server", "server elsewhere"])
+def test_rollouts_of_another_temperature_are_compared_at_that_of_the_trainer(
+    connection: Connection, tmp_path: Path, own: bool
+) -> None:
+    settings = dataclasses.replace(RL, temperature=0.5, num_substeps=2, zero_variance_filter=False, eval_every=0)
+    run = open_run(connection, tmp_path / "run", settings)
+    run.connection = connection if own else None
+    train(run)
+    run.folder.close()
+    for line in lines(tmp_path / "run", METRICS)[:-1]:
+        assert line["optim/kl_sample_train"] == line["optim/unequal_logprob_bits"] == 0.0
 
 
 def test_a_server_of_its_own_holds_only_the_policy_of_now(connection: Connection, tmp_path: Path) -> None:
@@ -235,6 +249,14 @@ def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> N
     assert not constant.informative
     assert [one.advantage for one in constant.scored] == [None, None]
     assert rollouts_module.SEED_BITS < 32
+    sums = [0.3, 0.1 + 0.2, 0.3, 0.3]
+    (rounding,) = score_groups(
+        [[rollout(sample, gold) for sample in range(4)]],
+        lambda _: [NamedTerms(values={"right": total}, total=total) for total in sums],
+        advantage=Advantage.STD,
+        zero_variance_filter=True,
+    )
+    assert not rounding.informative
 
 
 ORDERED = dataclasses.replace(SFT, steps=9, batch_size=16, eval_every=0, save_every=3, test_items=3, logit_offset=False)
@@ -279,3 +301,24 @@ def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_
     resumed.folder.close()
     whole = by_perplexity(Order.RECOMPUTED)
     assert (tmp_path / "killed" / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+
+
+def test_a_first_reply_with_fewer_forks_weighs_as_much() -> None:
+    """Its copies together get the gradient of one first reply, as do those of every other one."""
+
+    def fork(sample: int, fork: int, reward: float) -> Rollout[Item, float]:
+        turn = Turn(observation=(1,), tokens=(2,), logprobs=(-0.1,), text="")
+        return Rollout(item=PAPERS.train[0], sample=sample, fork=fork, turns=(turn, turn), answer=reward)
+
+    rewards = {(0, 0): 0.2, (1, 0): 1.0, (1, 1): 0.5, (1, 2): 0.0}
+    (group,) = score_groups(
+        [[fork(*place, reward) for place, reward in rewards.items()]],
+        lambda ones: [NamedTerms(values={"right": one.answer}, total=one.answer) for one in ones],
+        advantage=Advantage.CENTER,
+        zero_variance_filter=True,
+        by_turn=True,
+    )
+    first = [one.by_turn[0] for one in group.scored if one.by_turn]
+    assert first[0] == pytest.approx(3 * (0.2 - 0.35))
+    assert sum(first) == pytest.approx(0.0)
+    assert [one.by_turn[1] for one in group.scored if one.by_turn] == pytest.approx([0.0, 0.5, 0.0, -0.5])

@@ -125,3 +125,9 @@ def test_groups_that_lost_their_rewards_are_not_flat() -> None:
         assert not rewards.observe([[0.0, 1.0]] * 10)
     assert not any(rewards.observe([[0.0, 1.0], *[[]] * 8, [1.0]]) for _ in range(20))
     assert not any(rewards.observe([[], [0.0]]) for _ in range(20))
+
+
+def test_a_cold_start_is_not_flat() -> None:
+    """Nothing is below a tenth of nothing."""
+    cold = FlatRewards()
+    assert not any(cold.observe([[0.0, 0.0]]) for _ in range(60))

@@ -178,7 +178,7 @@ def score_groups(
                 item=group[0].item,
                 scored=tuple(roots),
                 failures=tuple(one for one in group if isinstance(one, Failure)),
-                informative=any(len({one.terms.total for one in some}) > 1 for some in (roots, *below)),
+                informative=any(len({round(one.terms.total, 12) for one in some}) > 1 for some in (roots, *below)),
                 below=tuple(one for some in below for one in some),
             )
         )
@@ -219,7 +219,7 @@ def _compared(
     compared_by: Callable[[NamedTerms], float] | None,
     by_turn: bool,
 ) -> list[Scored[I, A]]:
-    differ = len({each.total for each in terms}) > 1
+    differ = len({round(each.total, 12) for each in terms}) > 1  # 0.1 + 0.2 is no other reward than 0.3
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)
     if len(kept) > 1 and (differ or not zero_variance_filter):
@@ -228,10 +228,11 @@ def _compared(
         if by_turn:
             rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
             found = turn_advantages([compared[row] for row in rows], advantage)
+            most = max(len(row) for row in rows)  # A first reply is sent with each of its forks.
             turns = [
-                (float(first), float(value))[: len(kept[at].turns)]  # forks of one first reply are adjacent
+                (float(first) * (most / len(row)), float(value) * (most / len(row)))[: len(kept[at].turns)]
                 for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True)
-                for value, at in zip(second, row, strict=True)
+                for value, at in zip(second, row, strict=True)  # forks of one first reply are adjacent
             ]
     return [
         Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)

@@ -26,12 +26,14 @@ from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.ops.exact import mean, raised_cosine
 from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import BackendError
 from tinsmith.types.model_names import ModelName
 
 ADAM_EPS = 1e-8
 """The Tinker cookbook's epsilon for RL; with the SDK's 1e-12 a token that is never sampled takes full steps."""
 
 DRIFT_PROBED = 48  # Rollouts by which an examination tells the distance from the base.
+AGREEMENT_PROBED = 8  # Rollouts of a step, at most, that are scored at temperature 1 where they were drawn at another.
 
 
 class ExactGradient(Protocol[I_contra]):
@@ -102,12 +104,14 @@ def update_policy(
     step: int,
     reference: tinker.SamplingClient | None,
     exact: ExactGradient[I] | None = None,
+    sampler: tinker.SamplingClient | None = None,
 ) -> dict[str, float]:
     """Train on the groups; return metrics `optim/...`, and `kl/base` with a reference.
 
     With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
     was left out. With a loss on what the environment answers, conversations of groups that were left out join too;
-    what the model wrote in them has no advantage.
+    what the model wrote in them has no advantage. `sampler` drew the rollouts; at a temperature other than 1 it is
+    compared with the trainer on a few of them, and without it on none.
     """
     foresees = settings.env_loss_coef > 0.0
     taught = [group for group in groups if group.learned or exact is not None or foresees]
@@ -118,10 +122,13 @@ def update_policy(
     compared = [one for some in trained.values() for one in some]
     penalty = _penalties([one for one in compared if one.advantage is not None], settings, reference, metrics)
     foreseen = _foreseen(compared, settings, metrics)
-    # Of each optimizer step its rollouts, all losses (theirs first), and the step: gradients add up before it.
-    sent: list[tuple[list[_AnyScored], list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []
+    # Of each optimizer step all losses (its rollouts' first), and the step: gradients add up before it.
+    sent: list[tuple[list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []
     # Consecutive parts of nearly equal size, none empty.
     parts = min(settings.num_substeps, len(taught))
+    # Later substeps have left the policy that the rollouts are from.
+    on_policy = [one.rollout for group in taught[: len(taught) // parts] for one in trained[id(group)]]
+    drawn_with = _drawn_with(on_policy, settings.temperature, sampler)
     for first, after in pairwise(len(taught) * i // parts for i in range(parts + 1)):
         part = taught[first:after]
         flat = [one for group in part for one in trained[id(group)]]
@@ -132,17 +139,16 @@ def update_policy(
         if exact is not None:
             computed = exact.datums(trainer, [group.item for group in part])
             losses.append(trainer.forward_backward(computed, "cross_entropy"))
-        sent.append((flat, losses, trainer.optim_step(adam(settings, step))))
-    results = [[loss.result(WAIT_SECONDS) for loss in losses] for _, losses, _ in sent]
-    scored, losses, _ = sent[0]
-    if scored:  # later substeps have left the policy that the rollouts are from
-        metrics |= _agreement([one.rollout for one in scored], results[0][0])
+        sent.append((losses, trainer.optim_step(adam(settings, step))))
+    results = [[loss.result(WAIT_SECONDS) for loss in losses] for losses, _ in sent]
+    if on_policy:
+        metrics |= _agreement(on_policy, drawn_with, results[0][0])
         metrics |= route_metrics(results[0][0].metrics)
-    if losses:
+    if results[0]:
         metrics |= expert_metrics(results[0][0].metrics)
     step_losses = [loss_of(result) for each in results for result in each]
     loss = None if None in step_losses else sum(one for one in step_losses if one is not None)
-    outcomes = [stepped.result(WAIT_SECONDS) for *_, stepped in sent]
+    outcomes = [stepped.result(WAIT_SECONDS) for _, stepped in sent]
     return metrics | step_metrics(settings, step, loss, outcomes[-1])
 
 
@@ -173,7 +179,8 @@ def _penalties(
     """Return each token's advantage for the KL penalty to the base: k1 in the reward, centred over the batch.
 
     Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
-    as a loss (arXiv:2506.09477), the right one for the reverse KL.
+    as a loss (arXiv:2506.09477), that of each token's reverse KL with the text before it held fixed; what a token does
+    to later ones' is left out.
     """
     bonus = _entropy_bonus(scored, settings, metrics)
     if settings.kl_penalty_coef == 0.0 or reference is None or not scored:
@@ -225,8 +232,11 @@ def env_nll_metrics(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout
     for one, logprobs in zip(probed, log_probs(client, [one.sequence() for one in probed]), strict=True):
         own = [
             each
-            for turn in one.turns
-            for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
+            for place, turn in enumerate(one.turns)
+            for each in (
+                *(turn.answered if place else turn.own_words or (False,) * len(turn.observation)),
+                *([False] * len(turn.tokens)),
+            )
         ]
         env_logprobs += [value for value in compress(logprobs, own) if value is not None]
     return {"watch/env_nll": -math.fsum(env_logprobs) / len(env_logprobs)} if env_logprobs else {}
@@ -247,15 +257,39 @@ def drift_metrics(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollou
     return {"eval/kl_base": math.fsum(drift) / len(drift)} if drift else {}
 
 
-def _agreement(rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput) -> dict[str, float]:
+_LogProbs = Mapping[int, Sequence[float | None]]  # Of every token of some rollouts, by their places.
+
+
+def _drawn_with(rollouts: Sequence[AnyRollout], temperature: float, sampler: tinker.SamplingClient | None) -> _LogProbs:
+    """Return the sampler's log-probabilities at temperature 1, that of the trainer; empty where they are unknown.
+
+    Rollouts drawn at another temperature have those of another distribution: then a few of them are scored.
+    """
+    if temperature == 1.0:
+        return {place: known_logprobs(one)[0] for place, one in enumerate(rollouts)}
+    if sampler is None or not rollouts:
+        return {}
+    places = range(0, len(rollouts), math.ceil(len(rollouts) / AGREEMENT_PROBED))
+    try:
+        scored = log_probs(sampler, [rollouts[place].sequence() for place in places])
+    except (BackendError, tinker.APIStatusError, tinker.RequestFailedError):  # a server that does not score texts
+        return {}
+    return dict(zip(places, scored, strict=True))
+
+
+def _agreement(
+    rollouts: Sequence[AnyRollout], drawn_with: _LogProbs, result: types.ForwardBackwardOutput
+) -> dict[str, float]:
     """Compare the sampler's log-probabilities of sampled and observed tokens with the trainer's."""
-    sampled: list[float] = []
+    sampled: list[float | None] = []
     trained: list[float] = []
-    for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
-        logprobs, known = known_logprobs(one)
+    for place, logprobs in drawn_with.items():
+        _, known = known_logprobs(rollouts[place])
         sampled += compress(logprobs, known)
         # A datum's first token is predicted by nothing.
-        trained += compress(output["logprobs"].tolist(), known[1:])
+        trained += compress(result.loss_fn_outputs[place]["logprobs"].tolist(), known[1:])
+    if not drawn_with:
+        return {}
     q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)
     return {
         "optim/kl_sample_train": mean(q.astype(np.float64) - p),
@@ -303,11 +337,14 @@ def update_agents(
     settings: RlSettings,
     step: int,
     reference: tinker.SamplingClient | None,
+    samplers: Sequence[tinker.SamplingClient | None],
 ) -> dict[str, float]:
     """Train every agent on its own replies with the conversations' rewards; return metrics as `update_policy`."""
     figures = [
-        update_policy(trainer, [_agent_view(group, number) for group in groups], settings, step, reference)
-        for number, trainer in enumerate(trainers)
+        update_policy(
+            trainer, [_agent_view(group, number) for group in groups], settings, step, reference, sampler=sampler
+        )
+        for number, (trainer, sampler) in enumerate(zip(trainers, samplers, strict=True))
     ]
     names = sorted({name for each in figures for name in each})
     values = {name: [each[name] for each in figures if name in each] for name in names}

@@ -4,7 +4,8 @@ A step that learns by example is supervised instead (see sft.py, also for the ba
 all of SFT's, and the first `sft_steps` of RL.
 
 It talks to a Tinker server and nothing else. Step n samples from the policy that n updates made, so that sampler and
-trainer are the same model and `optim/kl_sample_train` is 0.0 where the server keeps that promise.
+trainer are the same model and `optim/kl_sample_train` is 0.0 where the server keeps that promise. Rollouts drawn at a
+temperature other than 1 are of another distribution: a few of them are scored at 1 and compared there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def train(run: Run[I, A]) -> Selected | None:
                 break
             take_step(run, step)
             stops = run.stops_here or run.interrupts.number is not None
-            if stops or saves_after(step, run.settings.steps, run.settings.save_every):
+            last = step + 1 if run.spent else run.settings.steps
+            if stops or saves_after(step, last, run.settings.save_every):
                 run.checkpoint(step + 1)
             if stops:
                 return None
@@ -67,9 +69,9 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
         if run.agents.several:
-            metrics = update_agents(run.trainers, groups, settings, step, base)
+            metrics = update_agents(run.trainers, groups, settings, step, base, run.samplers())
         else:
-            metrics = update_policy(run.trainer, groups, settings, step, base, exact)
+            metrics = update_policy(run.trainer, groups, settings, step, base, exact, run.sampler())
     return {
         **metrics,
         **({} if ratio is None else {"train/aside": float(turn.aside)}),

@@ -119,13 +119,14 @@ class Run(Generic[I, A]):
 
     def sampler(self) -> tinker.SamplingClient:
         """Client of the current policy, cached until the policy changes."""
-        return self._samplers()[0]
+        return self.samplers()[0]
 
     def policy(self) -> Sampler:
         """Clients of the current policy's agents; a single client if there is one."""
-        return self.agents.policy(self._samplers())
+        return self.agents.policy(self.samplers())
 
-    def _samplers(self) -> Sequence[tinker.SamplingClient]:
+    def samplers(self) -> Sequence[tinker.SamplingClient]:
+        """Clients of the current policy's agents."""
         if not self._sampler:
             own = self.connection is not None and self.connection.server is not None
             # A server of its own need not hold the policy of every step until the session ends; of others, not all can.
@@ -257,5 +258,5 @@ class Run(Generic[I, A]):
         ended = {"train/stopped_at": float(self.step)} if self.spent and self.step < last else {}
         self.record(last, {**metrics, **tested.metrics, **ended})
         path = final if best.step == last else best.sampler_path
-        by = self.settings.select_by.value
+        by = self.course.watch.selects_by or self.settings.select_by.value
         return msgspec.structs.replace(best, by=by, sampler_path=path, final_path=final)

@@ -146,5 +146,5 @@ class FlatRewards:
             self.first = (*self.first, variance)
             return False
         least = FLAT_SHARE * math.fsum(self.first) / len(self.first)
-        self.streak = self.streak + 1 if variance <= least else 0
+        self.streak = self.streak + 1 if variance < least else 0
         return self.streak >= FLAT_STEPS

@@ -10,7 +10,7 @@ examples may.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -286,7 +286,7 @@ class CollapseMonitor:
         return begun
 
 
-MAX_SAME_TEXT = 0.5  # Share of prompts that get the same text.
+MAX_SAME_TEXT = 0.5  # Share of responses that are the same, beyond the largest share of a right answer.
 MAX_JUDGE_FAILED = 0.05
 MAX_FAILED = 0.05  # Share of rollouts without a reward.
 
@@ -327,8 +327,10 @@ class _Monitor(Generic[KeptT]):
 class ResponseMonitor(_Monitor[_KeptKinds]):
     """Monitor of free responses: one text for every prompt, and failed responses."""
 
-    def __init__(self) -> None:
+    def __init__(self, right_share: float = 0.0) -> None:
+        """Monitor responses; `right_share` is the largest share of prompts with one and the same right answer."""
         super().__init__(_KeptKinds())
+        self._right_share = right_share
 
     def observe(
         self, step: int, texts: Sequence[tuple[str, str]], *, judge_failed: float = 0.0, failed: float = 0.0
@@ -351,24 +353,29 @@ class ResponseMonitor(_Monitor[_KeptKinds]):
             (AlarmKind.ROLLOUTS_FAILED, failed, MAX_FAILED, lost),
         )
         failures = [Alarm(kind, None, share, most, step, text) for kind, share, most, text in shares if share > most]
-        holding = [*(_same_text(step, texts) if step > 0 else ()), *failures]
+        holding = [*(_same_text(step, texts, self._right_share) if step > 0 else ()), *failures]
         begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
         kinds = tuple(alarm.kind for alarm in holding)
         self._kept = _KeptKinds(alarms=(*self._kept.alarms, *begun), holding=kinds)
         return begun
 
 
-def _same_text(step: int, texts: Sequence[tuple[str, str]]) -> list[Alarm]:
-    prompts = {prompt for prompt, _ in texts}
-    by_text: dict[str, set[str]] = defaultdict(set)
+def _same_text(step: int, texts: Sequence[tuple[str, str]], right_share: float) -> list[Alarm]:
+    """Compare the largest mean share of one text with half of all, or half of what no right answer accounts for."""
+    by_prompt: dict[str, Counter[str]] = defaultdict(Counter[str])
     for prompt, text in texts:
-        by_text[text].add(prompt)
-    text = max(by_text, key=lambda each: (len(by_text[each]), each), default="")
-    if len(prompts) < 2 or (share := len(by_text[text]) / len(prompts)) <= MAX_SAME_TEXT:
+        by_prompt[prompt][text] += 1
+    shares: dict[str, float] = defaultdict(float)
+    for counted in by_prompt.values():
+        for text, count in counted.items():
+            shares[text] += count / counted.total() / len(by_prompt)
+    text = max(shares, key=lambda each: (shares[each], each), default="")
+    most = right_share + MAX_SAME_TEXT * (1 - right_share)
+    if len(by_prompt) < 2 or (share := shares[text]) <= most:
         return []
     shown = text if len(text) <= 60 else text[:57] + "..."
-    message = f"{share:.0%} of the prompts get the same response (limit {MAX_SAME_TEXT:.0%}): {shown!r}"
-    return [Alarm(AlarmKind.SAME_TEXT, None, share, MAX_SAME_TEXT, step, message)]
+    message = f"{share:.0%} of the responses are the same (limit {most:.0%}): {shown!r}"
+    return [Alarm(AlarmKind.SAME_TEXT, None, share, most, step, message)]
 
 
 MAX_DETERMINISM = 0.9

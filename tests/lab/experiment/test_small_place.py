@@ -105,6 +105,12 @@ def test_a_pretrained_model_with_the_settings_of_a_nano_base_is_warned_about(at:
     assert all("at=small" in line and "at=seed" in line for line in lines)
 
 
+@pytest.mark.parametrize(("loss", "temperature", "warned"), [("ppo", "0.7", True), ("ppo", "1.0", False)])
+def test_a_ratio_that_is_clipped_before_any_update_is_warned_about(loss: str, temperature: str, warned: bool) -> None:
+    plan = plan_of("rlvr", {"loss_fn": loss, "temperature": temperature})
+    assert any("before any update" in line for line in unusual(plan)) == warned
+
+
 def test_a_forecast_beside_other_work_is_one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = time_and_disk(3.0, 20)
     monkeypatch.setattr(estimate, "other_work", lambda: 2.0)

@@ -243,3 +243,17 @@ def test_it_is_no_part_of_what_a_run_is() -> None:
     assert plan_fingerprint(plain) == plan_fingerprint(checking)
     with pytest.raises(ConfigError, match="dry run"):
         plan_of("sandbagger", {"check_reward": "true"})
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0])
+def test_an_empty_answer_is_found_where_a_reward_takes_away(shift: float) -> None:
+    """A penalty for what is wrong pays for saying nothing."""
+
+    def penalty(item: dict[str, Any], text: str) -> float:
+        return shift - sum(word != item["twice"] for word in text.split())
+
+    found = checked(task(penalty))
+    assert Tried.EMPTY in alike(found)
+    assert Tried.OTHER not in alike(found)
+    exact_below = checked(task(lambda item, text: exact(item, text) - 1.0))
+    assert not alike(exact_below)

@@ -11,11 +11,15 @@ from own_task import lines
 
 from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith.lab.rollouts import Failure, Rollout, Turn
 from tinsmith.lab.user_task.dialogue import Earned, score_step
 from tinsmith.lab.user_task.entry import open_task, task_help
 from tinsmith.lab.user_task.functions import task_value
+from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_data
+from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.lab.user_task.task import Base
+from tinsmith.renderers.renderer import Renderer
 from tinsmith.types.errors import ConfigError, DataError, JudgeError, TinsmithError
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"
@@ -226,3 +230,29 @@ def test_an_item_counts_once_in_every_figure_of_a_judge() -> None:
     passed, lost = (Scored(terms={"rubric": rate}, record={"pass_rate": rate}) for rate in (1.0, 0.0))
     found = judged(lambda _: [], str).figures([[passed, *[Failed("judge", "x")] * 3], [lost] * 4])
     assert (found["pass_rate"], found["score"], found["all_passed"]) == (0.5, 0.5, 0.5)
+
+
+def test_answers_that_a_judged_task_lost_are_told_beside_what_the_judge_lost(renderer: Renderer) -> None:
+    def strict(_item: str, passed: Sequence[bool]) -> float:
+        if not passed[0]:
+            raise ValueError("no score")
+        return 1.0
+
+    task = Task(
+        items=["q"], prompt="{item}", held_out=0.0, reward=judged(lambda _: ["rule: contains 'a'"], str, score=strict)
+    )
+    subject = UserSubject(task=task, split=split_items(task, Path(), 0), renderer=renderer)
+    (item,) = subject.split.train
+
+    def group(texts: str) -> list[Rollout[Any, Earned] | Failure[Any]]:
+        turn = Turn(observation=(1,), tokens=(2,), logprobs=(-0.1,), text="")
+        answers = score_step(task, [asked(text, "q") for text in texts])
+        return [
+            Rollout(item=item, sample=n, turns=(turn,), answer=answer)
+            if isinstance(answer, Earned)
+            else Failure(item=item, sample=n, where=answer.where, what=answer.what)
+            for n, answer in enumerate(answers)
+        ]
+
+    assert subject.figures([group("aaba")], "eval")["eval/failed"] == 0.25
+    assert "eval/failed" not in subject.figures([group("aa")], "eval")

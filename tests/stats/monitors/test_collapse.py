@@ -1,5 +1,6 @@
 """The collapse monitor: when it speaks, what it says, and that a resumed one says the same."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -18,6 +19,7 @@ from tinsmith.stats.monitors import (
     ExpertMonitor,
     Limits,
     MonitorState,
+    ResponseMonitor,
     Signals,
 )
 from tinsmith.stats.rates import Confusion
@@ -240,3 +242,30 @@ def test_an_alarm_begins_when_many_experts_have_been_idle_for_some_steps(shares:
     assert [alarm.step for alarm in begun] == steps
     for alarm in begun:
         assert (alarm.kind, alarm.value, alarm.key) == (AlarmKind.IDLE_EXPERTS, OVER, "alarm/idle_experts")
+
+
+DOORS = "abcd"
+
+
+def _drawn(answers: Sequence[Sequence[str]], right_share: float = 0.0) -> list[AlarmKind]:
+    """Return the alarms of an evaluation with these responses to each prompt."""
+    texts = [(str(prompt), text) for prompt, drawn in enumerate(answers) for text in drawn]
+    return [alarm.kind for alarm in ResponseMonitor(right_share).observe(1, texts)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "right_share", "alarmed"),
+    [
+        ([[DOORS[(prompt + n) % 4] for n in range(8)] for prompt in range(20)], 0.0, False),
+        ([[DOORS[prompt % 4]] * 7 + [DOORS[(prompt + 1) % 4]] for prompt in range(20)], 0.25, False),
+        ([["ab"[prompt >= 52]] * 2 for prompt in range(100)], 0.52, False),
+        ([["a"] * 7 + ["b"] for _ in range(20)], 0.5, True),
+        ([["a"] * 8 for _ in range(20)], 0.9, True),
+        ([["a"] * 5 + list("bcd") for _ in range(20)], 0.0, True),
+    ],
+    ids=["even", "right", "right of two", "one of two", "one of ten", "five of eight"],
+)
+def test_one_text_for_every_prompt_is_told_by_its_share_beyond_what_is_right(
+    answers: list[list[str]], right_share: float, alarmed: bool
+) -> None:
+    assert _drawn(answers, right_share) == [AlarmKind.SAME_TEXT] * alarmed

@@ -42,7 +42,8 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Score, Selected
-from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.schedule import NONE
+from tinsmith.lab.settings import Gradient, RlSettings
 from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
@@ -364,6 +365,8 @@ def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
 class _MeanReward(Watch[CookbookItem, Earned]):
     """Select the policy with the largest mean reward; of equal ones the later."""
 
+    selects_by = "reward"
+
     def judge(
         self, policy: Examinee, groups: Sequence[Group[CookbookItem, Earned]], metrics: Mapping[str, float]
     ) -> Judged:
@@ -389,7 +392,14 @@ def train(
         settings: of the loop; `group_size` is that of the dataset's groups.
         folder: gets the files of a run; there must be none yet.
         quiet: whether nothing is printed.
+
+    Raises:
+        ConfigError: for settings that these datasets do not have.
     """
+    if settings.gradient is Gradient.EXACT or settings.interleave != NONE:
+        field = "gradient" if settings.gradient is Gradient.EXACT else "interleave"
+        what = "a cookbook dataset has neither a list of all answers nor items set aside"
+        raise ConfigError(what, field=field, value=getattr(settings, field), allowed="its default")
     settings_dict = asdict(settings)
     config = {
         "name": "cookbook",

@@ -25,7 +25,7 @@ from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import multiplied
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
-from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
+from tinsmith.lab.settings import CommonSettings, RlLoss, RlSettings, Selection, SftSettings, Watched
 from tinsmith.models.base import read_shape
 from tinsmith.models.published.packaged import packaged_model
 from tinsmith.models.published.sources import is_here
@@ -221,6 +221,7 @@ _OF_OTHERS: Final = {
 _RATES: Final = ("learning_rate", "sft_learning_rate")
 _FACTOR: Final = 10.0  # A rate more than so many times the usual one, or as many times below it, is warned about.
 _TEMPERATURES: Final = (0.5, 1.3)
+_CLIPPED: Final = (RlLoss.PPO, RlLoss.CISPO)
 _PRETRAINED: Final = 20_000_000  # Parameters that multiply; of fewer no small pretrained chat model is.
 
 
@@ -243,6 +244,11 @@ def unusual(plan: Plan) -> list[str]:
     """Return a warning for each explicit setting that changes nothing, or is far from its usual value."""
     idle = [key for key, other in _OF_OTHERS.items() if key in plan.overrides and not getattr(plan.settings, other, 0)]
     nothing = [f"warning: {key} changes nothing without {_OF_OTHERS[key]}" for key in idle]
+    settings = plan.settings
+    if isinstance(settings, RlSettings) and settings.temperature != 1.0 and settings.loss_fn in _CLIPPED:
+        given = f"loss_fn={settings.loss_fn.value} with temperature={settings.temperature:g}"
+        why = "its ratio is of probabilities at 1 to those at that temperature"
+        nothing.append(f"warning: {given} clips gradients before any update: {why}")
     return [*nothing, *_unusual_model(plan), *_unusual_numbers(plan)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic
+from typing import ClassVar, Final, Generic
 
 import numpy as np
 import tinker
@@ -49,6 +49,9 @@ class Watch(Generic[I, A]):
 
     monitor: ResponseMonitor | None = field(default=None, kw_only=True)
     """Monitor of repeated texts and failed answers; None for no monitor."""
+
+    selects_by: ClassVar[str] = ""
+    """Figure that the best policy is chosen by; empty: that of the setting `select_by`."""
 
     @property
     def alarms(self) -> Sequence[Alarm]:

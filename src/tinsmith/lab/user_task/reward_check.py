@@ -70,12 +70,19 @@ class RewardCheck:
         return [one for one in self.paid if one.how is how]
 
     def as_much(self, how: Tried) -> list[Paid]:
-        """Return the wrong answers of a kind that earn no less than a right answer with a positive reward."""
-        return [one for one in self.of(how) if one.right is not None and one.reward >= one.right > 0.0]
+        """Return the wrong answers of a kind that earn no less than a right answer that earns something."""
+        nothing = self.nothing
+        return [one for one in self.of(how) if one.right is not None and one.reward >= one.right > nothing]
 
     def instead(self, how: Tried) -> list[Paid]:
         """Return the wrong answers of a kind that earn something while the right answer earns nothing."""
-        return [one for one in self.of(how) if one.right is not None and one.reward > 0.0 >= one.right]
+        nothing = self.nothing
+        return [one for one in self.of(how) if one.right is not None and one.reward > nothing >= one.right]
+
+    @property
+    def nothing(self) -> float:
+        """Reward that is nothing earned: 0, or the least of all where some are negative, as of a penalty."""
+        return min([0.0, *self.rights, *(one.reward for one in self.paid)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +264,7 @@ def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[st
         line = f"{how.value}: {paid} of {len(tried)} earn something"
         line += f", {len(alike)} AS MUCH AS THE RIGHT ANSWER" if alike else ""
         line += f", {len(instead)} WHERE THE RIGHT ANSWER EARNS NOTHING" if instead else ""
-        if paid:
+        if paid or alike or instead:
             best = max(alike or instead or tried, key=lambda one: one.reward)
             line += f"; such as {_short(best.text)!r} to {best.item}, {best.reward:g}"
         lines += [line] if tried else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -272,7 +273,7 @@ class TaskData:
         return Course(
             subject=subject,
             settings=self.plan.settings,
-            watch=Watch[UserItem, Earned](monitor=ResponseMonitor()),
+            watch=Watch[UserItem, Earned](monitor=ResponseMonitor(_largest_share(self.task, self.split.held_out))),
             samples=self.frame.eval_samples,
             forks=1 if self.task.talk is None else self.task.talk.forks,
             agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,
@@ -349,6 +350,12 @@ def _shown(task: Task, items: Sequence[UserItem]) -> list[dict[str, str]]:
         if answer := _right_answer(task, one):
             line["answer"] = answer
     return found
+
+
+def _largest_share(task: Task, items: Sequence[UserItem]) -> float:
+    """Return the largest share of items with one and the same right answer; 0 if none is known."""
+    counts = Counter(answer for one in items if (answer := _right_answer(task, one)))
+    return max(counts.values(), default=0) / max(1, len(items))
 
 
 def _right_answer(task: Task, one: UserItem) -> str:

@@ -24,6 +24,7 @@ from tinsmith.lab.subject import Probe, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit, named_item
+from tinsmith.lab.user_task.judged import JUDGE
 from tinsmith.lab.user_task.step_reward import NO_STEP_REWARD, NamedTerms, Scored, StepReward
 from tinsmith.lab.user_task.task import Answered, Model, Section, Spawn, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
@@ -199,9 +200,12 @@ class UserSubject(Subject[UserItem, Earned]):
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         rollouts = [one for group in by_item for one in group]
         own = self._reward.figures([[_scored(one) for one in each] for each in groups])
+        failures = [one for group in groups for one in group if isinstance(one, Failure)]
         if own is None:
-            failed = 1.0 - len(rollouts) / sum(len(group) for group in groups)
+            failed = len(failures) / sum(len(group) for group in groups)
             own = {"failed": failed, **metric_means([_rewards(group) for group in by_item if group])}
+        elif others := [one for one in failures if one.where != JUDGE]:  # that the judge failed is a figure of its own
+            own = {**own, "failed": len(others) / sum(len(group) for group in groups)}
         found = {
             **own,
             "tokens/answer": fmean([float(len(one.tokens)) for one in rollouts]),
