@@ -26,6 +26,7 @@ from tinsmith.server.service import Service
 from tinsmith.server.submissions import STARTED, WINDOW, Submissions
 from tinsmith.server.weights import Loaded
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
 from tinsmith.types.errors import CheckpointError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
@@ -139,6 +140,32 @@ async def test_a_number_that_comes_after_it_was_given_up_is_served(service: Serv
     for seq_id in (1, 0):
         served = await outcome(service, await sample(service, sampler_id, seq_id))
         assert isinstance(served, Finished)
+
+
+@served
+@pytest.mark.parametrize("first", ["never", "seeded", "refused"])
+async def test_of_two_numbers_that_never_come_each_is_given_up(service: Service, first: str) -> None:
+    service.samplers.gap_seconds = 0.0
+    sampler_id = await sampler(service)
+    waiting = [await sample(service, sampler_id, seq_id) for seq_id in (2, 4)]
+    if first == "seeded":
+        await service.samplers.sample(parse_json(Sample, ask(sampler_id, 0, seed=1)), service.turns)
+    elif first == "refused":
+        service.samplers.count_refused(Place(sampler_id, 0), "no")
+    for request_id in waiting:
+        assert isinstance(await outcome(service, request_id), Finished)
+
+
+@served
+async def test_what_waits_for_a_second_number_after_a_refused_one_fails(service: Service) -> None:
+    service.runs.gap_seconds = 0.0
+    model_id = await model(service)
+    waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (2, 4)]
+    service.runs.count_refused(Place(model_id, 1), "no")
+    first, second = [await outcome(service, request_id) for request_id in waiting]
+    assert isinstance(first, Finished)
+    assert isinstance(second, Failed)
+    assert "request 3 " in second.message
 
 
 @served

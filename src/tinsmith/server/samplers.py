@@ -267,18 +267,17 @@ class Samplers:
         """Let an unseeded request run after those before it; a seeded one runs at once."""
         late = request.seq_id < lane.next_seq  # its number was skipped: it runs at once
         if request.sampling_params.seed is None and not late:
-            self._post(lane.add(request.seq_id, job))
-            if lane.waiting:
-                self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
+            self._go_on(lane, lane.add(request.seq_id, job))
         else:
             self.worker.post(job)
-            self._post(lane.skip(request.seq_id))
+            self._go_on(lane, lane.skip(request.seq_id))
 
     def count_refused(self, place: Place, message: str) -> None:
         """Mark a refused request's number as used, unless it was used before."""
         live = self.live.get(place.owner)
         if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
-            self._post(self._lane(live, place.seq_id).skip(place.seq_id))
+            lane = self._lane(live, place.seq_id)
+            self._go_on(lane, lane.skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
         """Return the record of a sampling session.
@@ -494,7 +493,13 @@ class Samplers:
         for job in jobs:
             self.worker.post(job)
 
+    def _go_on(self, lane: Lane, jobs: list[Job]) -> None:
+        """Post the jobs that may run now, and set a time limit for the number that others wait for."""
+        self._post(jobs)
+        if lane.waiting:
+            self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
+
     def _close_gap(self, lane: Lane, expected: int) -> None:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
-            self._post(lane.close_gap())
+            self._go_on(lane, lane.close_gap())
