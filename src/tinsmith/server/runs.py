@@ -337,7 +337,6 @@ class Runs:
             self.worker.post(job)
             return
         self._release(run, run.lane.append(job))
-        self._expect(run)
 
     def _write(
         self,
@@ -420,19 +419,15 @@ class Runs:
         """Queue a request by its number, with a time limit on the wait for earlier ones."""
         run.waiting[seq_id] = request_id
         self._release(run, run.lane.add(seq_id, job))
-        self._expect(run)
-
-    def _expect(self, run: LiveRun) -> None:
-        """Set a time limit for the number that others wait for."""
-        if run.lane.waiting:
-            self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
-        """Post the requests that may run now, and clear their wait."""
+        """Post the requests that may run now, and set a time limit for the number that others wait for."""
         for seq in range(run.lane.next_seq - len(jobs), run.lane.next_seq):
             run.waiting.pop(seq, None)
         for job in jobs:
             self.worker.post(job)
+        if run.lane.waiting:
+            self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _give_up(self, run: LiveRun, expected: int) -> None:
         """Fail the requests that wait for a missing number: continuing without it would train another model."""
