@@ -161,6 +161,17 @@ def test_a_snapshot_is_known_as_one_after_a_restart(state: Path) -> None:
     assert sampler.model_path is None
 
 
+def test_a_snapshot_does_not_take_the_place_of_another(store: Store) -> None:
+    store.create_session()
+
+    def hold() -> None:
+        store.create_sampling_session(session_id="s000001", sampling_session_seq_id=0, base_model="m", snapshot=True)
+
+    hold()
+    with pytest.raises(InputError, match="field: sampling_session_seq_id = 0"):
+        hold()
+
+
 # Requests
 
 

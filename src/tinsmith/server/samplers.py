@@ -146,7 +146,7 @@ class Samplers:
         request uses the weights current when it enters the sampler, from its first token to its last.
 
         Raises:
-            InputError: its key has reached the limit on sampling sessions.
+            InputError: its key has reached the limit on sampling sessions, or the number was used before.
             DiskFullError: older weights cannot be moved to a file.
         """
         self._require_room(owner_of(session_id))

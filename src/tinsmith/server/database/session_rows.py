@@ -132,6 +132,8 @@ class SessionRows:
     ) -> SamplingSession:
         """Record a new sampling session; a repeated call with the same values returns the existing one.
 
+        Not so for a snapshot: each is of other weights.
+
         Raises:
             InputError: there is no such session, it has ended, or the number was used for another sampler.
         """
@@ -145,11 +147,11 @@ class SessionRows:
         )
         with self._database.transaction():
             require_open_session(self._database, session_id)
-            self._database.execute(
+            new = self._database.execute(
                 "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
                 " sampling_session_seq_id, base_model, model_path, snapshot, key_name)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING",
+                " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING RETURNING 1",
                 wanted.sampling_session_id,
                 session_id,
                 sampling_session_seq_id,
@@ -161,7 +163,7 @@ class SessionRows:
             (row,) = self._database.execute(
                 "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", wanted.sampling_session_id
             )
-        if _sampling_session(row) != wanted:
+        if _sampling_session(row) != wanted or (snapshot and not new):
             raise number_used("sampling_session_seq_id", sampling_session_seq_id)
         return wanted
 
