@@ -196,6 +196,45 @@ async def test_a_snapshot_in_a_file_is_the_same_bits(
     assert list((state / "snapshots").iterdir()) == []
 
 
+@pytest.mark.parametrize("how", ["overwritten", "left alone"])
+def test_after_a_restart_a_session_samples_from_the_weights_that_it_was_opened_on(
+    engine: Engine, state: Path, how: str
+) -> None:
+    held: list[tuple[str, bytes]] = []
+
+    async def before(service: Service, client: Client) -> None:
+        model = await client.model((await client.post("create_session", {}))["session_id"])
+        saved: dict[str, object] = {"model_id": model, "path": "x", "overwrite": True}
+        path = json.loads(await client.result(await client.post("save_weights", saved | {"seq_id": 1})))["path"]
+        asked = {"session_id": model.partition(":")[0], "sampling_session_seq_id": 0, "model_path": path}
+        sampler = (await client.post("create_sampling_session", asked))["sampling_session_id"]
+        held.append((sampler, await client.sample(sampler, 0)))
+        await client.move(model, 1)
+        if how == "overwritten":
+            await client.result(await client.post("save_weights", saved | {"seq_id": 2}))
+            assert await client.sample(sampler, 1) == held[0][1]
+        assert (await client.post("create_sampling_session", asked))["sampling_session_id"] == sampler
+        if how == "overwritten":
+            deleted = await client.http.delete(f"training_runs/{model}/checkpoints/weights/x")
+            assert deleted.status_code == 200
+            assert (await client.post("create_sampling_session", asked))["sampling_session_id"] == sampler
+            await client.result(await client.post("save_weights", saved | {"seq_id": 3}))
+
+    async def after(service: Service, client: Client) -> None:
+        sampler, drawn = held[0]
+        asked = await client.post("asample", SAMPLE | {"sampling_session_id": sampler, "seq_id": 2})
+        outcome = await service.futures.wait(asked["request_id"], HANG_S)
+        if how == "overwritten":
+            assert isinstance(outcome, Failed)
+            assert "field: model_path" in outcome.message
+        else:
+            assert isinstance(outcome, Finished)
+            assert outcome.body == drawn
+
+    serve(before, engine, state)
+    serve(after, engine, state)
+
+
 @served
 async def test_a_snapshot_for_which_there_is_no_room_is_not_held(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch

@@ -122,22 +122,38 @@ class Samplers:
         Raises:
             InputError, ConfigError, CheckpointError: the model or checkpoint is not available, or is not the one named.
         """
-        base_model = request.base_model
-        if request.model_path is not None:
-            checkpoint = await runs.read_checkpoint(request.model_path)
-            own = runs.served_name(checkpoint, base_model)
-            record = self.store.checkpoint(TinkerPath.parse(request.model_path))
-            base_model = record.base_model if record else own.base
-        assert base_model is not None, "checked by the request"
-        check_name(self.engine, ModelName.parse(base_model))
-        create = partial(self.store.create_sampling_session, base_model=base_model, model_path=request.model_path)
-        session_id, seq_id = request.session_id, request.sampling_session_seq_id
-        # On a thread: it waits for the disk.
-        session = await turns.run(partial(create, session_id=session_id, sampling_session_seq_id=seq_id))
+        session = self._known(request) or await self._recorded(request, runs, turns)
         live = self._open(session)
         if isinstance(live.source, Future):
             await asyncio.wrap_future(live.source)
         return session.sampling_session_id
+
+    def _known(self, request: CreateSamplingSession) -> SamplingSession | None:
+        """Return the session that the same request opened before; its checkpoint may be gone."""
+        known = self.store.sampling_session(f"{request.session_id}:sample:{request.sampling_session_seq_id}")
+        if known is None or known.snapshot or known.model_path != request.model_path:
+            return None
+        return known if request.base_model in (None, known.base_model) else None
+
+    async def _recorded(self, request: CreateSamplingSession, runs: Runs, turns: Turns) -> SamplingSession:
+        """Record a session."""
+        base_model, weights = request.base_model, None
+        if request.model_path is not None:
+            checkpoint = await runs.read_checkpoint(request.model_path)
+            own = runs.served_name(checkpoint, base_model)
+            record = self.store.checkpoint(TinkerPath.parse(request.model_path))
+            base_model, weights = record.base_model if record else own.base, weights_of(checkpoint)
+        assert base_model is not None, "checked by the request"
+        check_name(self.engine, ModelName.parse(base_model))
+        create = partial(
+            self.store.create_sampling_session,
+            session_id=request.session_id,
+            sampling_session_seq_id=request.sampling_session_seq_id,
+            base_model=base_model,
+            model_path=request.model_path,
+            weights=weights,
+        )
+        return await turns.run(create)  # on a thread: it waits for the disk
 
     def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
@@ -436,6 +452,13 @@ class Samplers:
                 checkpoint = read(self.store.require_checkpoint(path, readable=readable))
                 load = partial(adapter_of, self.engine, name, checkpoint)
                 weights = weights_of(checkpoint)
+                if record.weights not in (None, weights):
+                    raise InputError(
+                        "the checkpoint of this sampling session was overwritten, and holds other weights now",
+                        field="model_path",
+                        value=record.model_path,
+                        fix="create another sampling client to sample from these",
+                    )
                 self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
             return None
 

@@ -129,6 +129,7 @@ class SessionRows:
         base_model: str,
         model_path: str | None = None,
         snapshot: bool = False,
+        weights: str | None = None,
     ) -> SamplingSession:
         """Record a new sampling session; a repeated call with the same values returns the existing one.
 
@@ -144,13 +145,14 @@ class SessionRows:
             base_model=base_model,
             model_path=model_path,
             snapshot=snapshot,
+            weights=weights,
         )
         with self._database.transaction():
             require_open_session(self._database, session_id)
             new = self._database.execute(
                 "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
-                " sampling_session_seq_id, base_model, model_path, snapshot, key_name)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " sampling_session_seq_id, base_model, model_path, snapshot, key_name, weights)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING RETURNING 1",
                 wanted.sampling_session_id,
                 session_id,
@@ -159,6 +161,7 @@ class SessionRows:
                 model_path,
                 snapshot,
                 owner_of(session_id),
+                weights,
             )
             (row,) = self._database.execute(
                 "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", wanted.sampling_session_id
@@ -256,4 +259,5 @@ def _sampling_session(row: sqlite3.Row) -> SamplingSession:
         base_model=row["base_model"],
         model_path=row["model_path"],
         snapshot=bool(row["snapshot"]),
+        weights=row["weights"],
     )
