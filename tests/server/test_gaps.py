@@ -28,7 +28,7 @@ from tinsmith.server.weights import Loaded
 from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
-from tinsmith.types.errors import CheckpointError, InputError
+from tinsmith.types.errors import CheckpointError, DiskFullError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
 
 NANO = "tinsmith/nano"
@@ -151,7 +151,7 @@ async def test_of_two_numbers_that_never_come_each_is_given_up(service: Service,
     if first == "seeded":
         await service.samplers.sample(parse_json(Sample, ask(sampler_id, 0, seed=1)), service.turns)
     elif first == "refused":
-        service.samplers.count_refused(Place(sampler_id, 0), "no")
+        service.samplers.count_refused(Place(sampler_id, 0), InputError("no"))
     for request_id in waiting:
         assert isinstance(await outcome(service, request_id), Finished)
 
@@ -161,11 +161,42 @@ async def test_what_waits_for_a_second_number_after_a_refused_one_fails(service:
     service.runs.gap_seconds = 0.0
     model_id = await model(service)
     waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (2, 4)]
-    service.runs.count_refused(Place(model_id, 1), "no")
+    service.runs.count_refused(Place(model_id, 1), InputError("no"))
     first, second = [await outcome(service, request_id) for request_id in waiting]
     assert isinstance(first, Finished)
     assert isinstance(second, Failed)
     assert "request 3 " in second.message
+
+
+@served
+@pytest.mark.parametrize("refused", [{}, {"adam_params": None}], ids=["no room", "a mistake, and no room to count it"])
+async def test_a_request_without_room_holds_nobody_up_and_succeeds_once_there_is_room(
+    service: Service, monkeypatch: pytest.MonkeyPatch, refused: dict[str, object]
+) -> None:
+    service.runs.gap_seconds = 2 * HANG_S
+    model_id = await model(service)
+
+    def full(**_: object) -> bool:
+        raise DiskFullError("could not write")
+
+    app = build_app(service, key=KEY, max_body=10_000)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://here/api/v1/", headers={"x-api-key": KEY}
+    ) as http:
+
+        async def ask(seq_id: int, **other: object) -> httpx.Response:
+            return await http.post("optim_step", json=step(model_id, seq_id).model_dump(mode="json") | other)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(service.store, "open_request", full)
+            patched.setattr(service.store, "refuse", full)
+            for seq_id in (3, 1):
+                assert (await ask(seq_id, **refused)).status_code == 507
+        for asked in [await ask(seq_id) for seq_id in (3, 2, 1, 4, 3)]:
+            assert isinstance(await outcome(service, asked.json()["request_id"]), Finished)
+    run = service.runs.live[model_id]
+    assert run.session is not None
+    assert (run.session.optimizer.step_count, run.waiting, run.lane.excused) == (4, {}, set())
 
 
 @served
@@ -202,6 +233,21 @@ def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine
         model_id, request_id = asked[0]
         assert service.runs.optim_step(step(model_id, 1)) == request_id
         assert isinstance(await outcome(service, request_id), Finished)
+
+    serve(before, engine, state)
+    serve(after, engine, state)
+
+
+def test_a_request_that_is_refused_first_after_a_restart_uses_its_number_up(engine: Engine, state: Path) -> None:
+    opened: list[str] = []
+
+    async def before(service: Service) -> None:
+        opened.append(await sampler(service))
+
+    async def after(service: Service) -> None:
+        service.samplers.gap_seconds = 2 * HANG_S
+        service.samplers.count_refused(Place(opened[0], 0), InputError("no"))
+        assert isinstance(await outcome(service, await sample(service, opened[0], 1)), Finished)
 
     serve(before, engine, state)
     serve(after, engine, state)
@@ -384,6 +430,13 @@ def test_giving_up_drops_what_waits_and_goes_on_after_it() -> None:
     _run(lane.add(2, _named(done, "2")))
     _run(lane.add(6, _named(done, "6")))
     assert done == ["6"]
+
+
+def test_an_excused_number_that_is_given_up_is_excused_no_more() -> None:
+    lane = Lane(1)
+    assert lane.excuse(2) == []
+    lane.give_up()
+    assert (lane.excused, lane.add(2, list)) == (set(), [])
 
 
 def test_giving_up_with_nothing_waiting_changes_nothing() -> None:

@@ -38,7 +38,7 @@ from tinsmith.server.wire.results import encode_forward_backward
 from tinsmith.server.wire.training_request import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.errors import CheckpointError, ConfigError, InputError
+from tinsmith.types.errors import CheckpointError, ConfigError, DiskFullError, InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
@@ -324,11 +324,19 @@ class Runs:
         """Return the ids of a session's models in memory."""
         return sorted(each for each in self.live if each.rpartition(":train:")[0] == session_id)
 
-    def count_refused(self, place: Place, message: str) -> None:
-        """Mark a refused request's number as used, unless it was used before."""
+    def count_refused(self, place: Place, error: TinsmithError) -> None:
+        """Mark a refused request's number as used, unless it was used before; on a full disk it may come again."""
         run = self.live.get(place.owner)
-        if run is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
-            self._release(run, run.lane.skip(place.seq_id))
+        if run is None or not is_own(place.owner):
+            return
+        try:
+            if isinstance(error, DiskFullError):
+                raise error
+            if self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error)):
+                self._release(run, run.lane.skip(place.seq_id))
+        except DiskFullError:
+            self._release(run, run.lane.excuse(place.seq_id))
+            raise
 
     def unload(self, model_id: str, job: Job) -> None:
         """Free a model's memory after its earlier requests; it accepts no more."""
@@ -399,7 +407,7 @@ class Runs:
             return repeated  # its result may outlive the model
         run = self._run(model_id)
         request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind, num_bytes=num_bytes)
-        if new and seq_id < run.lane.next_seq:
+        if new and seq_id < run.lane.next_seq and seq_id not in run.lane.excused:
             self._fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
         elif new:
 
@@ -417,13 +425,15 @@ class Runs:
 
     def _add(self, run: LiveRun, seq_id: int, request_id: str, job: Job) -> None:
         """Queue a request by its number, with a time limit on the wait for earlier ones."""
-        run.waiting[seq_id] = request_id
-        self._release(run, run.lane.add(seq_id, job))
+        ready = run.lane.add(seq_id, job)
+        if seq_id in run.lane.waiting:
+            run.waiting[seq_id] = request_id
+        self._release(run, ready)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
         """Post the requests that may run now, and set a time limit for the number that others wait for."""
-        for seq in range(run.lane.next_seq - len(jobs), run.lane.next_seq):
-            run.waiting.pop(seq, None)
+        for seq in [seq for seq in run.waiting if seq < run.lane.next_seq] if jobs else ():
+            del run.waiting[seq]
         for job in jobs:
             self.worker.post(job)
         if run.lane.waiting:

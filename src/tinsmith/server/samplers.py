@@ -266,7 +266,7 @@ class Samplers:
             caller_limits().check_sampling(request.num_samples, max_tokens)
         except TinsmithError as error:
             async with self.store.on_the_loop():
-                self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
+                self.count_refused(Place(request.sampling_session_id, request.seq_id), error)
             raise
         async with self.store.on_the_loop():
             if self.live.get(request.sampling_session_id) is not live:  # the session has ended meanwhile
@@ -288,10 +288,11 @@ class Samplers:
             self.worker.post(job)
             self._go_on(lane, lane.skip(request.seq_id))
 
-    def count_refused(self, place: Place, message: str) -> None:
-        """Mark a refused request's number as used, unless it was used before."""
-        live = self.live.get(place.owner)
-        if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
+    def count_refused(self, place: Place, error: TinsmithError) -> None:
+        """Mark a refused request's number as used, unless it was used before; its session may not be in memory yet."""
+        live, known = self.live.get(place.owner), self.store.sampling_session(place.owner)
+        counted = known is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error))
+        if live is not None and counted:
             lane = self._lane(live, place.seq_id)
             self._go_on(lane, lane.skip(place.seq_id))
 

@@ -36,7 +36,7 @@ class Bodies:
         submit: Callable[[T], A],
         *,
         place: Callable[[bytes], Place | None],
-        count: Callable[[Place, str], None],
+        count: Callable[[Place, TinsmithError], None],
     ) -> A:
         """Parse and submit a request.
 
@@ -59,7 +59,7 @@ class Bodies:
             refused = await self._turns.run(lambda: place(sent), size=len(sent))
             if refused is not None:
                 async with self._store.on_the_loop():
-                    count(refused, str(error))
+                    count(refused, error)
             raise
 
 
