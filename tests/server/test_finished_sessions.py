@@ -203,6 +203,7 @@ def test_after_a_restart_a_session_samples_from_the_weights_that_it_was_opened_o
     held: list[tuple[str, bytes]] = []
 
     async def before(service: Service, client: Client) -> None:
+        del service
         model = await client.model((await client.post("create_session", {}))["session_id"])
         saved: dict[str, object] = {"model_id": model, "path": "x", "overwrite": True}
         path = json.loads(await client.result(await client.post("save_weights", saved | {"seq_id": 1})))["path"]

@@ -16,6 +16,7 @@ from served import serve, served
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
+from tinsmith.engine.training import TrainingSession
 from tinsmith.server import samplers, sampling_requests
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished, Outcome
@@ -208,6 +209,24 @@ async def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_giv
     assert isinstance(await outcome(service, waiting), Failed)
     assert isinstance(await outcome(service, unloaded), Finished)
     assert service.unload(model_id) == unloaded
+
+
+@served
+async def test_a_model_that_could_not_be_made_is_not_held(
+    service: Service, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> TrainingSession:
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "create_session", broken)
+    session = service.store.create_session().session_id
+    asked = {"session_id": session, "model_seq_id": 0, "base_model": NANO, "lora_config": {"rank": 2}}
+    request_id, model_id = service.runs.create(CreateModel.model_validate(asked))
+    after = service.runs.optim_step(step(model_id, 1))
+    for each in (request_id, after):
+        assert isinstance(await outcome(service, each), Failed)
+    assert service.runs.live == {}
+    assert isinstance(await outcome(service, service.unload(model_id)), Finished)
 
 
 @served

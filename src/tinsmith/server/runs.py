@@ -156,9 +156,13 @@ class Runs:
             run = self.live[model_id] = LiveRun(model_id, ModelName.parse(base_model).base, spec, Lane(1))
 
             def compute() -> Finished:
-                session = make()
-                session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
-                self.engine.prepare(session)
+                try:
+                    session = make()
+                    session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
+                    self.engine.prepare(session)
+                except BaseException:
+                    self.loop.call_soon_threadsafe(self.live.pop, model_id, None)
+                    raise
                 run.session = session
                 return json_result({**answer, "model_id": model_id, "type": kind})
 
@@ -387,7 +391,8 @@ class Runs:
         if record is None:
             raise ConfigError("there is no such model", field="model_id", value=model_id)
         raise InputError(
-            "this model is not in memory: it was unloaded, its session has ended, or the server was restarted",
+            "this model is not in memory: it could not be made, was unloaded, its session has ended, or the server was"
+            " restarted",
             field="model_id",
             value=model_id,
             fix="create a training client from one of its checkpoints",
