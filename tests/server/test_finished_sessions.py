@@ -343,6 +343,45 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "get_info", {"model_id": "MODEL"}),
+        ("POST", "retrieve_future", {"request_id": "MODEL:0:create_model"}),
+        ("POST", "join_sampling_session", {"sampling_session_id": "SAMPLER"}),
+        ("GET", "samplers/SAMPLER", None),
+        ("GET", "training_runs/MODEL", None),
+        ("GET", "training_runs/MODEL/trace", None),
+        ("GET", "sessions/SESSION", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_whoever_asks_for_anything_of_a_session_is_there(
+    engine: Engine, tmp_path: Path, method: str, path: str, body: dict[str, str] | None
+) -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=100.0, clock=lambda: now[0])
+
+    async def script(service: Service, client: Client) -> None:
+        del service
+        session = (await client.post("create_session", {}))["session_id"]
+        model = await client.model(session)
+        names = {"MODEL": model, "SAMPLER": await client.snapshot(model, 1), "SESSION": session}
+
+        def named(text: str) -> str:
+            for name, value in names.items():
+                text = text.replace(name, value)
+            return text
+
+        now[0] = 150.0
+        sent = None if body is None else {key: named(value) for key, value in body.items()}
+        answer = await client.http.request(method, named(path), json=sent)
+        assert answer.status_code == 200
+        assert presence.silent() == presence.silent() == ()
+
+    serve(script, engine, tmp_path / "state", presence)
+
+
 def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) -> None:
     now = [0.0]
     presence = Presence(silent_seconds=100.0, clock=lambda: now[0])

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tinsmith.engine.trace import as_json
-from tinsmith.server.access.caller import DEFAULT, caller
-from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
+from tinsmith.server.access.caller import DEFAULT, caller, owner_of
+from tinsmith.server.access.guard import Answered, Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.database.records import Failed, Finished, NoResult, Session
@@ -98,7 +98,7 @@ def build_app(
         large_paths=(FORWARD_BACKWARD,),
         hosts=hosts,
         most_at_once=most_at_once,
-        observers=(answers, *observers),
+        observers=(answers, partial(_heard, service), *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(UnavailableError)(_end)
@@ -118,6 +118,13 @@ def build_app(
     add_missing_routes(app)
     add_rest_routes(app, service.turns, Listing(service.store, service.engine, service.state, service.runs.external))
     return app
+
+
+def _heard(service: Service, answered: Answered) -> None:
+    """Count a request for anything of a session as its client's sign of life."""
+    for identity in answered.ids:
+        if owner_of(identity) == answered.name:
+            service.presence.heard(identity)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -280,7 +287,9 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     async def get_info(request: Request) -> Answer:
         body = await bodies.read(OfModel, request)
         # It may have to write a tokenizer's files first.
-        return await asyncio.to_thread(service.info, body.model_id)
+        info = await asyncio.to_thread(service.info, body.model_id)
+        service.presence.heard(body.model_id)
+        return info
 
     def submit(call: ForwardBackwardCall) -> Answer:
         return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
@@ -402,13 +411,16 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
 
     async def cancel(request: Request) -> Answer:
-        samplers.cancel((await bodies.read(OfFuture, request)).request_id)
+        request_id = (await bodies.read(OfFuture, request)).request_id
+        samplers.cancel(request_id)
+        service.presence.heard(request_id)
         return {}
 
     async def join(request: Request) -> Answer:
         body = await bodies.read(JoinSamplingSession, request)
         async with service.store.on_the_loop():
             counter = samplers.join(body.sampling_session_id)
+        service.presence.heard(body.sampling_session_id)
         return {"client_counter": counter, "type": "join_sampling_session"}
 
     async def sampler(sampler_id: str) -> Answer:

@@ -145,9 +145,9 @@ class Futures:
         if not is_own(request_id):
             return NoResult.UNKNOWN
         event = self._waiters.setdefault(request_id, asyncio.Event())
+        self._presence.heard(request_id)
         outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
-            self._presence.heard(request_id)
             try:
                 await asyncio.wait_for(event.wait(), 0 if self._closing else seconds)
             except TimeoutError:

@@ -49,6 +49,8 @@ class Answered:
     num_bytes: int
     """Size of the answer's body."""
     seconds: float
+    ids: tuple[str, ...] = ()
+    """Parts of the path that name something: a model, a sampler, a session."""
 
 
 Observer = Callable[[Answered], None]
@@ -159,6 +161,7 @@ class Guard:
                 status=sending.status or (BROKEN if broken else GONE),
                 num_bytes=sending.num_bytes,
                 seconds=time.perf_counter() - begin,
+                ids=tuple(map(str, scope.get("path_params", {}).values())),
             )
             for observe in self._observers:
                 observe(answered)
