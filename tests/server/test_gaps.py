@@ -201,6 +201,25 @@ async def test_a_request_without_room_holds_nobody_up_and_succeeds_once_there_is
 
 
 @served
+async def test_a_number_gives_another_request_no_answer(service: Service) -> None:
+    app = build_app(service, key=KEY, max_body=10_000)
+    sampler_id, model_id = await sampler(service), await model(service)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://here/api/v1/", headers={"x-api-key": KEY}
+    ) as http:
+        saved = {"model_id": model_id, "seq_id": 1}
+        for path, first, other in (
+            ("asample", json.loads(ask(sampler_id, 0, seed=1)), json.loads(ask(sampler_id, 0, seed=2))),
+            ("save_weights", {**saved, "path": "a"}, {**saved, "path": "b"}),
+        ):
+            accepted = await http.post(path, json=first)
+            assert (await http.post(path, json=first)).json() == accepted.json()
+            refused = await http.post(path, json=other)
+            assert (refused.status_code, "field: seq_id" in refused.text) == (400, True)
+            assert isinstance(await outcome(service, accepted.json()["request_id"]), Finished)
+
+
+@served
 async def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_given_up(service: Service) -> None:
     service.runs.gap_seconds = 0.0
     model_id = await model(service)
@@ -225,6 +244,7 @@ async def test_a_model_that_could_not_be_made_is_not_held(
     after = service.runs.optim_step(step(model_id, 1))
     for each in (request_id, after):
         assert isinstance(await outcome(service, each), Failed)
+    await asyncio.wrap_future(service.worker.call(lambda: None))
     assert service.runs.live == {}
     assert isinstance(await outcome(service, service.unload(model_id)), Finished)
 

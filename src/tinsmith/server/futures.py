@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from tinsmith.server.access.caller import caller_limits, is_own, owner_of
+from tinsmith.server.access.caller import call_content, caller_limits, is_own, owner_of
 from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
@@ -52,26 +52,35 @@ class Futures:
         Raises:
             InputError: the number was used for something else.
         """
-        return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
+        return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind, content=call_content())
 
     def accept(
-        self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0, num_bytes: int = 0
+        self,
+        *,
+        owner: str,
+        seq_id: int,
+        kind: str,
+        num_samples: int = 0,
+        num_bytes: int = 0,
+        content: bytes | None = None,
     ) -> tuple[str, bool]:
         """Return the request's id, and True if it is new or False for a retry. On the event loop.
 
-        Its `num_samples`, and the `num_bytes` of its datums, count until it is settled.
+        Its `num_samples`, and the `num_bytes` of its datums, count until it is settled. Its `content` is what a retry
+        repeats, if not the body of the current numbered request.
 
         Raises:
             InputError: the number was used for something else; or the key has reached a limit on concurrent work.
             BusyError: that limit, for a sampling request.
         """
         self._presence.heard(owner)
+        content = content or call_content()
         if (num_bytes or caller_limits() is not UNLIMITED) and kind != UNLOAD:
-            known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
+            known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind, content=content)
             if known is not None:
                 return known, False
             self.require_room(owner, kind, num_samples=num_samples, num_bytes=num_bytes)
-        request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
+        request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind, content=content)
         if new:
             self.usage.begin(request_id, owner_of(owner), num_samples=num_samples, num_bytes=num_bytes)
         return request_id, new

@@ -29,7 +29,7 @@ UPGRADES = {
         "UPDATE bodies SET key_name = substr(owner, 1, instr(owner, '.') - 1) WHERE instr(owner, '.') > 0",
         _OF_MODEL,
     ),
-    4: ("ALTER TABLE sampling_sessions ADD COLUMN weights TEXT",),
+    4: ("ALTER TABLE sampling_sessions ADD COLUMN weights TEXT", "ALTER TABLE requests ADD COLUMN content BLOB"),
 }
 """Statements that upgrade from each version to the next. Before keys had names, the only one was the default."""
 
@@ -86,6 +86,7 @@ TABLES = (
         state TEXT NOT NULL,
         message TEXT,
         category TEXT,
+        content BLOB,
         UNIQUE (owner, seq_id)
     )
     """,
