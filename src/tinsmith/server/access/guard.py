@@ -170,8 +170,8 @@ class Guard:
         """Return a request's caller; None if its key is not valid."""
         if self._is_open(path):
             return Call("")
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        key = self._keys.find(given)
+        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        key = self._keys.find(headers.get(b"x-api-key") or (bearer.strip() if scheme.lower() == b"bearer" else scheme))
         return None if key is None else Call(key.name, key.limits)
 
     async def _answer(
