@@ -101,6 +101,38 @@ async def test_an_answer_counts_the_prompts_tokens_that_were_in_the_cache(tenant
 
 
 @with_tenants("alice")
+async def test_a_request_is_repeated_after_its_checkpoint_was_deleted(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model = await alice.model(session)
+    path = (await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "a"})).json()["path"]
+    asked = {"session_id": session, "model_seq_id": 1, "path": path, "optimizer": True}
+    loaded = await alice.ok("load_weights", asked)
+    await alice.result(loaded["request_id"])
+    deleted = await alice.http.delete(f"/api/v1/training_runs/{model}/checkpoints/weights/a")
+    assert deleted.status_code == 200
+    assert await alice.ok("load_weights", asked) == loaded
+    other = await alice.post("/api/v1/load_weights", asked | {"optimizer": False})
+    assert other.status_code == 400
+
+
+@with_tenants("alice")
+async def test_an_overwritten_checkpoint_is_published_no_more_and_the_log_says_so(
+    tenants: Tenants, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = tenants["alice"]
+    saved = {"model_id": await alice.model(await alice.session()), "path": "a", "overwrite": True}
+    path = (await alice.done("save_weights", saved | {"seq_id": 1})).json()["path"]
+    published = f"/api/v1/training_runs/{saved['model_id']}/checkpoints/weights/a/publish"
+    assert (await alice.http.post(published)).status_code == 200
+    await alice.done("save_weights", saved | {"seq_id": 2})
+    record = tenants.service.store.checkpoint(TinkerPath.parse(path))
+    assert record is not None
+    assert not record.public
+    assert any(path in each.getMessage() for each in caplog.records)
+
+
+@with_tenants("alice")
 async def test_errors_name_a_checkpoint_by_its_path(tenants: Tenants, state: Path) -> None:
     alice = tenants["alice"]
     session = await alice.session()

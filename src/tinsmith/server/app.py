@@ -303,18 +303,18 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         uploaded = await service.turns.read(request, runs.losses.keep)
         return {"request_id": await runs.losses.accept(uploaded, service.turns)}
 
-    def load(body: LoadWeights) -> tuple[LoadWeights, str | None]:
-        return body, None if body.model_id is None else runs.load_into(body)
+    def load(body: LoadWeights) -> tuple[LoadWeights, tuple[str, str] | None]:
+        return body, runs.created_before(body) if body.model_id is None else (runs.load_into(body), body.model_id)
 
     submit_load = _numbered(service, LoadWeights, load)
 
     async def load_weights(request: Request) -> Answer:
         body, loaded = await submit_load(request)
-        if loaded is not None:
-            return {"request_id": loaded, "model_id": body.model_id}
-        checkpoint = await runs.read_checkpoint(body.path)
-        async with service.store.on_the_loop():
-            request_id, model_id = runs.create_from(body, checkpoint)
+        if loaded is None:
+            checkpoint = await runs.read_checkpoint(body.path)
+            async with service.store.on_the_loop():
+                loaded = runs.create_from(body, checkpoint)
+        request_id, model_id = loaded
         return {"request_id": request_id, "model_id": model_id}
 
     async def unload_model(request: Request) -> Answer:

@@ -108,6 +108,16 @@ class Runs:
         make = partial(self.engine.create_session, parsed.base, spec)
         return self._begin(request, "create_model", request.base_model, spec, make), model_id
 
+    def created_before(self, request: LoadWeights) -> tuple[str, str] | None:
+        """Return what `create_from` did for the same request earlier; its checkpoint may be gone.
+
+        Raises:
+            InputError: the number was used for another request.
+        """
+        model_id = _model_id(request)
+        request_id = self.futures.repeated(owner=model_id, seq_id=0, kind="load_weights")
+        return None if request_id is None else (request_id, model_id)
+
     def create_from(self, request: LoadWeights, checkpoint: Checkpoint) -> tuple[str, str]:
         """Create a model from a checkpoint; return (request id, model id).
 
