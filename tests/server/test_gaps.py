@@ -307,6 +307,8 @@ def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
         assert isinstance(failed, Failed)
         assert "database or disk is full" in failed.message
         assert failed.category == "server"
+        assert isinstance(await outcome(service, service.runs.optim_step(step(model_id, 2))), Finished)
+        assert service.store.result(f"{model_id}:1:optim_step") == failed  # the state has it once there is room
 
     serve(script, engine, state)
 

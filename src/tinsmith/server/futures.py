@@ -126,11 +126,13 @@ class Futures:
             for request_id, _ in outcomes:
                 self.fail(request_id, failure)
         else:
+            self._record_late()
             self._notify(*(request_id for request_id, _ in outcomes))
 
     def finish(self, request_id: str, result: Finished) -> None:
         """Settle with a result, which is on the disk when this returns."""
         self._record(request_id, result)
+        self._record_late()
         self._notify(request_id)
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
@@ -142,6 +144,13 @@ class Futures:
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
+
+    def _record_late(self) -> None:
+        """Record the failures for which there was no room, now that something could be written."""
+        with suppress(DiskFullError, sqlite3.Error):
+            for request_id, failed in tuple(self._unrecorded.items()):
+                self._store.fail(request_id, message=failed.message, category=failed.category)
+                del self._unrecorded[request_id]
 
     def fail_pending(self, message: str) -> None:
         """Fail the requests that a previous server left pending."""
