@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from hostile_graphs import graph
 from served import serve, served
-from tenants import NANO, PROMPT, Tenants, sample, with_tenants
+from tenants import NANO, PROMPT, Tenant, Tenants, sample, with_tenants
 
 from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.server import service as service_module
+from tinsmith.server.app import build_app
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import CheckpointRecord
 from tinsmith.server.database.store import Store
@@ -130,6 +131,20 @@ async def test_an_overwritten_checkpoint_is_published_no_more_and_the_log_says_s
     assert record is not None
     assert not record.public
     assert any(path in each.getMessage() for each in caplog.records)
+
+
+@with_tenants("alice")
+async def test_links_to_exports_begin_with_the_public_address(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    model = await alice.model(await alice.session())
+    await alice.done("save_weights_external", {"model_id": model, "seq_id": 1, "path": "a"})
+    app = build_app(tenants.service, key=tenants.keys, max_body=1 << 20, public_url="https://models.example.org/")
+    behind = Tenant(app, "alice")
+    for client, begin in ((alice, "http://here/api/"), (behind, "https://models.example.org/api/")):
+        path = f"/api/v1/training_runs/{model}/checkpoints/external_weights/a/external_weights_urls"
+        urls = (await client.http.get(path)).json()["urls"]
+        assert all(url.startswith(begin) for url in urls.values())
+    await behind.http.aclose()
 
 
 @with_tenants("alice")

@@ -83,10 +83,12 @@ def build_app(
     observers: tuple[Observer, ...] = (),
     hosts: frozenset[str] | None = None,
     most_at_once: int | None = None,
+    public_url: str | None = None,
 ) -> FastAPI:
     """Create the application; every request except healthz needs a key of `keys`.
 
-    `observers` are called with every finished request; for `hosts` and `most_at_once` see `Guard`.
+    `observers` are called with every finished request; links to exports begin with `public_url`, or the address that
+    a request names; for `hosts` and `most_at_once` see `Guard`.
     """
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
     answers = Answers()
@@ -112,6 +114,7 @@ def build_app(
     _health_route(app, service)
     _session_routes(app, service)
     _training_routes(app, service)
+    _external_routes(app, service, public_url)
     _sampling_routes(app, service)
     add_spread_route(app, service)
     add_openai_routes(app, service)
@@ -329,7 +332,6 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/load_weights")(load_weights)
     app.post("/api/v1/unload_model")(unload_model)
     _saving_routes(app, service)
-    _external_routes(app, service)
     _watching_routes(app, service)
 
 
@@ -368,7 +370,7 @@ def _watching_routes(app: FastAPI, service: Service) -> None:
     app.get("/api/v1/tinsmith/workers")(workers)
 
 
-def _external_routes(app: FastAPI, service: Service) -> None:
+def _external_routes(app: FastAPI, service: Service, public_url: str | None) -> None:
     external = service.runs.external
 
     def submit(call: SaveWeightsExternal) -> Answer:
@@ -380,7 +382,7 @@ def _external_routes(app: FastAPI, service: Service) -> None:
         return await submit_save(request)
 
     async def urls(model_id: str, name: str, request: Request) -> Answer:
-        return external.urls(model_id, name, str(request.base_url))
+        return external.urls(model_id, name, public_url or str(request.base_url))
 
     async def file(model_id: str, name: str, file: str, expires: Offset, signature: str) -> FileResponse:
         return FileResponse(external.file(model_id, name, file, expires, signature))
