@@ -14,7 +14,9 @@ from tenants import NANO, Tenants, sample, secret, with_tenants
 from training_requests import forward_backward
 
 from running import HANG_S, KEY, Running
+from tinsmith.engine.sequences import Group
 from tinsmith.server import app as routes
+from tinsmith.server import spread
 from tinsmith.server.service import Service
 
 pytestmark = pytest.mark.whole
@@ -75,6 +77,11 @@ async def stream(tenants: Tenants, read: Reader, left: asyncio.Event, **given: o
     """Ask for a stream of 200 tokens; `left` says when the client is gone."""
     said: list[dict[str, str]] = [{"role": "user", "content": "Say something."}]
     asked = {"model": NANO, "messages": said, "max_tokens": 200, "stream": True, "seed": 1} | given
+    await post(tenants, "/v1/chat/completions", asked, read, left)
+
+
+async def post(tenants: Tenants, path: str, asked: dict[str, object], read: Reader, left: asyncio.Event) -> None:
+    """Ask as a client that is gone once `left` says so."""
     body: list[Message] = [{"type": "http.request", "body": json.dumps(asked).encode()}]
 
     async def receive() -> Message:
@@ -85,8 +92,8 @@ async def stream(tenants: Tenants, read: Reader, left: asyncio.Event, **given: o
 
     scope: Message = {
         "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
-        "method": "POST", "scheme": "http", "path": "/v1/chat/completions", "query_string": b"",
-        "raw_path": b"/v1/chat/completions", "root_path": "", "server": ("here", 80),
+        "method": "POST", "scheme": "http", "path": path, "query_string": b"",
+        "raw_path": path.encode(), "root_path": "", "server": ("here", 80),
         "headers": [(b"x-api-key", secret("alice").encode())], "client": ("there", 1),
     }  # fmt: skip
     await tenants.app(scope, receive, read)
@@ -130,6 +137,29 @@ async def test_streams_that_are_left_free_their_pages(tenants: Tenants) -> None:
     assert tenants.num_pages() == 0
     assert tenants.service.futures.usage.num_requests == 0
     assert min(told) < 100, "nobody left in the middle"
+
+
+@with_tenants("alice")
+async def test_figures_that_nobody_waits_for_are_not_computed(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread, "LOOK_SECONDS", 0.0)
+    sampler, statuses, left = tenants.service.engine.sampler(NANO), list[int](), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def never() -> list[Group]:
+        loop.call_soon_threadsafe(left.set)
+        return []
+
+    async def read(message: Message) -> None:
+        statuses.append(message.get("status", 0))
+
+    monkeypatch.setattr(sampler, "step", never)
+    asked: dict[str, object] = {"model": NANO, "sequences": [[1, 2, 3]] * 3}
+    await asyncio.wait_for(post(tenants, spread.ROUTE, asked, read, left), HANG_S)
+    await settled(tenants.service)
+    assert statuses[0] == 499
+    assert not tenants.service.samplers.under_way
 
 
 @with_tenants("alice")

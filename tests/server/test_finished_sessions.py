@@ -196,6 +196,46 @@ async def test_a_snapshot_in_a_file_is_the_same_bits(
     assert list((state / "snapshots").iterdir()) == []
 
 
+@pytest.mark.parametrize("how", ["overwritten", "left alone"])
+def test_after_a_restart_a_session_samples_from_the_weights_that_it_was_opened_on(
+    engine: Engine, state: Path, how: str
+) -> None:
+    held: list[tuple[str, bytes]] = []
+
+    async def before(service: Service, client: Client) -> None:
+        del service
+        model = await client.model((await client.post("create_session", {}))["session_id"])
+        saved: dict[str, object] = {"model_id": model, "path": "x", "overwrite": True}
+        path = json.loads(await client.result(await client.post("save_weights", saved | {"seq_id": 1})))["path"]
+        asked = {"session_id": model.partition(":")[0], "sampling_session_seq_id": 0, "model_path": path}
+        sampler = (await client.post("create_sampling_session", asked))["sampling_session_id"]
+        held.append((sampler, await client.sample(sampler, 0)))
+        await client.move(model, 1)
+        if how == "overwritten":
+            await client.result(await client.post("save_weights", saved | {"seq_id": 2}))
+            assert await client.sample(sampler, 1) == held[0][1]
+        assert (await client.post("create_sampling_session", asked))["sampling_session_id"] == sampler
+        if how == "overwritten":
+            deleted = await client.http.delete(f"training_runs/{model}/checkpoints/weights/x")
+            assert deleted.status_code == 200
+            assert (await client.post("create_sampling_session", asked))["sampling_session_id"] == sampler
+            await client.result(await client.post("save_weights", saved | {"seq_id": 3}))
+
+    async def after(service: Service, client: Client) -> None:
+        sampler, drawn = held[0]
+        asked = await client.post("asample", SAMPLE | {"sampling_session_id": sampler, "seq_id": 2})
+        outcome = await service.futures.wait(asked["request_id"], HANG_S)
+        if how == "overwritten":
+            assert isinstance(outcome, Failed)
+            assert "field: model_path" in outcome.message
+        else:
+            assert isinstance(outcome, Finished)
+            assert outcome.body == drawn
+
+    serve(before, engine, state)
+    serve(after, engine, state)
+
+
 @served
 async def test_a_snapshot_for_which_there_is_no_room_is_not_held(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -301,6 +341,45 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         assert list(service.runs.live) == [there]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "get_info", {"model_id": "MODEL"}),
+        ("POST", "retrieve_future", {"request_id": "MODEL:0:create_model"}),
+        ("POST", "join_sampling_session", {"sampling_session_id": "SAMPLER"}),
+        ("GET", "samplers/SAMPLER", None),
+        ("GET", "training_runs/MODEL", None),
+        ("GET", "training_runs/MODEL/trace", None),
+        ("GET", "sessions/SESSION", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_whoever_asks_for_anything_of_a_session_is_there(
+    engine: Engine, tmp_path: Path, method: str, path: str, body: dict[str, str] | None
+) -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=100.0, clock=lambda: now[0])
+
+    async def script(service: Service, client: Client) -> None:
+        del service
+        session = (await client.post("create_session", {}))["session_id"]
+        model = await client.model(session)
+        names = {"MODEL": model, "SAMPLER": await client.snapshot(model, 1), "SESSION": session}
+
+        def named(text: str) -> str:
+            for name, value in names.items():
+                text = text.replace(name, value)
+            return text
+
+        now[0] = 150.0
+        sent = None if body is None else {key: named(value) for key, value in body.items()}
+        answer = await client.http.request(method, named(path), json=sent)
+        assert answer.status_code == 200
+        assert presence.silent() == presence.silent() == ()
+
+    serve(script, engine, tmp_path / "state", presence)
 
 
 def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) -> None:

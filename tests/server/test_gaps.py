@@ -16,6 +16,7 @@ from served import serve, served
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
+from tinsmith.engine.training import TrainingSession
 from tinsmith.server import samplers, sampling_requests
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished, Outcome
@@ -26,8 +27,9 @@ from tinsmith.server.service import Service
 from tinsmith.server.submissions import STARTED, WINDOW, Submissions
 from tinsmith.server.weights import Loaded
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
-from tinsmith.types.errors import CheckpointError, InputError
+from tinsmith.types.errors import CheckpointError, DiskFullError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
 
 NANO = "tinsmith/nano"
@@ -142,6 +144,82 @@ async def test_a_number_that_comes_after_it_was_given_up_is_served(service: Serv
 
 
 @served
+@pytest.mark.parametrize("first", ["never", "seeded", "refused"])
+async def test_of_two_numbers_that_never_come_each_is_given_up(service: Service, first: str) -> None:
+    service.samplers.gap_seconds = 0.0
+    sampler_id = await sampler(service)
+    waiting = [await sample(service, sampler_id, seq_id) for seq_id in (2, 4)]
+    if first == "seeded":
+        await service.samplers.sample(parse_json(Sample, ask(sampler_id, 0, seed=1)), service.turns)
+    elif first == "refused":
+        service.samplers.count_refused(Place(sampler_id, 0), InputError("no"))
+    for request_id in waiting:
+        assert isinstance(await outcome(service, request_id), Finished)
+
+
+@served
+async def test_what_waits_for_a_second_number_after_a_refused_one_fails(service: Service) -> None:
+    service.runs.gap_seconds = 0.0
+    model_id = await model(service)
+    waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (2, 4)]
+    service.runs.count_refused(Place(model_id, 1), InputError("no"))
+    first, second = [await outcome(service, request_id) for request_id in waiting]
+    assert isinstance(first, Finished)
+    assert isinstance(second, Failed)
+    assert "request 3 " in second.message
+
+
+@served
+@pytest.mark.parametrize("refused", [{}, {"adam_params": None}], ids=["no room", "a mistake, and no room to count it"])
+async def test_a_request_without_room_holds_nobody_up_and_succeeds_once_there_is_room(
+    service: Service, monkeypatch: pytest.MonkeyPatch, refused: dict[str, object]
+) -> None:
+    service.runs.gap_seconds = 2 * HANG_S
+    model_id = await model(service)
+
+    def full(**_: object) -> bool:
+        raise DiskFullError("could not write")
+
+    app = build_app(service, key=KEY, max_body=10_000)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://here/api/v1/", headers={"x-api-key": KEY}
+    ) as http:
+
+        async def ask(seq_id: int, **other: object) -> httpx.Response:
+            return await http.post("optim_step", json=step(model_id, seq_id).model_dump(mode="json") | other)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(service.store, "open_request", full)
+            patched.setattr(service.store, "refuse", full)
+            for seq_id in (3, 1):
+                assert (await ask(seq_id, **refused)).status_code == 507
+        for asked in [await ask(seq_id) for seq_id in (3, 2, 1, 4, 3)]:
+            assert isinstance(await outcome(service, asked.json()["request_id"]), Finished)
+    run = service.runs.live[model_id]
+    assert run.session is not None
+    assert (run.session.optimizer.step_count, run.waiting, run.lane.excused) == (4, {}, set())
+
+
+@served
+async def test_a_number_gives_another_request_no_answer(service: Service) -> None:
+    app = build_app(service, key=KEY, max_body=10_000)
+    sampler_id, model_id = await sampler(service), await model(service)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://here/api/v1/", headers={"x-api-key": KEY}
+    ) as http:
+        saved = {"model_id": model_id, "seq_id": 1}
+        for path, first, other in (
+            ("asample", json.loads(ask(sampler_id, 0, seed=1)), json.loads(ask(sampler_id, 0, seed=2))),
+            ("save_weights", {**saved, "path": "a"}, {**saved, "path": "b"}),
+        ):
+            accepted = await http.post(path, json=first)
+            assert (await http.post(path, json=first)).json() == accepted.json()
+            refused = await http.post(path, json=other)
+            assert (refused.status_code, "field: seq_id" in refused.text) == (400, True)
+            assert isinstance(await outcome(service, accepted.json()["request_id"]), Finished)
+
+
+@served
 async def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_given_up(service: Service) -> None:
     service.runs.gap_seconds = 0.0
     model_id = await model(service)
@@ -150,6 +228,25 @@ async def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_giv
     assert isinstance(await outcome(service, waiting), Failed)
     assert isinstance(await outcome(service, unloaded), Finished)
     assert service.unload(model_id) == unloaded
+
+
+@served
+async def test_a_model_that_could_not_be_made_is_not_held(
+    service: Service, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> TrainingSession:
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "create_session", broken)
+    session = service.store.create_session().session_id
+    asked = {"session_id": session, "model_seq_id": 0, "base_model": NANO, "lora_config": {"rank": 2}}
+    request_id, model_id = service.runs.create(CreateModel.model_validate(asked))
+    after = service.runs.optim_step(step(model_id, 1))
+    for each in (request_id, after):
+        assert isinstance(await outcome(service, each), Failed)
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+    assert service.runs.live == {}
+    assert isinstance(await outcome(service, service.unload(model_id)), Finished)
 
 
 @served
@@ -180,6 +277,21 @@ def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine
     serve(after, engine, state)
 
 
+def test_a_request_that_is_refused_first_after_a_restart_uses_its_number_up(engine: Engine, state: Path) -> None:
+    opened: list[str] = []
+
+    async def before(service: Service) -> None:
+        opened.append(await sampler(service))
+
+    async def after(service: Service) -> None:
+        service.samplers.gap_seconds = 2 * HANG_S
+        service.samplers.count_refused(Place(opened[0], 0), InputError("no"))
+        assert isinstance(await outcome(service, await sample(service, opened[0], 1)), Finished)
+
+    serve(before, engine, state)
+    serve(after, engine, state)
+
+
 def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
     engine: Engine, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +307,8 @@ def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
         assert isinstance(failed, Failed)
         assert "database or disk is full" in failed.message
         assert failed.category == "server"
+        assert isinstance(await outcome(service, service.runs.optim_step(step(model_id, 2))), Finished)
+        assert service.store.result(f"{model_id}:1:optim_step") == failed  # the state has it once there is room
 
     serve(script, engine, state)
 
@@ -357,6 +471,13 @@ def test_giving_up_drops_what_waits_and_goes_on_after_it() -> None:
     _run(lane.add(2, _named(done, "2")))
     _run(lane.add(6, _named(done, "6")))
     assert done == ["6"]
+
+
+def test_an_excused_number_that_is_given_up_is_excused_no_more() -> None:
+    lane = Lane(1)
+    assert lane.excuse(2) == []
+    lane.give_up()
+    assert (lane.excused, lane.add(2, list)) == (set(), [])
 
 
 def test_giving_up_with_nothing_waiting_changes_nothing() -> None:

@@ -12,6 +12,7 @@ from scripted import CALL, NOW, OK, SCHEMA, replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
+from tinsmith.models.presets import PRESETS
 
 pytestmark = pytest.mark.whole
 
@@ -194,6 +195,17 @@ def test_tokens_are_counted_as_the_prompt_has_them(client: Anthropic) -> None:
         message = create(client, tools=TOOLS, system="Rules.")
     counted = client.messages.count_tokens(model=MODEL, messages=ASK, tools=TOOLS, system="Rules.")
     assert counted.input_tokens == message.usage.input_tokens
+
+
+def test_a_prompt_that_fills_the_context_is_counted(client: Anthropic) -> None:
+    def count(letters: int) -> int:
+        said: list[Any] = [{"role": "user", "content": "q" * letters}]
+        return client.messages.count_tokens(model=MODEL, messages=said).input_tokens
+
+    around, context = count(1) - 1, PRESETS["nano"].max_positions
+    assert count(context - around) == context
+    with pytest.raises(anthropic.BadRequestError):
+        count(context - around + 1)
 
 
 def test_unseeded_messages_differ_and_remarks_change_nothing(client: Anthropic) -> None:

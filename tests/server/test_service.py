@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from hostile_graphs import graph
 from served import serve, served
-from tenants import NANO, PROMPT, Tenants, sample, with_tenants
+from tenants import NANO, PROMPT, Tenant, Tenants, sample, with_tenants
 
 from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.server import service as service_module
+from tinsmith.server.app import build_app
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import CheckpointRecord
 from tinsmith.server.database.store import Store
@@ -98,6 +99,52 @@ async def test_an_answer_counts_the_prompts_tokens_that_were_in_the_cache(tenant
         message.ParseFromString(answer.content)
         counts.append(message.prompt_cache_hit_tokens)
     assert counts == [0, 32, 16]
+
+
+@with_tenants("alice")
+async def test_a_request_is_repeated_after_its_checkpoint_was_deleted(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    session = await alice.session()
+    model = await alice.model(session)
+    path = (await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "a"})).json()["path"]
+    asked = {"session_id": session, "model_seq_id": 1, "path": path, "optimizer": True}
+    loaded = await alice.ok("load_weights", asked)
+    await alice.result(loaded["request_id"])
+    deleted = await alice.http.delete(f"/api/v1/training_runs/{model}/checkpoints/weights/a")
+    assert deleted.status_code == 200
+    assert await alice.ok("load_weights", asked) == loaded
+    other = await alice.post("/api/v1/load_weights", asked | {"optimizer": False})
+    assert other.status_code == 400
+
+
+@with_tenants("alice")
+async def test_an_overwritten_checkpoint_is_published_no_more_and_the_log_says_so(
+    tenants: Tenants, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = tenants["alice"]
+    saved = {"model_id": await alice.model(await alice.session()), "path": "a", "overwrite": True}
+    path = (await alice.done("save_weights", saved | {"seq_id": 1})).json()["path"]
+    published = f"/api/v1/training_runs/{saved['model_id']}/checkpoints/weights/a/publish"
+    assert (await alice.http.post(published)).status_code == 200
+    await alice.done("save_weights", saved | {"seq_id": 2})
+    record = tenants.service.store.checkpoint(TinkerPath.parse(path))
+    assert record is not None
+    assert not record.public
+    assert any(path in each.getMessage() for each in caplog.records)
+
+
+@with_tenants("alice")
+async def test_links_to_exports_begin_with_the_public_address(tenants: Tenants) -> None:
+    alice = tenants["alice"]
+    model = await alice.model(await alice.session())
+    await alice.done("save_weights_external", {"model_id": model, "seq_id": 1, "path": "a"})
+    app = build_app(tenants.service, key=tenants.keys, max_body=1 << 20, public_url="https://models.example.org/")
+    behind = Tenant(app, "alice")
+    for client, begin in ((alice, "http://here/api/"), (behind, "https://models.example.org/api/")):
+        path = f"/api/v1/training_runs/{model}/checkpoints/external_weights/a/external_weights_urls"
+        urls = (await client.http.get(path)).json()["urls"]
+        assert all(url.startswith(begin) for url in urls.values())
+    await behind.http.aclose()
 
 
 @with_tenants("alice")

@@ -161,6 +161,17 @@ def test_a_snapshot_is_known_as_one_after_a_restart(state: Path) -> None:
     assert sampler.model_path is None
 
 
+def test_a_snapshot_does_not_take_the_place_of_another(store: Store) -> None:
+    store.create_session()
+
+    def hold() -> None:
+        store.create_sampling_session(session_id="s000001", sampling_session_seq_id=0, base_model="m", snapshot=True)
+
+    hold()
+    with pytest.raises(InputError, match="field: sampling_session_seq_id = 0"):
+        hold()
+
+
 # Requests
 
 
@@ -176,6 +187,17 @@ def test_a_number_is_not_used_for_two_kinds(store: Store) -> None:
     store.open_request(owner=OWNER, seq_id=1, kind="optim_step")
     with pytest.raises(InputError, match="optim_step"):
         store.open_request(owner=OWNER, seq_id=1, kind="forward_backward")
+
+
+def test_a_number_is_not_used_for_two_contents(store: Store) -> None:
+    request = {"owner": OWNER, "seq_id": 1, "kind": "optim_step"}
+    first, _ = store.open_request(**request, content=b"one")
+    for content in (b"one", None):
+        assert store.open_request(**request, content=content) == (first, False)
+        assert store.find_request(**request, content=content) == first
+    for again in (store.open_request, store.find_request):
+        with pytest.raises(InputError, match="field: seq_id = 1"):
+            again(**request, content=b"two")
 
 
 def test_a_request_goes_from_unknown_to_pending_to_finished(store: Store) -> None:

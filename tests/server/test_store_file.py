@@ -101,6 +101,8 @@ def test_a_newer_state_is_refused_and_left_alone(state: Path) -> None:
 def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
     with Store(state) as store:
         session = store.create_session().session_id
+        store.create_sampling_session(session_id=session, sampling_session_seq_id=0, base_model="m")
+        store.open_request(owner=OWNER, seq_id=1, kind="optim_step")
     connection = sqlite3.connect(state / FILE)
     connection.execute("ALTER TABLE checkpoints DROP COLUMN public")
     for table in OWNED:
@@ -108,6 +110,8 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
         connection.execute(f"ALTER TABLE {table} DROP COLUMN key_name")
     connection.execute("DROP INDEX checkpoints_of_model")
     connection.execute("ALTER TABLE bodies DROP COLUMN key_name")
+    connection.execute("ALTER TABLE sampling_sessions DROP COLUMN weights")
+    connection.execute("ALTER TABLE requests DROP COLUMN content")
     for request_id, owner in (("a", "bob.s000001:x"), ("b", "s000001:x")):
         values = (request_id, owner, "t", b"")
         connection.execute("INSERT INTO bodies (request_id, owner, media_type, body) VALUES (?, ?, ?, ?)", values)
@@ -117,6 +121,8 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
     with Store(state) as store:
         assert [known.session_id for known in store.sessions()] == [session]
         assert store.checkpoints() == ()
+        assert [sampler.weights for sampler in store.sampling_sessions()] == [None]
+        assert not store.open_request(owner=OWNER, seq_id=1, kind="optim_step", content=b"any")[1]
     connection = sqlite3.connect(state / FILE)
     assert connection.execute("SELECT key_name FROM bodies ORDER BY request_id").fetchall() == [("bob",), ("default",)]
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]

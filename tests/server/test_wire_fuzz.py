@@ -80,7 +80,7 @@ def test_a_wrong_key_is_always_refused(server: Running, model: str) -> None:
                 answer = stranger.request(method, f"/api/v1/{path}", headers=header)
                 assert answer.status_code == 401, (method, path, header)
         assert stranger.get("/api/v1/healthz").json() == {"status": "ok"}
-        answer = stranger.get("/api/v1/sessions", headers={"authorization": f"Bearer {KEY}"})
+        answer = stranger.get("/api/v1/sessions", headers={"authorization": f"bearer {KEY}"})
         assert answer.status_code == 200
 
 

@@ -249,6 +249,9 @@ class ServeOptions:
     access_log: Annotated[
         str | None, Option(metavar="FILE", help="File for a line per request; - is standard output.")
     ] = None
+    public_url: Annotated[
+        str | None, Option(metavar="URL", help="Address of this server behind a proxy, for links to exports.")
+    ] = None
     exit_with_stdin: Annotated[bool, Option("--exit-with-stdin", help="Stop when standard input closes.")] = False
 
 

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tinsmith.engine.trace import as_json
-from tinsmith.server.access.caller import DEFAULT, caller
-from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
+from tinsmith.server.access.caller import DEFAULT, caller, owner_of
+from tinsmith.server.access.guard import Answered, Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.database.records import Failed, Finished, NoResult, Session
@@ -83,10 +83,12 @@ def build_app(
     observers: tuple[Observer, ...] = (),
     hosts: frozenset[str] | None = None,
     most_at_once: int | None = None,
+    public_url: str | None = None,
 ) -> FastAPI:
     """Create the application; every request except healthz needs a key of `keys`.
 
-    `observers` are called with every finished request; for `hosts` and `most_at_once` see `Guard`.
+    `observers` are called with every finished request; links to exports begin with `public_url`, or the address that
+    a request names; for `hosts` and `most_at_once` see `Guard`.
     """
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
     answers = Answers()
@@ -98,7 +100,7 @@ def build_app(
         large_paths=(FORWARD_BACKWARD,),
         hosts=hosts,
         most_at_once=most_at_once,
-        observers=(answers, *observers),
+        observers=(answers, partial(_heard, service), *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(UnavailableError)(_end)
@@ -112,12 +114,20 @@ def build_app(
     _health_route(app, service)
     _session_routes(app, service)
     _training_routes(app, service)
+    _external_routes(app, service, public_url)
     _sampling_routes(app, service)
     add_spread_route(app, service)
     add_openai_routes(app, service)
     add_missing_routes(app)
     add_rest_routes(app, service.turns, Listing(service.store, service.engine, service.state, service.runs.external))
     return app
+
+
+def _heard(service: Service, answered: Answered) -> None:
+    """Count a request for anything of a session as its client's sign of life."""
+    for identity in answered.ids:
+        if owner_of(identity) == answered.name:
+            service.presence.heard(identity)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -280,7 +290,9 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     async def get_info(request: Request) -> Answer:
         body = await bodies.read(OfModel, request)
         # It may have to write a tokenizer's files first.
-        return await asyncio.to_thread(service.info, body.model_id)
+        info = await asyncio.to_thread(service.info, body.model_id)
+        service.presence.heard(body.model_id)
+        return info
 
     def submit(call: ForwardBackwardCall) -> Answer:
         return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
@@ -294,18 +306,18 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         uploaded = await service.turns.read(request, runs.losses.keep)
         return {"request_id": await runs.losses.accept(uploaded, service.turns)}
 
-    def load(body: LoadWeights) -> tuple[LoadWeights, str | None]:
-        return body, None if body.model_id is None else runs.load_into(body)
+    def load(body: LoadWeights) -> tuple[LoadWeights, tuple[str, str] | None]:
+        return body, runs.created_before(body) if body.model_id is None else (runs.load_into(body), body.model_id)
 
     submit_load = _numbered(service, LoadWeights, load)
 
     async def load_weights(request: Request) -> Answer:
         body, loaded = await submit_load(request)
-        if loaded is not None:
-            return {"request_id": loaded, "model_id": body.model_id}
-        checkpoint = await runs.read_checkpoint(body.path)
-        async with service.store.on_the_loop():
-            request_id, model_id = runs.create_from(body, checkpoint)
+        if loaded is None:
+            checkpoint = await runs.read_checkpoint(body.path)
+            async with service.store.on_the_loop():
+                loaded = runs.create_from(body, checkpoint)
+        request_id, model_id = loaded
         return {"request_id": request_id, "model_id": model_id}
 
     async def unload_model(request: Request) -> Answer:
@@ -320,7 +332,6 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/load_weights")(load_weights)
     app.post("/api/v1/unload_model")(unload_model)
     _saving_routes(app, service)
-    _external_routes(app, service)
     _watching_routes(app, service)
 
 
@@ -359,7 +370,7 @@ def _watching_routes(app: FastAPI, service: Service) -> None:
     app.get("/api/v1/tinsmith/workers")(workers)
 
 
-def _external_routes(app: FastAPI, service: Service) -> None:
+def _external_routes(app: FastAPI, service: Service, public_url: str | None) -> None:
     external = service.runs.external
 
     def submit(call: SaveWeightsExternal) -> Answer:
@@ -371,7 +382,7 @@ def _external_routes(app: FastAPI, service: Service) -> None:
         return await submit_save(request)
 
     async def urls(model_id: str, name: str, request: Request) -> Answer:
-        return external.urls(model_id, name, str(request.base_url))
+        return external.urls(model_id, name, public_url or str(request.base_url))
 
     async def file(model_id: str, name: str, file: str, expires: Offset, signature: str) -> FileResponse:
         return FileResponse(external.file(model_id, name, file, expires, signature))
@@ -402,13 +413,16 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
 
     async def cancel(request: Request) -> Answer:
-        samplers.cancel((await bodies.read(OfFuture, request)).request_id)
+        request_id = (await bodies.read(OfFuture, request)).request_id
+        samplers.cancel(request_id)
+        service.presence.heard(request_id)
         return {}
 
     async def join(request: Request) -> Answer:
         body = await bodies.read(JoinSamplingSession, request)
         async with service.store.on_the_loop():
             counter = samplers.join(body.sampling_session_id)
+        service.presence.heard(body.sampling_session_id)
         return {"client_counter": counter, "type": "join_sampling_session"}
 
     async def sampler(sampler_id: str) -> Answer:

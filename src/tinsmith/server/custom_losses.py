@@ -146,7 +146,10 @@ class CustomLosses:
         """
         async with self.store.on_the_loop():
             request_id, new = self.futures.accept(
-                owner=f"{uploaded.session_id}:loss", seq_id=uploaded.seq_id, kind="create_custom_loss"
+                owner=f"{uploaded.session_id}:loss",
+                seq_id=uploaded.seq_id,
+                kind="create_custom_loss",
+                content=uploaded.loss_id.encode(),
             )
         if new:
             answer = json_result({"loss_id": uploaded.loss_id, "type": "create_custom_loss"})

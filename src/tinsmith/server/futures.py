@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from tinsmith.server.access.caller import caller_limits, is_own, owner_of
+from tinsmith.server.access.caller import call_content, caller_limits, is_own, owner_of
 from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
@@ -52,26 +52,35 @@ class Futures:
         Raises:
             InputError: the number was used for something else.
         """
-        return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
+        return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind, content=call_content())
 
     def accept(
-        self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0, num_bytes: int = 0
+        self,
+        *,
+        owner: str,
+        seq_id: int,
+        kind: str,
+        num_samples: int = 0,
+        num_bytes: int = 0,
+        content: bytes | None = None,
     ) -> tuple[str, bool]:
         """Return the request's id, and True if it is new or False for a retry. On the event loop.
 
-        Its `num_samples`, and the `num_bytes` of its datums, count until it is settled.
+        Its `num_samples`, and the `num_bytes` of its datums, count until it is settled. Its `content` is what a retry
+        repeats, if not the body of the current numbered request.
 
         Raises:
             InputError: the number was used for something else; or the key has reached a limit on concurrent work.
             BusyError: that limit, for a sampling request.
         """
         self._presence.heard(owner)
+        content = content or call_content()
         if (num_bytes or caller_limits() is not UNLIMITED) and kind != UNLOAD:
-            known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
+            known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind, content=content)
             if known is not None:
                 return known, False
             self.require_room(owner, kind, num_samples=num_samples, num_bytes=num_bytes)
-        request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
+        request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind, content=content)
         if new:
             self.usage.begin(request_id, owner_of(owner), num_samples=num_samples, num_bytes=num_bytes)
         return request_id, new
@@ -117,11 +126,13 @@ class Futures:
             for request_id, _ in outcomes:
                 self.fail(request_id, failure)
         else:
+            self._record_late()
             self._notify(*(request_id for request_id, _ in outcomes))
 
     def finish(self, request_id: str, result: Finished) -> None:
         """Settle with a result, which is on the disk when this returns."""
         self._record(request_id, result)
+        self._record_late()
         self._notify(request_id)
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
@@ -134,6 +145,13 @@ class Futures:
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
 
+    def _record_late(self) -> None:
+        """Record the failures for which there was no room, now that something could be written."""
+        with suppress(DiskFullError, sqlite3.Error):
+            for request_id, failed in tuple(self._unrecorded.items()):
+                self._store.fail(request_id, message=failed.message, category=failed.category)
+                del self._unrecorded[request_id]
+
     def fail_pending(self, message: str) -> None:
         """Fail the requests that a previous server left pending."""
         with self._store.batch():
@@ -145,9 +163,9 @@ class Futures:
         if not is_own(request_id):
             return NoResult.UNKNOWN
         event = self._waiters.setdefault(request_id, asyncio.Event())
+        self._presence.heard(request_id)
         outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
-            self._presence.heard(request_id)
             try:
                 await asyncio.wait_for(event.wait(), 0 if self._closing else seconds)
             except TimeoutError:

@@ -21,12 +21,19 @@ class Lane:
 
     next_seq: int
     waiting: dict[int, Job] = field(default_factory=dict[int, Job])
+    excused: set[int] = field(default_factory=set[int])
+    """Numbers of requests for which there was no room: others need not wait for them, and they may come again."""
 
     def add(self, seq: int, job: Job) -> list[Job]:
         """Add a job, and return the jobs that may run now, in order.
 
         A number that already ran or waits releases nothing: the caller answers a retry from its record.
         """
+        if seq in self.excused:
+            self.excused.remove(seq)
+            if seq < self.next_seq:
+                return [job]
+            self.waiting.pop(seq, None)
         if seq < self.next_seq or seq in self.waiting:
             return []
         self.waiting[seq] = job
@@ -35,6 +42,14 @@ class Lane:
     def skip(self, seq: int) -> list[Job]:
         """Skip the number of a refused request, and return the jobs that may run now."""
         return self.add(seq, _nothing)
+
+    def excuse(self, seq: int) -> list[Job]:
+        """Skip the number of a request for which there was no room, which runs at once if it comes after all."""
+        if seq in self.excused or seq < self.next_seq or seq in self.waiting:
+            return []
+        ready = self.skip(seq)
+        self.excused.add(seq)
+        return ready
 
     def append(self, job: Job) -> list[Job]:
         """Add a job after all others, and return the jobs that may run now, in order."""
@@ -50,6 +65,7 @@ class Lane:
     def give_up(self) -> list[tuple[int, Job]]:
         """Remove the jobs that wait for missing numbers, and return them in order. Later jobs continue."""
         dropped = sorted(self.waiting.items())
+        self.excused.difference_update(self.waiting)
         self.waiting.clear()
         self.next_seq = max((self.next_seq, *(seq + 1 for seq, _ in dropped)))
         return dropped

@@ -38,7 +38,7 @@ from tinsmith.server.wire.results import encode_forward_backward
 from tinsmith.server.wire.training_request import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.errors import CheckpointError, ConfigError, InputError
+from tinsmith.types.errors import CheckpointError, ConfigError, DiskFullError, InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
@@ -108,6 +108,16 @@ class Runs:
         make = partial(self.engine.create_session, parsed.base, spec)
         return self._begin(request, "create_model", request.base_model, spec, make), model_id
 
+    def created_before(self, request: LoadWeights) -> tuple[str, str] | None:
+        """Return what `create_from` did for the same request earlier; its checkpoint may be gone.
+
+        Raises:
+            InputError: the number was used for another request.
+        """
+        model_id = _model_id(request)
+        request_id = self.futures.repeated(owner=model_id, seq_id=0, kind="load_weights")
+        return None if request_id is None else (request_id, model_id)
+
     def create_from(self, request: LoadWeights, checkpoint: Checkpoint) -> tuple[str, str]:
         """Create a model from a checkpoint; return (request id, model id).
 
@@ -156,9 +166,13 @@ class Runs:
             run = self.live[model_id] = LiveRun(model_id, ModelName.parse(base_model).base, spec, Lane(1))
 
             def compute() -> Finished:
-                session = make()
-                session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
-                self.engine.prepare(session)
+                try:
+                    session = make()
+                    session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
+                    self.engine.prepare(session)
+                except BaseException:
+                    self.loop.call_soon_threadsafe(self.live.pop, model_id, None)
+                    raise
                 run.session = session
                 return json_result({**answer, "model_id": model_id, "type": kind})
 
@@ -324,11 +338,19 @@ class Runs:
         """Return the ids of a session's models in memory."""
         return sorted(each for each in self.live if each.rpartition(":train:")[0] == session_id)
 
-    def count_refused(self, place: Place, message: str) -> None:
-        """Mark a refused request's number as used, unless it was used before."""
+    def count_refused(self, place: Place, error: TinsmithError) -> None:
+        """Mark a refused request's number as used, unless it was used before; on a full disk it may come again."""
         run = self.live.get(place.owner)
-        if run is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
-            self._release(run, run.lane.skip(place.seq_id))
+        if run is None or not is_own(place.owner):
+            return
+        try:
+            if isinstance(error, DiskFullError):
+                raise error
+            if self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error)):
+                self._release(run, run.lane.skip(place.seq_id))
+        except DiskFullError:
+            self._release(run, run.lane.excuse(place.seq_id))
+            raise
 
     def unload(self, model_id: str, job: Job) -> None:
         """Free a model's memory after its earlier requests; it accepts no more."""
@@ -337,7 +359,6 @@ class Runs:
             self.worker.post(job)
             return
         self._release(run, run.lane.append(job))
-        self._expect(run)
 
     def _write(
         self,
@@ -380,7 +401,8 @@ class Runs:
         if record is None:
             raise ConfigError("there is no such model", field="model_id", value=model_id)
         raise InputError(
-            "this model is not in memory: it was unloaded, its session has ended, or the server was restarted",
+            "this model is not in memory: it could not be made, was unloaded, its session has ended, or the server was"
+            " restarted",
             field="model_id",
             value=model_id,
             fix="create a training client from one of its checkpoints",
@@ -400,7 +422,7 @@ class Runs:
             return repeated  # its result may outlive the model
         run = self._run(model_id)
         request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind, num_bytes=num_bytes)
-        if new and seq_id < run.lane.next_seq:
+        if new and seq_id < run.lane.next_seq and seq_id not in run.lane.excused:
             self._fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
         elif new:
 
@@ -418,21 +440,19 @@ class Runs:
 
     def _add(self, run: LiveRun, seq_id: int, request_id: str, job: Job) -> None:
         """Queue a request by its number, with a time limit on the wait for earlier ones."""
-        run.waiting[seq_id] = request_id
-        self._release(run, run.lane.add(seq_id, job))
-        self._expect(run)
-
-    def _expect(self, run: LiveRun) -> None:
-        """Set a time limit for the number that others wait for."""
-        if run.lane.waiting:
-            self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
+        ready = run.lane.add(seq_id, job)
+        if seq_id in run.lane.waiting:
+            run.waiting[seq_id] = request_id
+        self._release(run, ready)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
-        """Post the requests that may run now, and clear their wait."""
-        for seq in range(run.lane.next_seq - len(jobs), run.lane.next_seq):
-            run.waiting.pop(seq, None)
+        """Post the requests that may run now, and set a time limit for the number that others wait for."""
+        for seq in [seq for seq in run.waiting if seq < run.lane.next_seq] if jobs else ():
+            del run.waiting[seq]
         for job in jobs:
             self.worker.post(job)
+        if run.lane.waiting:
+            self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _give_up(self, run: LiveRun, expected: int) -> None:
         """Fail the requests that wait for a missing number: continuing without it would train another model."""

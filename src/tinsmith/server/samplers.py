@@ -122,22 +122,38 @@ class Samplers:
         Raises:
             InputError, ConfigError, CheckpointError: the model or checkpoint is not available, or is not the one named.
         """
-        base_model = request.base_model
-        if request.model_path is not None:
-            checkpoint = await runs.read_checkpoint(request.model_path)
-            own = runs.served_name(checkpoint, base_model)
-            record = self.store.checkpoint(TinkerPath.parse(request.model_path))
-            base_model = record.base_model if record else own.base
-        assert base_model is not None, "checked by the request"
-        check_name(self.engine, ModelName.parse(base_model))
-        create = partial(self.store.create_sampling_session, base_model=base_model, model_path=request.model_path)
-        session_id, seq_id = request.session_id, request.sampling_session_seq_id
-        # On a thread: it waits for the disk.
-        session = await turns.run(partial(create, session_id=session_id, sampling_session_seq_id=seq_id))
+        session = self._known(request) or await self._recorded(request, runs, turns)
         live = self._open(session)
         if isinstance(live.source, Future):
             await asyncio.wrap_future(live.source)
         return session.sampling_session_id
+
+    def _known(self, request: CreateSamplingSession) -> SamplingSession | None:
+        """Return the session that the same request opened before; its checkpoint may be gone."""
+        known = self.store.sampling_session(f"{request.session_id}:sample:{request.sampling_session_seq_id}")
+        if known is None or known.snapshot or known.model_path != request.model_path:
+            return None
+        return known if request.base_model in (None, known.base_model) else None
+
+    async def _recorded(self, request: CreateSamplingSession, runs: Runs, turns: Turns) -> SamplingSession:
+        """Record a session."""
+        base_model, weights = request.base_model, None
+        if request.model_path is not None:
+            checkpoint = await runs.read_checkpoint(request.model_path)
+            own = runs.served_name(checkpoint, base_model)
+            record = self.store.checkpoint(TinkerPath.parse(request.model_path))
+            base_model, weights = record.base_model if record else own.base, weights_of(checkpoint)
+        assert base_model is not None, "checked by the request"
+        check_name(self.engine, ModelName.parse(base_model))
+        create = partial(
+            self.store.create_sampling_session,
+            session_id=request.session_id,
+            sampling_session_seq_id=request.sampling_session_seq_id,
+            base_model=base_model,
+            model_path=request.model_path,
+            weights=weights,
+        )
+        return await turns.run(create)  # on a thread: it waits for the disk
 
     def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
@@ -146,7 +162,7 @@ class Samplers:
         request uses the weights current when it enters the sampler, from its first token to its last.
 
         Raises:
-            InputError: its key has reached the limit on sampling sessions.
+            InputError: its key has reached the limit on sampling sessions, or the number was used before.
             DiskFullError: older weights cannot be moved to a file.
         """
         self._require_room(owner_of(session_id))
@@ -250,7 +266,7 @@ class Samplers:
             caller_limits().check_sampling(request.num_samples, max_tokens)
         except TinsmithError as error:
             async with self.store.on_the_loop():
-                self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
+                self.count_refused(Place(request.sampling_session_id, request.seq_id), error)
             raise
         async with self.store.on_the_loop():
             if self.live.get(request.sampling_session_id) is not live:  # the session has ended meanwhile
@@ -267,18 +283,18 @@ class Samplers:
         """Let an unseeded request run after those before it; a seeded one runs at once."""
         late = request.seq_id < lane.next_seq  # its number was skipped: it runs at once
         if request.sampling_params.seed is None and not late:
-            self._post(lane.add(request.seq_id, job))
-            if lane.waiting:
-                self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
+            self._go_on(lane, lane.add(request.seq_id, job))
         else:
             self.worker.post(job)
-            self._post(lane.skip(request.seq_id))
+            self._go_on(lane, lane.skip(request.seq_id))
 
-    def count_refused(self, place: Place, message: str) -> None:
-        """Mark a refused request's number as used, unless it was used before."""
-        live = self.live.get(place.owner)
-        if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
-            self._post(self._lane(live, place.seq_id).skip(place.seq_id))
+    def count_refused(self, place: Place, error: TinsmithError) -> None:
+        """Mark a refused request's number as used, unless it was used before; its session may not be in memory yet."""
+        live, known = self.live.get(place.owner), self.store.sampling_session(place.owner)
+        counted = known is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error))
+        if live is not None and counted:
+            lane = self._lane(live, place.seq_id)
+            self._go_on(lane, lane.skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
         """Return the record of a sampling session.
@@ -437,6 +453,13 @@ class Samplers:
                 checkpoint = read(self.store.require_checkpoint(path, readable=readable))
                 load = partial(adapter_of, self.engine, name, checkpoint)
                 weights = weights_of(checkpoint)
+                if record.weights not in (None, weights):
+                    raise InputError(
+                        "the checkpoint of this sampling session was overwritten, and holds other weights now",
+                        field="model_path",
+                        value=record.model_path,
+                        fix="create another sampling client to sample from these",
+                    )
                 self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
             return None
 
@@ -494,7 +517,13 @@ class Samplers:
         for job in jobs:
             self.worker.post(job)
 
+    def _go_on(self, lane: Lane, jobs: list[Job]) -> None:
+        """Post the jobs that may run now, and set a time limit for the number that others wait for."""
+        self._post(jobs)
+        if lane.waiting:
+            self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
+
     def _close_gap(self, lane: Lane, expected: int) -> None:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
-            self._post(lane.close_gap())
+            self._go_on(lane, lane.close_gap())

@@ -77,6 +77,8 @@ class ServeSettings:
     tls_key: Path | None = None
     access_log: str | None = None
     """File for one line per request; `-` for standard output."""
+    public_url: str | None = None
+    """Address of the server behind a proxy, for links to exports; None for the one that a request names."""
     cluster: ClusterSettings | None = None
     """Workers that compute for it; None to compute in this process."""
     parent: ParentWatch | None = None
@@ -299,6 +301,7 @@ async def _serve(
         observers=observers,
         hosts=frozenset({*LOOPBACK, "[::1]", settings.host.lower()}) if _is_loopback(settings.host) else None,
         most_at_once=connections.most_of_address,
+        public_url=settings.public_url,
     )
     config = uvicorn.Config(
         app,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Final, Self
 
 import msgspec
@@ -18,6 +18,8 @@ from pydantic import Field, model_validator
 
 from tinsmith.engine.sequences import Group
 from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call
+from tinsmith.server.access.guard import GONE
+from tinsmith.server.chat.delivery import LOOK_SECONDS
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.service import Service
 from tinsmith.server.submissions import Submissions
@@ -108,7 +110,9 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
         service.require_room()
         found = await direct.find(model)
         _check(service, found, requests)
-        spreads = await _computed(service, found, requests)
+        spreads = await _computed(service, found, requests, request.is_disconnected)
+        if spreads is None:
+            return Response(status_code=GONE)
 
         def encoded() -> Response:
             answer = SpreadAnswer([_figures(one) for one in spreads])
@@ -127,8 +131,10 @@ def _check(service: Service, found: Found, requests: Sequence[SampleRequest]) ->
     count_call(service.futures.usage, num_samples=len(requests))
 
 
-async def _computed(service: Service, found: Found, requests: Sequence[SampleRequest]) -> list[Spread]:
-    """Return the figures in the order of the texts; the work is dropped if the client disconnects.
+async def _computed(
+    service: Service, found: Found, requests: Sequence[SampleRequest], has_left: Callable[[], Awaitable[bool]]
+) -> list[Spread] | None:
+    """Return the figures in the order of the texts; None, and the work is dropped, if the client disconnects.
 
     Raises:
         BackendError: the server or a worker failed.
@@ -150,7 +156,8 @@ async def _computed(service: Service, found: Found, requests: Sequence[SampleReq
         loop.call_soon_threadsafe(settle, place, group)
 
     def fail(error: Exception) -> None:
-        next(future for future in waiting if not future.done()).set_exception(error)
+        for future in [future for future in waiting if not future.done()][:1]:
+            future.set_exception(error)
 
     def failed(error: Exception) -> None:
         loop.call_soon_threadsafe(fail, error)
@@ -165,10 +172,16 @@ async def _computed(service: Service, found: Found, requests: Sequence[SampleReq
         ended=ended,
         failed=failed,
     )
+    computed = asyncio.gather(*waiting)
     try:
         service.worker.post(submissions.start)
-        return await asyncio.gather(*waiting)
+        while not computed.done():
+            await asyncio.wait((computed,), timeout=LOOK_SECONDS)
+            if not computed.done() and await has_left():
+                return None
+        return computed.result()
     finally:
+        computed.cancel()
         service.worker.post(submissions.drop)
 
 

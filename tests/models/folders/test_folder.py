@@ -265,6 +265,12 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_remains_of_a_killed_write_are_removed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".m.writing-abcdefgh" / "whole").mkdir(parents=True)
+    write_folder(tmp_path / "m", PRESETS["nano"], initial_weights(PRESETS["nano"], 0))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m"]
+
+
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     config, weights = PRESETS["nano"], initial_weights(PRESETS["nano"], 0)
     (tmp_path / "empty").mkdir()

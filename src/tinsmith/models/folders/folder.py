@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,8 +24,8 @@ from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, 
 from tinsmith.models.in_turn import RowsInTurn, require_finite
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
+from tinsmith.models.staging import staged
 from tinsmith.ops.packed import Packed, packable
-from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import blocks_sha256
 
@@ -114,24 +113,16 @@ def write_folder(
         raise ConfigError(
             "weights cannot be written like this", field="dtype", value=dtype_name, allowed=", ".join(_DTYPES.values())
         )
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ConfigError(
-            "there is already something at this place", field="path", value=str(path), fix="name a new folder"
-        )
     values = config_values(config, dtype=dtype_name)
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     check_shapes(shapes, expected_tensors(config), source=str(path), files={})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
-        whole = Path(staging) / "whole"
-        whole.mkdir()
+    with staged(path) as whole:
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         (whole / "config.json").write_text(text, encoding="utf-8")
         tensors = {name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)}
         save_file(tensors, whole / WEIGHTS, metadata={"format": "pt"})
         # safetensors creates files that only their owner can read.
         shutil.copymode(whole / "config.json", whole / WEIGHTS)
-        whole.replace(path)
 
 
 def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:

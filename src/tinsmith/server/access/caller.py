@@ -22,7 +22,7 @@ DEFAULT = "default"
 """Name of the only key if there is no file of keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """HTTP request in progress, and its key."""
 
@@ -33,6 +33,8 @@ class Call:
     """Resources released when the request was answered or its client disconnected."""
     held: list[object] = field(default_factory=list[object])
     """Objects that stay in memory until then."""
+    content: bytes | None = None
+    """Digest of a numbered request's body; a repeated one has the same."""
 
 
 _call: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -64,6 +66,12 @@ def caller_limits() -> Limits:
     """Return the limits of the current request's key."""
     call = _call.get()
     return UNLIMITED if call is None else call.limits
+
+
+def call_content() -> bytes | None:
+    """Return the digest of the current request's body, if it is a numbered one."""
+    call = _call.get()
+    return None if call is None else call.content
 
 
 def own_rows() -> tuple[str, tuple[str, ...]]:

@@ -49,6 +49,8 @@ class Answered:
     num_bytes: int
     """Size of the answer's body."""
     seconds: float
+    ids: tuple[str, ...] = ()
+    """Parts of the path that name something: a model, a sampler, a session."""
 
 
 Observer = Callable[[Answered], None]
@@ -159,6 +161,7 @@ class Guard:
                 status=sending.status or (BROKEN if broken else GONE),
                 num_bytes=sending.num_bytes,
                 seconds=time.perf_counter() - begin,
+                ids=tuple(map(str, scope.get("path_params", {}).values())),
             )
             for observe in self._observers:
                 observe(answered)
@@ -167,8 +170,8 @@ class Guard:
         """Return a request's caller; None if its key is not valid."""
         if self._is_open(path):
             return Call("")
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        key = self._keys.find(given)
+        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        key = self._keys.find(headers.get(b"x-api-key") or (bearer.strip() if scheme.lower() == b"bearer" else scheme))
         return None if key is None else Call(key.name, key.limits)
 
     async def _answer(

@@ -108,7 +108,7 @@ class CountRequest(Request):
             tools=self._tools(),
             opening=opening_after(self._turns()),
             thinks=None if self.thinking is None else False,
-            sample=sample_with(self.sampling()),
+            sample=sample_with(self.sampling(), only_prompt=not isinstance(self, MessageRequest)),
             stops=self.stops,
             format_name=None if self.output_config is None else "output_config.format",
         )

@@ -118,15 +118,17 @@ class Ask:
         return sum(map(len, texts)) + sum(len(json.dumps(each, default=dict)) for each in (*calls, *tools))
 
 
-def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sample]:
-    """Return a function that requests one sample with these settings."""
+def sample_with(settings: SamplingSettings, *, only_prompt: bool = False) -> Callable[[tuple[int, ...]], Sample]:
+    """Return a function that requests one sample with these settings; with `only_prompt`, without room for a token."""
 
     def sample(prompt: tuple[int, ...]) -> Sample:
+        silent = only_prompt and len(prompt) > 1
         return Sample(
             sampling_session_id="",
             seq_id=0,
             prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
-            sampling_params=settings,
+            sampling_params=settings.model_copy(update={"max_tokens": 0}) if silent else settings,
+            prompt_logprobs=silent or None,
         )
 
     return sample

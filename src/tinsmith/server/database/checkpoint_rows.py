@@ -8,6 +8,7 @@ A request may read its own key's checkpoints and published ones; the server itse
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, 
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import CheckpointError, InputError
 from tinsmith.types.model_names import ModelName
+
+logger = logging.getLogger(__name__)
 
 
 class CheckpointRows:
@@ -43,7 +46,7 @@ class CheckpointRows:
         ttl_s: float | None = None,
         user_metadata: Mapping[str, object] | None = None,
     ) -> CheckpointRecord:
-        """Record a checkpoint that was just written; an overwritten one becomes the newest.
+        """Record a checkpoint that was just written; an overwritten one becomes the newest, and is not published.
 
         Args:
             path: its name; its folder exists.
@@ -69,6 +72,8 @@ class CheckpointRows:
             size_bytes=_size(folder),
         )
         with self._database.transaction():
+            if self._database.execute("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path)):
+                logger.warning("%s was overwritten: it is published no more", path)
             self._put(record)
         return record
 

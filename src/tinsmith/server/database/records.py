@@ -65,6 +65,8 @@ class SamplingSession:
     """A checkpoint's `tinker://` path; None for the base or a snapshot."""
     snapshot: bool
     """True if its weights were in memory only: after a restart they are lost."""
+    weights: str | None = None
+    """Identity of a checkpoint's weights; None without one, and in a record of a version that did not store it."""
 
 
 class ErrorCategory(StrEnum):

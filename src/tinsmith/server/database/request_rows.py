@@ -7,17 +7,19 @@ result's body can be dropped by `forget_older_than`.
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 
 from tinsmith.server.access.caller import is_own, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome, PendingRequest
+from tinsmith.server.database.session_rows import number_used
 from tinsmith.types.errors import InputError
 
 REFUSED = "refused request"
 """Kind of a request that was never accepted."""
 
 
-_KIND_OF = "SELECT kind FROM requests WHERE owner = ? AND seq_id = ?"
+_KIND_OF = "SELECT kind, content FROM requests WHERE owner = ? AND seq_id = ?"
 
 
 class RequestRows:
@@ -25,42 +27,45 @@ class RequestRows:
 
     _database: Database
 
-    def open_request(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
+    def open_request(self, *, owner: str, seq_id: int, kind: str, content: bytes | None = None) -> tuple[str, bool]:
         """Accept a request; return its id, and True if it is new or False for a retry.
 
         Args:
             owner: the model or sampling session whose requests `seq_id` counts.
             seq_id: unique per owner, given by the client; a refused request uses it up too.
             kind: kind of request (`optim_step`).
+            content: digest of the request, or None to compare it with no other.
 
         Raises:
-            InputError: `seq_id` was used for another kind of request.
+            InputError: `seq_id` was used for another request.
         """
         request_id = _request_id(owner, seq_id, kind)
         with self._database.transaction(Durability.PROCESS):
             rows = self._database.execute(_KIND_OF, owner, seq_id)
             if not rows:
                 self._database.execute(
-                    "INSERT INTO requests (request_id, owner, seq_id, kind, state) VALUES (?, ?, ?, ?, 'pending')",
+                    "INSERT INTO requests (request_id, owner, seq_id, kind, state, content)"
+                    " VALUES (?, ?, ?, ?, 'pending', ?)",
                     request_id,
                     owner,
                     seq_id,
                     kind,
+                    content,
                 )
         if rows:
-            _require_kind(kind, rows[0]["kind"], seq_id)
+            _require_same(kind, content, rows[0], seq_id)
         return request_id, not rows
 
-    def find_request(self, *, owner: str, seq_id: int, kind: str) -> str | None:
+    def find_request(self, *, owner: str, seq_id: int, kind: str, content: bytes | None = None) -> str | None:
         """Return the id of a request accepted earlier; None if there is none.
 
         Raises:
-            InputError: `seq_id` was used for another kind of request.
+            InputError: `seq_id` was used for another request.
         """
         rows = self._database.query(_KIND_OF, owner, seq_id) if is_own(owner) else []
         if not rows:
             return None
-        _require_kind(kind, rows[0]["kind"], seq_id)
+        _require_same(kind, content, rows[0], seq_id)
         return _request_id(owner, seq_id, kind)
 
     def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
@@ -205,12 +210,14 @@ def _request_id(owner: str, seq_id: int, kind: str) -> str:
     return f"{owner}:{seq_id}:{kind}"
 
 
-def _require_kind(kind: str, used: str, seq_id: int) -> None:
-    if used != kind:
+def _require_same(kind: str, content: bytes | None, used: sqlite3.Row, seq_id: int) -> None:
+    if used["kind"] != kind:
         raise InputError(
             "this number was used for another request",
             field="seq_id",
             value=seq_id,
-            allowed=f"{kind}; it was a {used}",
+            allowed=f"{kind}; it was a {used['kind']}",
             fix="let the SDK count the requests of a client",
         )
+    if None not in (content, used["content"]) and used["content"] != content:
+        raise number_used("seq_id", seq_id)

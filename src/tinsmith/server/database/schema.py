@@ -11,7 +11,7 @@ from pathlib import Path
 from tinsmith.types.disk import is_full
 from tinsmith.types.errors import ConfigError
 
-VERSION = 4
+VERSION = 5
 """Version of the schema, incremented with every change of the tables."""
 
 OWNED = ("sessions", "training_runs", "sampling_sessions", "checkpoints")
@@ -29,6 +29,7 @@ UPGRADES = {
         "UPDATE bodies SET key_name = substr(owner, 1, instr(owner, '.') - 1) WHERE instr(owner, '.') > 0",
         _OF_MODEL,
     ),
+    4: ("ALTER TABLE sampling_sessions ADD COLUMN weights TEXT", "ALTER TABLE requests ADD COLUMN content BLOB"),
 }
 """Statements that upgrade from each version to the next. Before keys had names, the only one was the default."""
 
@@ -71,6 +72,7 @@ TABLES = (
         model_path TEXT,
         snapshot INTEGER NOT NULL,
         key_name TEXT NOT NULL,
+        weights TEXT,
         UNIQUE (session_id, sampling_session_seq_id)
     )
     """,
@@ -84,6 +86,7 @@ TABLES = (
         state TEXT NOT NULL,
         message TEXT,
         category TEXT,
+        content BLOB,
         UNIQUE (owner, seq_id)
     )
     """,

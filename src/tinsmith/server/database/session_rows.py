@@ -129,8 +129,11 @@ class SessionRows:
         base_model: str,
         model_path: str | None = None,
         snapshot: bool = False,
+        weights: str | None = None,
     ) -> SamplingSession:
         """Record a new sampling session; a repeated call with the same values returns the existing one.
+
+        Not so for a snapshot: each is of other weights.
 
         Raises:
             InputError: there is no such session, it has ended, or the number was used for another sampler.
@@ -142,14 +145,15 @@ class SessionRows:
             base_model=base_model,
             model_path=model_path,
             snapshot=snapshot,
+            weights=weights,
         )
         with self._database.transaction():
             require_open_session(self._database, session_id)
-            self._database.execute(
+            new = self._database.execute(
                 "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
-                " sampling_session_seq_id, base_model, model_path, snapshot, key_name)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING",
+                " sampling_session_seq_id, base_model, model_path, snapshot, key_name, weights)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING RETURNING 1",
                 wanted.sampling_session_id,
                 session_id,
                 sampling_session_seq_id,
@@ -157,11 +161,12 @@ class SessionRows:
                 model_path,
                 snapshot,
                 owner_of(session_id),
+                weights,
             )
             (row,) = self._database.execute(
                 "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", wanted.sampling_session_id
             )
-        if _sampling_session(row) != wanted:
+        if _sampling_session(row) != wanted or (snapshot and not new):
             raise number_used("sampling_session_seq_id", sampling_session_seq_id)
         return wanted
 
@@ -254,4 +259,5 @@ def _sampling_session(row: sqlite3.Row) -> SamplingSession:
         base_model=row["base_model"],
         model_path=row["model_path"],
         snapshot=bool(row["snapshot"]),
+        weights=row["weights"],
     )

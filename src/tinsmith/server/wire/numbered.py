@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import TypeVar
 
 from starlette.requests import Request
 
+from tinsmith.server.access.caller import current_call
 from tinsmith.server.access.turns import Turns
 from tinsmith.server.database.store import Store
 from tinsmith.server.wire.body import R, parse_json
@@ -36,14 +38,17 @@ class Bodies:
         submit: Callable[[T], A],
         *,
         place: Callable[[bytes], Place | None],
-        count: Callable[[Place, str], None],
+        count: Callable[[Place, TinsmithError], None],
     ) -> A:
         """Parse and submit a request.
 
         A refused request uses its number up: the SDK has counted it, and later ones must not wait for it.
         """
+        call = current_call()
 
         def read(sent: bytes) -> tuple[bytes, T | TinsmithError]:
+            if call is not None:
+                call.content = hashlib.blake2b(sent, digest_size=16).digest()
             try:
                 return sent, parse(sent)
             except TinsmithError as error:
@@ -59,7 +64,7 @@ class Bodies:
             refused = await self._turns.run(lambda: place(sent), size=len(sent))
             if refused is not None:
                 async with self._store.on_the_loop():
-                    count(refused, str(error))
+                    count(refused, error)
             raise
 
 
