@@ -5,6 +5,7 @@ import json
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -237,3 +238,17 @@ def test_streams_that_nobody_reads_hold_nobody_up(server: Running) -> None:
         connection.close()
     assert complete(server) == alone
     assert server.complaints == []
+
+
+def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
+    server = Running(tmp_path / "state")
+    try:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        head = f"POST /api/v1/asample HTTP/1.1\r\nhost: {host}\r\nx-api-key: {KEY}\r\n"
+        with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
+            connection.sendall(f"{head}content-length: 90\r\n\r\n{{".encode())
+        counted = server.http.get("/metrics").text
+        assert 'status="5' not in counted
+        assert server.complaints == []
+    finally:
+        server.stop()

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import json
-import socket
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,16 +15,15 @@ import torch
 from coroutines import coroutine_test
 from hostile_graphs import graph
 
-from running import HANG_S, KEY, Running
+from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.models import adapter_cache
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Failed, Finished
 from tinsmith.server.presence import Presence
-from tinsmith.server.serve import ServeSettings
 from tinsmith.server.service import Service
-from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.errors import InputError
 
 NANO = "tinsmith/nano"
 SAMPLE: dict[str, object] = {
@@ -410,50 +408,6 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
     serve(script, engine, tmp_path / "state", presence)
 
 
-@pytest.mark.parametrize("hours", [-1.0, float("nan")])
-def test_hours_that_are_none_are_refused(hours: float, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--session-timeout"):
-        ServeSettings(models={NANO: NANO}, state=tmp_path, session_timeout=hours)
-
-
-def test_never_is_never() -> None:
-    now = [0.0]
-    presence = Presence(silent_seconds=0.0, clock=lambda: now[0])
-    presence.began("s000001")
-    now[0] = 1e12
-    assert presence.silent() == presence.silent() == ()
-
-
-def test_the_one_that_was_silent_longest_goes_first() -> None:
-    now = [0.0]
-    presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
-    for when, session in ((0.0, "a"), (1.0, "b.s1"), (2.0, "c")):
-        now[0] = when
-        presence.began(session)
-    now[0] = 3.0
-    presence.heard("a:sample:1:0:sample")
-    presence.ended("c")
-    now[0] = 12.0
-    assert presence.silent() == ()
-    assert presence.silent() == ("b.s1",)
-    now[0] = 13.0
-    assert presence.silent() == ("b.s1",)
-    assert presence.silent() == ("b.s1", "a")
-    presence.ended("b.s1")
-    presence.heard("a")
-    assert presence.silent() == ()
-
-
-def test_a_result_of_an_ended_session_is_no_sign_of_its_life() -> None:
-    now = [0.0]
-    presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
-    presence.began("s1")
-    presence.ended("s1")
-    presence.heard("s1:sample:1:0:sample")
-    now[0] = 10.0
-    assert presence.silent() == presence.silent() == ()
-
-
 @served
 async def test_nothing_is_opened_or_stored_in_a_session_that_has_ended(service: Service, client: Client) -> None:
     session = (await client.post("create_session", {}))["session_id"]
@@ -520,20 +474,6 @@ def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, mon
         assert finished() == ["cancelled", "cancelled"]
 
     serve(script, engine, tmp_path / "state", Presence(silent_seconds=100.0, clock=lambda: now[0]))
-
-
-def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
-    server = Running(tmp_path / "state")
-    try:
-        host, _, port = server.url.removeprefix("http://").partition(":")
-        head = f"POST /api/v1/asample HTTP/1.1\r\nhost: {host}\r\nx-api-key: {KEY}\r\n"
-        with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
-            connection.sendall(f"{head}content-length: 90\r\n\r\n{{".encode())
-        counted = server.http.get("/metrics").text
-        assert 'status="5' not in counted
-        assert server.complaints == []
-    finally:
-        server.stop()
 
 
 @served

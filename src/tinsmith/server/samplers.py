@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
+from tinsmith.server.live_samplers import GroupDone, LiveSampler, UnderWay
 from tinsmith.server.runs import Runs
 from tinsmith.server.sampling_requests import checked, num_drawn, outcome_of, size_of
 from tinsmith.server.snapshots import Snapshots
@@ -48,37 +49,6 @@ GAP_SECONDS = 5.0
 MOST_OPEN = 65_536
 """Most open sampling sessions per key (each step of a run may open one), and most copies of their clients."""
 
-GroupDone = Callable[[Group], None]
-"""Callback on the compute thread: it copies the group's data, and forwards it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """Group in the engine, and its callbacks."""
-
-    group: Group
-    name: str
-    """Name of the served base model."""
-    ended: GroupDone
-    drawn: GroupDone | None
-
-
-@dataclass(slots=True)
-class _Live:
-    """Sampling session in memory."""
-
-    record: SamplingSession
-    name: str
-    source: str | Future[Loaded | None]
-    """Id of the session that holds its weights, replaced on the compute thread if it follows a model; or a base's
-    weights; or None if its own id holds them."""
-    lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
-
-    @property
-    def num_copies(self) -> int:
-        """Number of client copies that have sent a request."""
-        return len(self.lanes.keys() - {0})
-
 
 @dataclass(slots=True)
 class Samplers:
@@ -92,21 +62,21 @@ class Samplers:
     seed: int
     loop: asyncio.AbstractEventLoop
     snapshots: Snapshots
-    live: dict[str, _Live] = field(default_factory=dict[str, _Live])
+    live: dict[str, LiveSampler] = field(default_factory=dict[str, LiveSampler])
     """Sessions by id. The compute thread may add some; only the event loop removes them."""
     held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Ids of the sessions of each key."""
     num_copies: Counter[str] = field(default_factory=Counter[str])
     """Number of client copies of each key."""
-    under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
+    under_way: dict[int, UnderWay] = field(default_factory=dict[int, UnderWay])
     """Sampling requests in progress by their group's id: touched on the compute thread only."""
     requested: dict[str, Group] = field(default_factory=dict[str, Group])
     """Group of each protocol request in progress: touched on the compute thread only."""
     cancelled: set[str] = field(default_factory=set[str])
     """Requests cancelled before they started: touched on the compute thread only."""
-    followers: dict[str, list[_Live]] = field(default_factory=dict[str, "list[_Live]"])
+    followers: dict[str, list[LiveSampler]] = field(default_factory=dict[str, "list[LiveSampler]"])
     """Sessions that follow a model's weights, by its id: touched on the compute thread only."""
-    watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
+    watched: dict[int, UnderWay] = field(default_factory=dict[int, UnderWay])
     """Those whose tokens are streamed as they are drawn."""
     outcomes: list[tuple[str, Finished | TinsmithError]] = field(
         default_factory=list[tuple[str, Finished | TinsmithError]]
@@ -172,7 +142,7 @@ class Samplers:
         held = session.sampling_session_id
         tensors = {each: t.cpu().numpy() for each, t in values(adapter.slots).items()}
         self.snapshots.hold(held, name, adapter.spec, tensors_sha256(tensors), lambda: adapter)
-        live = _Live(session, name, held)
+        live = LiveSampler(session, name, held)
         self._keep(live)
         if follows is not None:
             others = self.followers.setdefault(follows, [])
@@ -330,7 +300,7 @@ class Samplers:
             InputError: for a request that cannot be served; no callback is called.
         """
         group = self.engine.sampler(name).submit(request, policy, owner=owner)
-        entry = _UnderWay(group, name, ended, drawn)
+        entry = UnderWay(group, name, ended, drawn)
         self.under_way[id(group)] = entry
         if drawn is not None:
             self.watched[id(group)] = entry
@@ -369,7 +339,7 @@ class Samplers:
             entry.group.failure = BackendError(f"the server failed while sampling: {type(error).__name__}")
         self._end(entries)
 
-    def _end(self, entries: Sequence[_UnderWay]) -> None:
+    def _end(self, entries: Sequence[UnderWay]) -> None:
         """Hand each group over exactly once, then settle the requests of the protocol in one transaction."""
         for entry in entries:
             try:
@@ -379,7 +349,7 @@ class Samplers:
         outcomes, self.outcomes = self.outcomes, []
         self.futures.settle(outcomes)
 
-    def _job(self, live: _Live, request: Sample, request_id: str, grammar: object) -> Job:
+    def _job(self, live: LiveSampler, request: Sample, request_id: str, grammar: object) -> Job:
         """Return the submission to the engine, for the compute thread; it holds the compiled `grammar` until then."""
         held = [grammar]
 
@@ -414,13 +384,13 @@ class Samplers:
         counted = key if owner == DEFAULT else f"{owner} {key}"
         return derive(self.seed, "sample", key, self.store.occurrence(counted))
 
-    def _loaded(self, live: _Live) -> Loaded:
+    def _loaded(self, live: LiveSampler) -> Loaded:
         """Return the weights that a session samples from now. On the compute thread."""
         if isinstance(live.source, str):
             return self.snapshots.loaded(live.source, live.name)
         return live.source.result() or self.snapshots.loaded(live.record.sampling_session_id, live.name)
 
-    def _live(self, sampling_session_id: str) -> _Live:
+    def _live(self, sampling_session_id: str) -> LiveSampler:
         live = self.live.get(sampling_session_id)
         if live is not None and is_own(sampling_session_id):
             return live
@@ -434,7 +404,7 @@ class Samplers:
             )
         return self._open(record)
 
-    def _open(self, record: SamplingSession) -> _Live:
+    def _open(self, record: SamplingSession) -> LiveSampler:
         """Load a session's weights on the compute thread, or reuse those loaded before."""
         live = self.live.get(record.sampling_session_id)
         if live is not None:
@@ -465,7 +435,7 @@ class Samplers:
 
         self._require_room(owner_of(record.sampling_session_id))
         loading = self.worker.call(load)
-        live = _Live(record, name, loading)
+        live = LiveSampler(record, name, loading)
         for seq in self.store.seq_ids(record.sampling_session_id):
             self._lane(live, seq).skip(seq)
         self._keep(live)
@@ -477,7 +447,7 @@ class Samplers:
         loading.add_done_callback(loaded)
         return live
 
-    def _lane(self, live: _Live, seq_id: int) -> Lane:
+    def _lane(self, live: LiveSampler, seq_id: int) -> Lane:
         """Return the lane of a number: the client's own, or that of a copy of it.
 
         Raises:
@@ -508,7 +478,7 @@ class Samplers:
                 fix="close clients that are not used any more",
             )
 
-    def _keep(self, live: _Live) -> None:
+    def _keep(self, live: LiveSampler) -> None:
         key = live.record.sampling_session_id
         self.live[key] = live
         self.held.setdefault(owner_of(key), set()).add(key)
