@@ -29,8 +29,7 @@ NANO = "tinsmith/nano"
 SAMPLE: dict[str, object] = {
     "seq_id": 0,
     "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
-    "sampling_params": {"max_tokens": 6, "seed": 5},
-    "num_samples": 2,
+    **{"sampling_params": {"max_tokens": 6, "seed": 5}, "num_samples": 2},
 }
 Script = Callable[[Service, "Client"], Awaitable[None]]
 
