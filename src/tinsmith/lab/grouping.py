@@ -249,9 +249,9 @@ def metric_means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean([one[name] for one in found if name in one]) for name in names}
 
 
-def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
-    """Return means over the rollouts that did not fail; undefined shares are left out."""
-    scored = [one for group in groups for one in group.scored]
+def rollout_metrics(groups: Sequence[ScoredGroup[I, A]], samples: int | None = None) -> dict[str, float]:
+    """Return means over the rollouts that did not fail, without what follows the `samples` that were drawn."""
+    scored = [one for group in groups for one in group.scored if samples is None or one.rollout.sample < samples]
     failed = sum(len(group.failures) for group in groups)
     metrics = {
         "train/rollouts/failed": float(failed),

@@ -120,7 +120,9 @@ def update_policy(
         return {"optim/skipped": 1.0}
     metrics: dict[str, float] = {}
     compared = [one for some in trained.values() for one in some]
-    penalty = _penalties([one for one in compared if one.advantage is not None], settings, reference, metrics)
+    # Of the policy is what it drew, not an option that was forced into a group.
+    drawn = [one for one in compared if not settings.force_options or one.rollout.sample < settings.group_size]
+    penalty = _penalties([one for one in drawn if one.advantage is not None], settings, reference, metrics)
     foreseen = _foreseen(compared, settings, metrics)
     # Of each optimizer step all losses (its rollouts' first), and the step: gradients add up before it.
     sent: list[tuple[list[_Future], tinker.APIFuture[types.OptimStepResponse]]] = []

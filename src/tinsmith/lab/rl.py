@@ -76,7 +76,7 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
         **metrics,
         **({} if ratio is None else {"train/aside": float(turn.aside)}),
         **shaping,
-        **rollout_metrics(groups),
+        **rollout_metrics(groups, settings.group_size if settings.force_options else None),
         **course.subject.train_figures(groups),
         **course.subject.trace(),
     }

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ def folder(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path
     patch, out = pytest.MonkeyPatch(), tmp_path_factory.mktemp("run") / "out"
     patch.setenv("TINKER_API_KEY", str(server.key))
     where = {"base_url": str(server.base_url), "log_path": str(out)}
-    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=unsaid)
+    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", "entropy_bonus": "0.01", **where}), say=unsaid)
     patch.undo()
     return out
 
@@ -46,6 +47,16 @@ def test_a_group_holds_what_was_sampled_and_every_option(folder: Path) -> None:
         assert [line["text"] for line in group[2:]] == ["A", "B", "C", "D"]
         assert sum(line["total"] for line in group[2:]) == 1.0
         assert all(value < 0.0 for line in group for value in line["logprobs"])
+
+
+def test_figures_and_penalties_are_of_what_was_drawn(folder: Path) -> None:
+    lines = [json.loads(line) for line in (folder / ROLLOUTS).read_text().splitlines()]
+    drawn = [line for line in lines if line["split"] == "train" and line["sample"] < 2]
+    first = json.loads((folder / METRICS).read_text().splitlines()[0])
+    assert first["train/reward/total"] == fmean([line["total"] for line in drawn])
+    assert first["train/tokens/answer"] == fmean([len(line["tokens"]) for line in drawn])
+    surprise = [-value for line in drawn for value in line["logprobs"]]
+    assert first["train/token_entropy"] == pytest.approx(fmean(surprise))
 
 
 def test_sampler_and_trainer_agree_on_them_to_the_bit(folder: Path) -> None:
