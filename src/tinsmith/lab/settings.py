@@ -109,9 +109,9 @@ class CommonSettings:
     learning_rate: float
     """Peak learning rate of Adam."""
     lr_schedule: Schedule = Schedule.CONSTANT
-    """Learning-rate schedule over the steps."""
+    """Learning-rate schedule over the steps, those of `sft_steps` included."""
     lr_warmup: float = field(default=0.0, metadata=LATER)
-    """Share of the steps, at the beginning, used to warm up the learning rate; 0: no warm-up."""
+    """Share of the steps, those of `sft_steps` included, that warm up the learning rate at the beginning; 0: none."""
     lora_rank: int = 32
     """Rank of the adapter (LoRA and its kin)."""
     lora_alpha: float = field(default=ALPHA, metadata=LATER)

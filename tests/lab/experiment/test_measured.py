@@ -47,10 +47,12 @@ def test_runs_of_a_nano_base_follow_its_steps_by_the_root_until_one_was_measured
 
 def test_a_missing_base_is_forecast_by_steps_that_were_taken_here(plan: Plan) -> None:
     data = task_data(plan.experiment.subject.check(plan))
+    assert slower_steps() is None
+    assert len(data.missing_base()) == 1
+    assert slower_steps() is not None
+    remember_steps(1.5)
     (minutes,) = data.missing_base().values()
-    measured = slower_steps()
-    assert measured is not None
-    remember_steps(2 * measured)
+    remember_steps(3.0)
     assert list(data.missing_base().values()) == [pytest.approx(2 * minutes)]
 
 

@@ -125,6 +125,7 @@ def test_more_work_and_a_larger_model_take_longer() -> None:
     assert run_seconds(replace(settings, steps=2 * settings.steps), LENGTHS, pace) > 1.3 * usual
     assert run_seconds(settings, replace(LENGTHS, tested=500), pace) > usual
     assert run_seconds(settings, replace(LENGTHS, examined=80), pace) > usual
+    assert run_seconds(replace(settings, kl_penalty_coef=0.1), LENGTHS, pace) > usual
     requests = run_seconds(settings, replace(LENGTHS, replies=5.0), pace) - usual
     later = 4 * settings.group_size * settings.groups_per_batch * (settings.steps - settings.sft_steps)
     assert requests >= later * pace.request  # each reply after the first is a request of its own

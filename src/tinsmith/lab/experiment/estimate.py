@@ -119,9 +119,10 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         replies = settings.groups_per_batch * settings.group_size
         answers = replies * lengths.answer
         shaped = replies * forced if settings.confidence_penalty else 0.0
+        by_base = (lengths.prompt + lengths.answer) * pace.read + pace.request if settings.kl_penalty_coef else 0.0
         requests = settings.groups_per_batch + replies * (lengths.replies - 1)
         sampled = prompts * pace.read + answers * pace.written + requests * pace.request
-        by_reward = sampled + (prompts + answers) * pace.trained + replies * pace.datum + shaped
+        by_reward = sampled + (prompts + answers) * pace.trained + replies * (pace.datum + by_base) + shaped
     # What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice.
     watched, watched_prompts = 0.0, min(PROMPTS, lengths.examined)
     if settings.watch is Watched.MUTUAL_INFORMATION:
@@ -247,8 +248,7 @@ def unusual(plan: Plan) -> list[str]:
     settings = plan.settings
     if isinstance(settings, RlSettings) and settings.temperature != 1.0 and settings.loss_fn in _CLIPPED:
         given = f"loss_fn={settings.loss_fn.value} with temperature={settings.temperature:g}"
-        why = "its ratio is of probabilities at 1 to those at that temperature"
-        nothing.append(f"warning: {given} clips gradients before any update: {why}")
+        nothing.append(f"warning: {given} clips gradients before any update: the ratio is of other temperatures")
     return [*nothing, *_unusual_model(plan), *_unusual_numbers(plan)]
 
 
