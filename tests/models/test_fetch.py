@@ -3,6 +3,7 @@
 import hashlib
 import os
 import zipfile
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,7 +256,7 @@ def test_transformers_finds_what_was_offered_by_its_name_and_another_takes_its_p
 def test_named_chat_templates_are_offered_and_a_change_of_one_is_another_tokenizer(folder: Path) -> None:
     from transformers import AutoTokenizer
 
-    several = small_tokenizer()
+    several = deepcopy(small_tokenizer())  # which is made once for all
     several.chat_template = {"default": "{{ 1 }}", "tool_use": "{{ 2 }}"}
     save_tokenizer(several, folder)
     key = tokenizer_key(folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from forgeries import forged_tensor, json_changed, line_changed, lines_added, lines_moved, signed_again
-from own_task import KEYS, NANO, TASK
+from own_task import KEYS, NANO
 
 from command_line import command
 from tinsmith.cli.registered import plan_of
@@ -125,9 +125,32 @@ def test_a_chosen_policy_that_is_not_the_one_computed_is_named_with_the_end(forg
     assert "selected.score is" in segment.element
 
 
+FADING = """\
+from tinsmith import Scored, StepReward, Task
+
+
+class Fading(StepReward):
+    steps = 0
+
+    def __call__(self, answers):
+        self.steps += 1
+        return [Scored(terms={"reward": float(self.steps <= 11 and n % 2)}) for n, _ in enumerate(answers)]
+
+    def state(self):
+        return self.steps
+
+    def restore(self, state):
+        self.steps = state
+
+
+def task():
+    return Task(items=[f"say {n}" for n in range(40)], prompt="{item}", reward=Fading())
+"""
+
+
 def test_a_run_that_ended_early_has_the_steps_that_it_took(tmp_path: Path) -> None:
     file, folder = tmp_path / "flat.py", tmp_path / "run"
-    file.write_text(TASK.replace("/ 10", "* 0").replace("1 / texts.count(text) for", "1 for"))
+    file.write_text(FADING)
     keys = {**KEYS, "steps": "40", "early_stop": "true", "model_name": NANO, "log_path": str(folder)}
     conduct(plan_of(str(file), keys), say=unsaid)
     done = audit(folder, plan_of, steps=1, seed=1, end=True, say=unsaid)
