@@ -190,14 +190,13 @@ def test_a_number_is_not_used_for_two_kinds(store: Store) -> None:
 
 
 def test_a_number_is_not_used_for_two_contents(store: Store) -> None:
-    request = {"owner": OWNER, "seq_id": 1, "kind": "optim_step"}
-    first, _ = store.open_request(**request, content=b"one")
+    first, _ = store.open_request(owner=OWNER, seq_id=1, kind="optim_step", content=b"one")
     for content in (b"one", None):
-        assert store.open_request(**request, content=content) == (first, False)
-        assert store.find_request(**request, content=content) == first
+        assert store.open_request(owner=OWNER, seq_id=1, kind="optim_step", content=content) == (first, False)
+        assert store.find_request(owner=OWNER, seq_id=1, kind="optim_step", content=content) == first
     for again in (store.open_request, store.find_request):
         with pytest.raises(InputError, match="field: seq_id = 1"):
-            again(**request, content=b"two")
+            again(owner=OWNER, seq_id=1, kind="optim_step", content=b"two")
 
 
 def test_a_request_goes_from_unknown_to_pending_to_finished(store: Store) -> None:

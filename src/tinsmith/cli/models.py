@@ -246,12 +246,8 @@ class ServeOptions:
     ] = None
     tls_cert: Annotated[Path | None, Option(metavar="FILE", help="A certificate (PEM): serve https.")] = None
     tls_key: Annotated[Path | None, Option(metavar="FILE", help="The certificate's private key (PEM).")] = None
-    access_log: Annotated[
-        str | None, Option(metavar="FILE", help="File for a line per request; - is standard output.")
-    ] = None
-    public_url: Annotated[
-        str | None, Option(metavar="URL", help="Address of this server behind a proxy, for links to exports.")
-    ] = None
+    access_log: Annotated[str | None, Option(metavar="FILE", help="File for a line per request; -: to stdout.")] = None
+    public_url: Annotated[str | None, Option(metavar="URL", help="Address behind a proxy, for links.")] = None
     exit_with_stdin: Annotated[bool, Option("--exit-with-stdin", help="Stop when standard input closes.")] = False
 
 
