@@ -1,7 +1,7 @@
 """Rewards that see all answers of a step: a judge in a user's own file, and one that remembers; the page's examples."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,9 +238,33 @@ def test_answers_that_a_judged_task_lost_are_told_beside_what_the_judge_lost(ren
             raise ValueError("no score")
         return 1.0
 
-    task = Task(
-        items=["q"], prompt="{item}", held_out=0.0, reward=judged(lambda _: ["rule: contains 'a'"], str, score=strict)
-    )
+    reward = judged(lambda _: ["rule: contains 'a'"], str, score=strict)
+    found = figures_of(reward, renderer)
+    assert found("aaba")["eval/failed"] == 0.25
+    assert "eval/failed" not in found("aa")
+
+
+class Counting(StepReward):
+    """Reward that states its own share of failures, or leaves that to the task."""
+
+    def __init__(self, states: bool) -> None:
+        self.states = states
+
+    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+        return [Scored(terms={"reward": 1.0}) if one.text == "a" else Failed("reward", "lost") for one in answers]
+
+    def figures(self, groups: Sequence[Sequence[Scored | Failed]]) -> dict[str, float] | None:
+        return {"failed": len(groups) / 8} if self.states else None
+
+
+def test_a_share_of_failures_has_the_bits_of_published_runs_and_a_rewards_own_stays(renderer: Renderer) -> None:
+    assert figures_of(Counting(states=False), renderer)("aab")["eval/failed"] == 1.0 - 2 / 3 != 1 / 3
+    assert figures_of(Counting(states=True), renderer)("aab")["eval/failed"] == 0.125
+
+
+def figures_of(reward: StepReward, renderer: Renderer) -> Callable[[str], dict[str, float]]:
+    """Return the figures of one group of one-letter answers that a reward scores."""
+    task = Task(items=["q"], prompt="{item}", held_out=0.0, reward=reward)
     subject = UserSubject(task=task, split=split_items(task, Path(), 0), renderer=renderer)
     (item,) = subject.split.train
 
@@ -254,5 +278,4 @@ def test_answers_that_a_judged_task_lost_are_told_beside_what_the_judge_lost(ren
             for n, answer in enumerate(answers)
         ]
 
-    assert subject.figures([group("aaba")], "eval")["eval/failed"] == 0.25
-    assert "eval/failed" not in subject.figures([group("aa")], "eval")
+    return lambda texts: subject.figures([group(texts)], "eval")

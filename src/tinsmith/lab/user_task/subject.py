@@ -202,10 +202,10 @@ class UserSubject(Subject[UserItem, Earned]):
         own = self._reward.figures([[_scored(one) for one in each] for each in groups])
         failures = [one for group in groups for one in group if isinstance(one, Failure)]
         if own is None:
-            failed = len(failures) / sum(len(group) for group in groups)
+            failed = 1.0 - len(rollouts) / sum(len(group) for group in groups)
             own = {"failed": failed, **metric_means([_rewards(group) for group in by_item if group])}
         elif others := [one for one in failures if one.where != JUDGE]:  # that the judge failed is a figure of its own
-            own = {**own, "failed": len(others) / sum(len(group) for group in groups)}
+            own = {"failed": len(others) / sum(len(group) for group in groups), **own}
         found = {
             **own,
             "tokens/answer": fmean([float(len(one.tokens)) for one in rollouts]),
