@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from own_task import lines
@@ -12,6 +12,8 @@ from own_task import lines
 from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
 from tinsmith.lab.rollouts import Failure, Rollout, Turn
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.user_task.dialogue import Earned, score_step
 from tinsmith.lab.user_task.entry import open_task, task_help
 from tinsmith.lab.user_task.functions import task_value
@@ -19,9 +21,12 @@ from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_data
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.lab.user_task.task import Base
+from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Renderer
+from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.types.errors import ConfigError, DataError, JudgeError, TinsmithError
 
+NO_CONNECTION = cast(Connection, None)  # A reward that is a function opens nothing on a server.
 PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"
 KEYS = ("steps=2", "group_size=2", "groups_per_batch=1", "lora_rank=4", "learning_rate=2e-3", "eval_samples=1")
 MORE = ("eval_every=1", "save_every=1", "max_tokens=4", "quiet=true", "model_name=tinsmith/nano")
@@ -279,3 +284,20 @@ def figures_of(reward: StepReward, renderer: Renderer) -> Callable[[str], dict[s
         ]
 
     return lambda texts: subject.figures([group(texts)], "eval")
+
+
+def test_one_text_is_held_against_the_right_answers_of_the_items_that_are_evaluated(tmp_path: Path) -> None:
+    evaluated, tokenizer = set[str](), train_tokenizer(builtin_corpus(num_sentences=200), 400)
+    task = Task(
+        items=[str(n) for n in range(40)],
+        prompt="{item}",
+        held_out=0.5,
+        reward=lambda _item, _text: 1.0,
+        answer=lambda item: "left" if item in evaluated else "right",
+    )
+    data = task_data(open_task(task_value(task), {"eval_items": "4"}))
+    evaluated |= {one.item for one in data.course(tokenizer, RunFolder(tmp_path), NO_CONNECTION).validation_items}
+    course = data.course(tokenizer, RunFolder(tmp_path), NO_CONNECTION)
+    assert len(evaluated) == 4
+    assert course.watch.monitor is not None
+    assert not course.watch.monitor.observe(1, [(one.prompt_id, "left") for one in course.validation_items])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import msgspec
 
 from tinsmith.data.replacing import replacing
+from tinsmith.data.slices.splits import Split
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
@@ -269,11 +270,12 @@ class TaskData:
         model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
         reward = self._opened_reward(folder, connection)
         task = replace(self.task, reward=reward)
-        subject = UserSubject(task=task, split=self.split, renderer=renderer, model=model)
+        subject, settings = UserSubject(task=task, split=self.split, renderer=renderer, model=model), self.plan.settings
+        evaluated = subset(subject.items(Split.VALIDATION), settings.eval_items, subject.unit)
         return Course(
             subject=subject,
-            settings=self.plan.settings,
-            watch=Watch[UserItem, Earned](monitor=ResponseMonitor(_largest_share(self.task, self.split.held_out))),
+            settings=settings,
+            watch=Watch[UserItem, Earned](monitor=ResponseMonitor(_largest_share(self.task, evaluated))),
             samples=self.frame.eval_samples,
             forks=1 if self.task.talk is None else self.task.talk.forks,
             agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,
