@@ -1,6 +1,8 @@
 """The RL and SFT loops against a live server: what they leave behind, on policy to the bit, resumed, with failures."""
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -303,22 +305,32 @@ def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_
     assert (tmp_path / "killed" / METRICS).read_bytes() == (whole / METRICS).read_bytes()
 
 
-def test_a_first_reply_with_fewer_forks_weighs_as_much() -> None:
-    """Its copies together get the gradient of one first reply, as do those of every other one."""
+def test_forks_have_the_true_gradient_where_some_first_replies_end_the_conversation() -> None:
+    """Over every draw of two first replies, of which the first two end and the third goes on to two forks."""
+    first, second = np.exp([1.0, 1.2, -1.0]), np.exp([0.1, -0.4])
+    p, q = first / first.sum(), second / second.sum()
+    ended, rewards = (0.4, 0.9), (1.0, 0.0)
+    turn = Turn(observation=(1,), tokens=(2,), logprobs=(-0.1,), text="")
 
-    def fork(sample: int, fork: int, reward: float) -> Rollout[Item, float]:
-        turn = Turn(observation=(1,), tokens=(2,), logprobs=(-0.1,), text="")
-        return Rollout(item=PAPERS.train[0], sample=sample, fork=fork, turns=(turn, turn), answer=reward)
+    def forks(sample: int, draw: tuple[int, ...]) -> list[Rollout[Item, float]]:
+        shared = {"item": PAPERS.train[0], "sample": sample}
+        if draw[0] < 2:
+            return [Rollout(**shared, turns=(turn,), answer=ended[draw[0]])]
+        return [Rollout(**shared, fork=n, turns=(turn, turn), answer=rewards[at]) for n, at in enumerate(draw[1:])]
 
-    rewards = {(0, 0): 0.2, (1, 0): 1.0, (1, 1): 0.5, (1, 2): 0.0}
-    (group,) = score_groups(
-        [[fork(*place, reward) for place, reward in rewards.items()]],
-        lambda ones: [NamedTerms(values={"right": one.answer}, total=one.answer) for one in ones],
-        advantage=Advantage.CENTER,
-        zero_variance_filter=True,
-        by_turn=True,
-    )
-    first = [one.by_turn[0] for one in group.scored if one.by_turn]
-    assert first[0] == pytest.approx(3 * (0.2 - 0.35))
-    assert sum(first) == pytest.approx(0.0)
-    assert [one.by_turn[1] for one in group.scored if one.by_turn] == pytest.approx([0.0, 0.5, 0.0, -0.5])
+    draws = [(0,), (1,), *((2, one, other) for one in (0, 1) for other in (0, 1))]
+    chances = [p[draw[0]] * math.prod(q[at] for at in draw[1:]) for draw in draws]
+    found = np.zeros(3)
+    for (one, chance), (other, too) in itertools.product(zip(draws, chances, strict=True), repeat=2):
+        (group,) = score_groups(
+            [[*forks(0, one), *forks(1, other)]],
+            lambda ones: [NamedTerms(values={"right": each.answer}, total=each.answer) for each in ones],
+            advantage=Advantage.RLOO,
+            zero_variance_filter=True,
+            forks=2,
+        )
+        for each in group.scored:
+            moved = np.eye(3)[(one, other)[each.rollout.sample][0]] - p
+            found += chance * too * (each.by_turn or (0.0,))[0] * moved / 4
+    values = np.array([*ended, q @ rewards])
+    np.testing.assert_allclose(found, p * (values - p @ values), atol=1e-12)

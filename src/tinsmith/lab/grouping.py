@@ -160,17 +160,18 @@ def score_groups(
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[NamedTerms], float] | None = None,
-    by_turn: bool = False,
+    forks: int = 1,
 ) -> list[ScoredGroup[I, A]]:
     """Reward every rollout, and compute advantages within its group.
 
     `compared_by` says which part of a reward the advantages are made of (None: all of it), where someone else carries
-    the gradient of the rest; which groups are informative is always told by the whole.
+    the gradient of the rest; which groups are informative is always told by the whole. Of several `forks` each turn has
+    an advantage of its own; a first reply is sent with each, so that one with fewer, as it ended, weighs more.
     """
     by_depth = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
     terms = iter(score([one for depths in by_depth for rollouts in depths for one in rollouts]))
     scored_groups: list[ScoredGroup[I, A]] = []
-    rules = advantage, zero_variance_filter, compared_by, by_turn
+    rules = advantage, zero_variance_filter, compared_by, forks
     for group, depths in zip(groups, by_depth, strict=True):
         roots, *below = [_compared(rollouts, [next(terms) for _ in rollouts], *rules) for rollouts in depths]
         scored_groups.append(
@@ -217,7 +218,7 @@ def _compared(
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[NamedTerms], float] | None,
-    by_turn: bool,
+    forks: int,
 ) -> list[Scored[I, A]]:
     differ = len({round(each.total, 12) for each in terms}) > 1  # 0.1 + 0.2 is no other reward than 0.3
     advantages: list[float | None] = [None] * len(kept)
@@ -225,12 +226,11 @@ def _compared(
     if len(kept) > 1 and (differ or not zero_variance_filter):
         compared = np.array([compared_by(each) if compared_by else each.total for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
-        if by_turn:
+        if forks > 1:
             rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
             found = turn_advantages([compared[row] for row in rows], advantage)
-            most = max(len(row) for row in rows)  # A first reply is sent with each of its forks.
             turns = [
-                (float(first) * (most / len(row)), float(value) * (most / len(row)))[: len(kept[at].turns)]
+                (float(first) * (forks / len(row)), float(value) * (forks / len(row)))[: len(kept[at].turns)]
                 for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True)
                 for value, at in zip(second, row, strict=True)  # forks of one first reply are adjacent
             ]

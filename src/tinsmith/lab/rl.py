@@ -109,7 +109,7 @@ def _sampled(
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
             compared_by=None if exact is None else exact.besides,
-            by_turn=course.forks > 1,
+            forks=course.forks,
         )
         if settings.snr_filter:
             groups = left_out_by_spread(groups, settings.snr_filter)
