@@ -232,7 +232,7 @@ def baselines(results: ts.Results, score: ts.PerItem) -> list[list[Shown]]:
     first = next(iter(results.arms.values()))
     found: list[list[Shown]] = [["before training", results.before(first.arm.name, score)]]
     for one in first.reads[0].task.baselines:
-        values = first.baseline(one.name, score.metric)
+        values = first.baseline(one.name, score)
         found.append([one.name, "failed" if values is None else estimated(values, results.draws)])
     return found
 

@@ -4,7 +4,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,7 +19,7 @@ from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.cells import RunCells
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON, load_study
-from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.lab.study.report import drawn_anew, sentences
 from tinsmith.lab.study.sizes import Cell, cells_of, planned
@@ -353,3 +356,29 @@ def test_few_items_meet_no_expectation_of_a_difference(tmp_path: Path) -> None:
 
     assert met(("apple-earth", "bread-flame")) == [False] * 4
     assert met(tuple(f"{a}-{b}" for a in "abcdefgh" for b in "abcdefgh")) == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("score", "known"),
+    [
+        (PerItem("right", "right"), 0.25),
+        (PerItem("half", "half", of=lambda values: max(values) / 2), 0.125),
+        (PerItem("letters", "letters", answers=lambda some: Fraction(len(some))), None),
+        (PerItem("letters", "letters", "metric/right", answers=lambda some: Fraction(len(some))), 0.25),
+    ],
+    ids=["reward", "of it", "answers", "answers beside a metric"],
+)
+def test_a_baseline_is_measured_in_the_score_that_it_stands_beside(score: PerItem, known: float | None) -> None:
+    values = {item: Fraction(item == "a") for item in "abcd"}
+    guess = SimpleNamespace(name="a guess", exact=lambda _: values)
+    read = cast("Any", SimpleNamespace(task=SimpleNamespace(baselines=[guess], items=values), units={}))
+    runs = ArmRuns(Arm("one", "one"), (read,))
+    found = runs.baseline("a guess", score)
+    assert (None if found is None else float(found.mean())) == known
+
+
+def test_several_values_are_of_a_learning_rate_alone() -> None:
+    arms = (*example().arms, Arm("hot", "hot", temperature=(3.0, 2.0)))
+    with pytest.raises(ConfigError) as refused:
+        planned(replace(example(), arms=arms), {})
+    assert refused.value.field == "temperature"

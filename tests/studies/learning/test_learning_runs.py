@@ -62,7 +62,7 @@ def test_a_run_leaves_all_that_the_study_reads(arms: Mapping[str, ArmRuns]) -> N
             assert found.num_items == 4
             assert len(set(found.clusters.values())) in (2, 4)
     assert set(arm.reads[0].units.values()) <= {str(pair) for pair in range(6, 12)}
-    baseline = arm.baseline("always a", "metric/right")
+    baseline = arm.baseline("always a", PerItem("right", "right", "metric/right"))
     assert set(baseline.pooled().values()) <= {0, 1}
     general = arm.general()
     before, after = general

@@ -30,7 +30,7 @@ from tinsmith.lab.runs.reader import (
 )
 from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.study.conduct import recorded
-from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
+from tinsmith.lab.study.measures import AFTER, BEFORE, REWARD, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import DRAWS, Column, Draws, Panel, Seconds, Shown, StudyRecord, apart
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
@@ -41,8 +41,6 @@ from tinsmith.pages.measures import counted, from_estimate, listed, over_all, si
 from tinsmith.pages.tables import shown
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.types.errors import ConfigError
-
-REWARD = PerItem("reward", "reward")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ BEFORE: Final = 0
 AFTER: Final = -1
 """The last evaluation."""
 Answers = Mapping[str, Sequence[TaskRollout]]  # By item.
+REWARD: Final = PerItem("reward", "reward")
 C = TypeVar("C", Beats, Learned)
 
 
@@ -66,7 +67,7 @@ class ArmRuns:
 
     def rival(self, name: str, score: Score) -> Any:  # noqa: ANN401 - likewise
         """Return what a baseline answers to them; None where that is not known."""
-        known = self.baseline(name, item_score(score).metric)
+        known = self.baseline(name, item_score(score))
         return None if known is None else replace(known, name=f"the baseline {name}")
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> LearnedEvidence[Any]:
@@ -81,7 +82,7 @@ class ArmRuns:
     def baselines(self, score: PerItem) -> tuple[MeanRuns, ...]:
         """Return what the task's baselines earn on the items that the arm is scored on."""
         end = self.per_item(score)
-        known = [self.baseline(one.name, score.metric) for one in self.reads[0].task.baselines]
+        known = [self.baseline(one.name, score) for one in self.reads[0].task.baselines]
         return tuple(
             MeanRuns.of(
                 one.name, [{key: row[key] for key in end.items if key in row} for row in one.by_seed], end.clusters
@@ -137,10 +138,13 @@ class ArmRuns:
         made = [{item: value for item, value in each.items() if where(item)} for each in made]
         return self._together(self.arm.label, made)
 
-    def baseline(self, name: str, metric: str = "total") -> MeanRuns | None:
-        """Return what a baseline of the task earns; None where that is not known."""
-        tasks = [one.task.baselines for one in self.reads]
-        known = [each.exact(metric) for some in tasks for each in some if each.name == name]
+    def baseline(self, name: str, score: PerItem = REWARD) -> MeanRuns | None:
+        """Return a baseline's score; None where it is not known, as of answers for which no metric is named."""
+        tasks, of = [one.task.baselines for one in self.reads], score.of or exact_mean
+        if score.answers is not None and score.metric == REWARD.metric:
+            return None
+        known = [each.exact(score.metric) for some in tasks for each in some if each.name == name]
+        known = [{i: Fraction(one) for i, v in each.items() if math.isfinite(one := of([v]))} for each in known]
         if not all(known) or len(known) < len(tasks):
             return None
         return self._together(name, known if self.seeds_draw_items else known[:1])
@@ -432,8 +436,7 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
 
 def _best_baseline(arm: ArmRuns, score: PerItem, draws: Draws) -> tuple[str, Figure] | None:
     """Return the best of the task's baselines in a score; None where none is known."""
-    of_reward = score.answers is not None and score.metric == "total"  # a baseline has no answers to compute on
-    best = max(() if of_reward else arm.baselines(score), key=MeanRuns.mean, default=None)
+    best = max(arm.baselines(score), key=MeanRuns.mean, default=None)
     return None if best is None else (best.name, estimated(best, draws))
 
 

@@ -314,6 +314,10 @@ def _require_known(study: Study, asked: Asked, sized: bool) -> None:
                 raise ConfigError(f"{where}: {what}", field=key, value=value, fix=fix)
             if key not in known and not key.startswith(study.prefixes):
                 raise unknown_key(key, str(value), known | _ARGUMENTS, study.prefixes).located_at(where)
+            several = value.values() if isinstance(value, Mapping) else [value]
+            if key != RATE and any(isinstance(one, list | tuple) for one in several):
+                what = f"{where}: a learning rate alone may have several values, of which one is chosen"
+                raise ConfigError(what, field=key, value=value, allowed="one value, or one by size")
             if isinstance(value, Mapping) and (wrong := next(iter(value.keys() - study.sizes.keys()), None)):
                 raise ConfigError(f"{where}: there is no such size", field=key, value=wrong, allowed=study.sizes)
 
