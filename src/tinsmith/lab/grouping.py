@@ -17,7 +17,7 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.rollouts import A, AnyRollout, Failure, Group, I, Rollout
-from tinsmith.lab.user_task.step_reward import NamedTerms
+from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
 from tinsmith.stats.groups import deviation, kept_groups
@@ -179,7 +179,7 @@ def score_groups(
                 item=group[0].item,
                 scored=tuple(roots),
                 failures=tuple(one for one in group if isinstance(one, Failure)),
-                informative=any(len({round(one.terms.total, 12) for one in some}) > 1 for some in (roots, *below)),
+                informative=any(_differ(one.terms for one in some) for some in (roots, *below)),
                 below=tuple(one for some in below for one in some),
             )
         )
@@ -212,6 +212,11 @@ def _left_out(one: Scored[I, A]) -> Scored[I, A]:
     return replace(one, advantage=None, by_turn=None)
 
 
+def _differ(terms: Iterable[NamedTerms]) -> bool:
+    """Return True if rewards differ by more than rounding: 0.1 + 0.2 is no other one than 0.3."""
+    return len({rounded_sum(each.total) for each in terms}) > 1
+
+
 def _compared(
     kept: list[Rollout[I, A]],
     terms: list[NamedTerms],
@@ -220,10 +225,9 @@ def _compared(
     compared_by: Callable[[NamedTerms], float] | None,
     forks: int,
 ) -> list[Scored[I, A]]:
-    differ = len({round(each.total, 12) for each in terms}) > 1  # 0.1 + 0.2 is no other reward than 0.3
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)
-    if len(kept) > 1 and (differ or not zero_variance_filter):
+    if len(kept) > 1 and (_differ(terms) or not zero_variance_filter):
         compared = np.array([compared_by(each) if compared_by else each.total for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
         if forks > 1:

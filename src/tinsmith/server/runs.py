@@ -343,14 +343,14 @@ class Runs:
         run = self.live.get(place.owner)
         if run is None or not is_own(place.owner):
             return
+        full = isinstance(error, DiskFullError)
         try:
-            if isinstance(error, DiskFullError):
-                raise error
-            if self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error)):
-                self._release(run, run.lane.skip(place.seq_id))
+            counted = not full and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=str(error))
         except DiskFullError:
             self._release(run, run.lane.excuse(place.seq_id))
             raise
+        if full or counted:
+            self._release(run, (run.lane.excuse if full else run.lane.skip)(place.seq_id))
 
     def unload(self, model_id: str, job: Job) -> None:
         """Free a model's memory after its earlier requests; it accepts no more."""

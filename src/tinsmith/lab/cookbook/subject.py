@@ -396,10 +396,10 @@ def train(
     Raises:
         ConfigError: for settings that these datasets do not have.
     """
-    if settings.gradient is Gradient.EXACT or settings.interleave != NONE:
-        field = "gradient" if settings.gradient is Gradient.EXACT else "interleave"
-        what = "a cookbook dataset has neither a list of all answers nor items set aside"
-        raise ConfigError(what, field=field, value=getattr(settings, field), allowed="its default")
+    for setting, only in (("gradient", Gradient.SAMPLED), ("interleave", NONE)):
+        if (value := getattr(settings, setting)) != only:
+            what = "a cookbook dataset has neither a list of all answers nor items set aside"
+            raise ConfigError(what, field=setting, value=value, allowed=only)
     settings_dict = asdict(settings)
     config = {
         "name": "cookbook",
