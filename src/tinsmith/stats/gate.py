@@ -304,6 +304,7 @@ def _gap(
     gap = gap_of(first, second, metric, bootstrap, paired=paired)
     if min(seeds) < ENOUGH_SEEDS:
         return gap
+    paired = paired or (isinstance(first, MeanRuns) and first.items_are_seeds)
     return gap.guarded(seed_test(*(scores_by_seed(one, metric) for one in (first, second)), paired=paired))
 
 
@@ -454,6 +455,7 @@ _ABSENT_OF_LABELS = {
     CheckName.CONTROL: "no run on shuffled labels was scored on these items",
 }
 _ABSENT = {
+    CheckName.BEFORE: "the model before training was not evaluated on these items",
     CheckName.BASELINE: "the task names no baseline that needs no model",
     CheckName.CONTROL: "no run on shuffled labels was trained in this way",
 }

@@ -44,6 +44,8 @@ class MeanRuns:
     items: tuple[str, ...]  # Sorted; each has a value under every seed, unless it was built with `some`.
     clusters: Mapping[str, str]  # Of every item; items of one cluster are drawn together.
     by_seed: tuple[ByItem, ...]
+    items_are_seeds: bool = False
+    """True if each item is the mean of a seed, which draws items of its own: the one row has a value a seed."""
 
     @classmethod
     def of(cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None) -> MeanRuns:
@@ -72,7 +74,7 @@ class MeanRuns:
     @property
     def num_seeds(self) -> int:
         """The trained models, S."""
-        return len(self.by_seed)
+        return self.num_items if self.items_are_seeds else len(self.by_seed)
 
     def on(self, items: Sequence[str]) -> MeanRuns:
         """Return the values restricted to `items`."""
@@ -102,11 +104,11 @@ class MeanRuns:
 
     def mean(self) -> float:
         """Return the mean over items and seeds."""
-        return float(sum(self._means(), Fraction()) / self.num_seeds)
+        return float(sum(means := self._means(), Fraction()) / len(means))
 
     def _means(self) -> list[Fraction]:
         by_seed = [[one[item] for item in self.items if item in one] for one in self.by_seed]
-        return [exact_mean(values) for values in by_seed]
+        return by_seed[0] if self.items_are_seeds else [exact_mean(values) for values in by_seed]
 
     def estimate(self, bootstrap: Bootstrap) -> Estimate:
         """Return the mean with its percentile interval over seeds and clusters; none where all draws are equal."""
@@ -119,7 +121,7 @@ class MeanRuns:
         if len(names) < 2:
             return np.full(bootstrap.draws, math.nan)
         place = {name: at for at, name in enumerate(names)}
-        sums, sizes = np.zeros((2, len(names), self.num_seeds))
+        sums, sizes = np.zeros((2, len(names), len(self.by_seed)))
         for item in self.items:
             at = place[self.clusters[item]]
             for seed, one in enumerate(self.by_seed):
@@ -178,8 +180,10 @@ def mean_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, 
     clusters' differences, which holds for few clusters, whose resamples are too much alike. With `paired` row s of both
     is one run, such as before and after its training, or two runs of one seed: they are drawn together; else apart, and
     the two need not have as many seeds. With five seeds and more Student's t over them guards p and interval.
+    Where seeds draw the items they are pairs.
     """
     (first, second), _ = shared_items([first, second])
+    paired = paired or first.items_are_seeds
     system = "first" if paired else "second"
     draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
     mine, theirs = first.pooled(), second.pooled()
@@ -201,7 +205,7 @@ def varied_difference(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *
     if not _is_point(gap.interval):
         return gap
     are_shares = all(0 <= value <= 1 for one in (first, second) for row in one.by_seed for value in row.values())
-    pairs = len(set(first.clusters.values())) * min(first.num_seeds, second.num_seeds)
+    pairs = len(set(first.clusters.values())) * min(len(first.by_seed), len(second.by_seed))
     ends = paired_interval(pairs * (gap.value > 0.0), pairs * (gap.value < 0.0), pairs, bootstrap.level)
     return replace(gap, interval=ends if are_shares and gap.value in (-1.0, 0.0, 1.0) else None)
 

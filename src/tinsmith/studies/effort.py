@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
+
+import msgspec
 
 import tinsmith as ts
 from tinsmith.lab.page.examples import shown_replies
-from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.runs.files import GENERAL, Kind
 from tinsmith.lab.study.keys import numbers
 from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of, item_score
 from tinsmith.lab.study.record import DRAWS, CurveRecord, ExampleRecord, Panel, Shown, apart
@@ -16,7 +19,7 @@ from tinsmith.lab.study.study import UNTRAINED, ArmValue
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
-from tinsmith.stats.mean_runs import mean_difference
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.page_names import p_cell
 from tinsmith.types.seeds import derive
@@ -219,12 +222,24 @@ def forgotten(results: ts.Results) -> list[list[Shown]]:
     """Return how much less each arm foresees general texts, after training less before."""
     rows: list[list[Shown]] = []
     for arm in results.reported_arms.values():
-        if (general := arm.general()) is None:
+        if (general := general_texts(arm)) is None:
             rows.append([arm.arm.label, "no general text was read", None])
         else:
             gap = mean_difference(general[1], general[0], results.draws.tables, paired=True)
             rows.append([arm.arm.label, f"{general[1].num_items:,}", from_estimate(gap)])
     return rows
+
+
+def general_texts(arm: ts.ArmRuns) -> tuple[MeanRuns, MeanRuns] | None:
+    """Return how well the base and the trained models foresee each general text; None where none was read."""
+    files = [read.run.folder / GENERAL for read in arm.reads]
+    found = [msgspec.json.decode(file.read_bytes())["texts"] if file.is_file() else () for file in files]
+    if not all(found):
+        return None
+    before, after = (
+        [{one["name"]: Fraction(repr(one[when])) for one in texts} for texts in found] for when in ("before", "after")
+    )
+    return MeanRuns.of(arm.arm.label, before), MeanRuns.of(arm.arm.label, after)
 
 
 def baselines(results: ts.Results, score: ts.PerItem) -> list[list[Shown]]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
 from run_files import write_task_run
+from scipy.stats import ttest_rel
 
 from tinsmith.lab.page.comparison import RunsCompared, compared_tasks, study_of_runs
 from tinsmith.lab.page.run_page import compared
@@ -117,6 +118,29 @@ def test_where_seeds_draw_the_items_a_seed_is_one_value(tmp_path: Path) -> None:
     assert gap.value == pytest.approx(0.25, abs=1e-12)
     assert gap.low is None, "seeds that are alike"
     assert found.results.arms["arm-0"].per_item(study.score).num_items == 3
+
+
+def test_seeds_that_draw_the_items_are_pairs_whose_t_guards_a_claim(tmp_path: Path) -> None:
+    seeds, gains = range(6), (0.5, 0.0, 0.25, 0.0, 0.5, 0.25)
+    for seed in seeds:
+        for arm, gain in (("one", 0.0), ("other", gains[seed])):
+            write(tmp_path / f"{arm}-{seed}", arm, seed, {f"item-{seed}-{n}": seed / 16 + gain for n in range(4)})
+    found = study_of_runs([tmp_path / f"{arm}-{seed}" for arm in ("one", "other") for seed in seeds], FEW)
+    (claim,) = found.record.beats
+    test = ttest_rel([seed / 16 + gain for seed, gain in zip(seeds, gains, strict=True)], [s / 16 for s in seeds])
+    ends = test.confidence_interval(0.95)
+    assert claim.seeds == (6, 6)
+    assert claim.p_value >= test.pvalue * (1 - 1e-9)
+    assert claim.interval is not None
+    assert claim.interval.low <= ends.low + 1e-9
+    assert claim.interval.high >= ends.high - 1e-9
+
+
+def test_runs_of_one_name_in_two_folders_both_keep_their_hashes(tmp_path: Path) -> None:
+    for arm in ("one", "other"):
+        write(tmp_path / arm / "run", arm, 0, {"item": 0.5, "thing": 0.5})
+    found = study_of_runs([tmp_path / arm / "run" for arm in ("one", "other")], FEW)
+    assert list(found.record.hashes) == ["one/run", "other/run"]
 
 
 def test_every_figure_of_a_comparison_is_on_its_page(both: tuple[RunsCompared, StudyRecord, list[Path]]) -> None:

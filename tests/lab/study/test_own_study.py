@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -127,6 +128,16 @@ PLAIN, SIZES, AGAINST = 'Arm("plain", "RL")', "Size(learning_rate=2e-3", 'agains
         (SIZES, 'Size(without=["bonsu"], learning_rate=2e-3', "without", "perhaps bonus"),
         (SIZES, 'Size(without=["plain", "bonus", "shuffled"], learning_rate=2e-3', "arms", "one or more"),
         (PLAIN, 'Arm("plain", "RL", learning_rate=tuned("bonsu"))', "arms", "perhaps bonus"),
+        (PLAIN, 'Arm("plain", "RL", learning_rate=tuned("plain"))', "arms", "bonus"),
+        (PLAIN, 'Arm("plain", "RL", "learning_rate=1e-3,two")', "learning_rate", "numbers with commas"),
+        (PLAIN, 'Arm("plain", "RL", learning_rate=())', "learning_rate", "one or more"),
+        (PLAIN, 'Arm("plain", "RL", "temperature")', "keys", "KEY=VALUE"),
+        (PLAIN, 'Arm("plain", "RL", kind="sft")', "kind", "task_sft"),
+        (PLAIN, 'Arm("../plain", "RL")', "arms.name", "a plain name"),
+        (SIZES, "Size(seeds=3, learning_rate=2e-3", "seeds", "(1, 2, 3)"),
+        (SIZES, "Size(before=-1, learning_rate=2e-3", "before", "0 or more"),
+        ("split_seed=0, ", "", "split_seed", "split_seed=0"),
+        ("(BOTH,)", 'tuple(Measure("m", "m", lambda _: place) for place in range(2))', "measures.name", "another name"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("dry_run=true",)])
@@ -135,7 +146,7 @@ def test_a_mistyped_key_of_the_file_is_refused_before_any_run(
 ) -> None:
     source = EXAMPLE.read_text()
     assert text in source
-    wanted = "from tinsmith import Beats, Learned, tuned\n"
+    wanted = "from tinsmith import Beats, Learned, Measure, tuned\n"
     Path("mine.py").write_text(source.replace(text, wrong, 1).replace("\n\n", f"\n\n{wanted}", 1))
     refused = command(capsys, "run", "mine.py", *more, code=2)
     assert f"field: {key} = " in refused.err
@@ -236,6 +247,7 @@ def test_claims_computed_from_runs_name_arms_that_there_are_and_those_a_size_lea
         ("", "penalty=1 shuffle_labels=true", False),
         ("pays=right", "pays=right shuffle_labels=false", False),
         ("pays=right", "pays=right", False),
+        ({"learning_rate": 2e-3}, "learning_rate=2e-3 shuffle_labels=true", True),
         ("pays=right shuffle_labels=true", "pays=right shuffle_labels=true", False),
     ],
 )
@@ -375,6 +387,80 @@ def test_a_baseline_is_measured_in_the_score_that_it_stands_beside(score: PerIte
     runs = ArmRuns(Arm("one", "one"), (read,))
     found = runs.baseline("a guess", score)
     assert (None if found is None else float(found.mean())) == known
+
+
+def test_a_study_has_sizes() -> None:
+    with pytest.raises(ConfigError) as refused:
+        planned(replace(example(), sizes={}), {})
+    assert refused.value.field == "sizes"
+
+
+def test_rates_are_apart_ascending_and_those_of_the_size_where_an_arm_has_none_at_it() -> None:
+    first, *others = example().arms
+    rates: list[ArmValue] = [(3e-3, 1e-3, 3e-3), "3e-3,1e-3", {"other": 5e-3}]
+    sizes = {**example().sizes, "other": Size()}
+    found = [
+        cells_of(replace(example(), sizes=sizes, arms=[Arm("plain", "RL", learning_rate=one), *others]), {}).arms[0]
+        for one in rates
+    ]
+    assert first.name == "plain"
+    assert [one.rates for one in found] == [(1e-3, 3e-3), (1e-3, 3e-3), (2e-3,)]
+
+
+def test_a_score_of_answers_may_be_a_float_and_is_read_greedily_from_greedy_answers(tmp_path: Path) -> None:
+    def lengthen(cells: Sequence[Cell], say: Say) -> None:
+        Maker(MADE)(cells, say)
+        for file in (cell.folder / "rollouts.jsonl" for cell in cells):
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            rows = [{**row, "text": "long"} if row["split"] == "eval_greedy" else row for row in rows]
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    letters = PerItem("letters", "letters", answers=lambda some: float(len(some[0].text)))
+    gain = values_of(finished(replace(example(), score=letters), tmp_path / "out", run=lengthen)).gains[0]
+    assert (gain.after.value, gain.greedy_after) == (1.0, 4.0)
+
+
+def test_runs_that_were_evaluated_at_their_end_only_have_nothing_before(tmp_path: Path) -> None:
+    learned = replace_size(example(), eval_every=0)
+    record = values_of(finished(learned, tmp_path / "out"))
+    (table,) = record.tables
+    assert record.gains == ()
+    assert [cells[0] for _, cells in table.rows] == [None] * 3
+    assert all(any(one.name is CheckName.BEFORE and not one.passed for one in claim.checks) for claim in record.learned)
+    late = replace(learned, sizes={"nano": Size(learned.sizes["nano"].keys, before=5)})
+    with pytest.raises(DataError) as refused:
+        finished(late, tmp_path / "late")
+    assert refused.value.field == "before"
+
+
+def test_an_arm_with_one_rate_beside_others_that_tried_five_is_said(tmp_path: Path) -> None:
+    plain, *others = example().arms
+    five = Arm("plain", "RL", learning_rate=(1e-3, 2e-3, 3e-3, 4e-3, 5e-3))
+    tuned = [Arm(one.name, one.label, {**one.keys, "learning_rate": Tuned("plain")}) for one in others]
+    few = "Fewer than 5 learning rates"
+    for arms, is_said in (((five, *others), True), ((five, *tuned), False)):
+        record = values_of(finished(replace(example(), arms=arms), tmp_path / str(is_said)))
+        assert any(one.startswith(few) for one in sentences(record)) is is_said
+    assert plain.name == five.name
+
+
+def test_curves_of_two_axes_are_listed_apart(tmp_path: Path) -> None:
+    pictures = [
+        Curve(name=axis, label=f"of {axis}", axis=axis, read=lambda _, places=places: dict.fromkeys(places, 0.5))
+        for axis, places in (("step", (1, 2)), ("tokens", (7,)))
+    ]
+    tables = values_of(finished(replace(example(), pictures=pictures, tables=()), tmp_path / "out")).tables
+    assert [[cells[0] for _, cells in one.rows][:2] for one in tables] == [["1", "2"], ["7", "7"]]
+
+
+def test_the_means_beside_a_gap_are_of_its_items(tmp_path: Path) -> None:
+    score = example_score()
+    check = Expectation("higher", checks.higher("plain", "bonus", score))
+    fails = Failing("plain", lambda item: item.endswith("flame"))
+    found = finished(replace(example(), expectations=(check,)), tmp_path / "out", run=fails)
+    words = values_of(found).expectations[0].figures
+    mine, other, gap = (float(one) for one in re.findall(r"[-+]?\d\.\d{3}", words)[:3])
+    assert gap == pytest.approx(mine - other, abs=1.1e-3)
 
 
 def test_several_values_are_of_a_learning_rate_alone() -> None:

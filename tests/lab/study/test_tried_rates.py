@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from fake_runs import BALANCED, LABELS, NO_DISRUPTIVE, Story, write_run
+from run_files import write_task_run
 from sklearn.metrics import f1_score
 
 from tinsmith.lab.results.arms import gather
@@ -16,6 +18,7 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.conduct import chosen, tried_rates
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.report import LIKE_IT, chance_words, rate_words
+from tinsmith.lab.study.study import PerItem
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
@@ -89,3 +92,27 @@ def test_a_run_without_a_chosen_checkpoint_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", STORY)
     with pytest.raises(DataError, match="chose no checkpoint"):
         tried_rates({1e-3: tmp_path / "run"}, Metric.MACRO_F1)
+
+
+def test_rates_of_a_task_are_chosen_by_the_score_of_the_study(tmp_path: Path) -> None:
+    folders = {rate: tmp_path / str(rate) for rate in (1e-3, 2e-3)}
+    for place, folder in enumerate(folders.values()):
+        _write_answers(folder, right=float(place), letters=2 - place)
+    of_text = PerItem("short", "short", answers=lambda some: Fraction(-sum(len(one.text) for one in some), len(some)))
+    scores = {
+        1e-3: [PerItem("wrong", "wrong", of=lambda values: -max(values)), PerItem("greedy", "greedy", is_greedy=True)],
+        2e-3: [PerItem("right", "right"), of_text],
+    }
+    for rate, some in scores.items():
+        assert [chosen(tried_rates(folders, score)).rate for score in some] == [rate] * len(some)
+
+
+def _write_answers(folder: Path, *, right: float, letters: int) -> None:
+    """Write a run whose sampled answers earn `right` and have so many letters; its greedy ones are the other way."""
+    rollouts = [
+        {"sample": 0, "text": "A" * letters, "step": 3, "split": split, "prompt_id": item, "total": value}
+        for split, value in (("eval", right), ("eval_greedy", 1.0 - right))
+        for item in ("one", "other")
+    ]
+    rollouts = [{**line, "terms": {"right": line["total"]}} for line in rollouts]
+    write_task_run(folder, {"terms": ["right"], "items": [{"id": "one"}, {"id": "other"}]}, rollouts)

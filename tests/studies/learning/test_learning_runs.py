@@ -19,7 +19,7 @@ from tinsmith.lab.study.cells import runner
 from tinsmith.lab.study.measures import ArmRuns, parity_of, read_runs
 from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
-from tinsmith.studies.effort import LABELS
+from tinsmith.studies.effort import LABELS, general_texts
 from tinsmith.studies.learning import study
 from tinsmith.types.waits import unsaid
 
@@ -64,7 +64,7 @@ def test_a_run_leaves_all_that_the_study_reads(arms: Mapping[str, ArmRuns]) -> N
     assert set(arm.reads[0].units.values()) <= {str(pair) for pair in range(6, 12)}
     baseline = arm.baseline("always a", PerItem("right", "right", "metric/right"))
     assert set(baseline.pooled().values()) <= {0, 1}
-    general = arm.general()
+    general = general_texts(arm)
     before, after = general
     assert before.items == after.items
     assert before.mean() != after.mean()

@@ -202,7 +202,8 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
     reads = [one for arm in arms for one in arm.reads]
     of_all = set[str].intersection(*(set(one.sampled[-1].rewards) for one in reads))
     several = all(len(one.sampled) > 1 for one in reads)
-    keys = {**{name: name for name in first.reads[0].terms}, **{name: f"metric/{name}" for name in task.metrics}}
+    keys = {name: name for name in first.reads[0].terms}
+    keys |= {f"metric {name}" if name in keys else name: f"metric/{name}" for name in task.metrics}
     metrics = [PerItem(name, name, key) for name, key in keys.items()]
     apart = [
         one
@@ -259,11 +260,11 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
 
 def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
     def read(arm: ArmRuns) -> Reading:
-        step = arm.step(at)
+        step = arm.steps[at]
         exams = [one.greedy if greedy else one.sampled for one in arm.reads]
         if not all(any(one.step == step for one in some) for some in exams):
             return None
-        return arm.per_item(metric, at, greedy=greedy)
+        return arm.at_step(metric, step, greedy=greedy)
 
     kind = "greedy" if greedy else "sampled"
     return Measure(f"{kind} {at}", f"score|{'first' if at == BEFORE else 'last'}, {kind}", read)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from statistics import fmean
 
 from tinsmith.lab.results.arms import label_arms
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
+from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated
 from tinsmith.lab.study.study import Expectation, Finding, PerItem
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, listed, over_seeds, signed, told
 from tinsmith.stats.gate import Verdict
-from tinsmith.stats.mean_runs import exact_mean
+from tinsmith.stats.mean_runs import MeanRuns, shared_items
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError, TinsmithError
 from tinsmith.types.page_names import p_words
@@ -89,7 +89,7 @@ def _beside(
     first: str, second: str, measure: PerItem, is_met: Callable[[Figure], bool], times: float | None = None
 ) -> Check:
     def check(results: Results) -> Finding:
-        mine, other = results.after(first, measure), results.after(second, measure)
+        mine, other = (estimated(one, results.draws) for one in _shared(results, first, second, measure))
         tested = results.tested_gap(first, second, measure)
         gap, is_shown = from_estimate(tested), tested.p_value <= ALPHA
         ratio = f", {mine.value / other.value:.2f} times" if times not in (None, 1.0) and other.value else ""
@@ -99,6 +99,10 @@ def _beside(
         return Finding(is_met(gap) and is_shown and enough, words)
 
     return check
+
+
+def _shared(results: Results, first: str, second: str, measure: PerItem) -> list[MeanRuns]:
+    return shared_items([results.arms[name].per_item(measure) for name in (first, second)])[0]
 
 
 def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
@@ -167,8 +171,8 @@ def runs_gap(first: str, second: str, measure: PerItem) -> PerRun:
     """Return the difference of two arms after training, seed by seed."""
 
     def read(results: Results) -> list[float]:
-        mine, other = (results.arms[name].per_item(measure).by_seed for name in (first, second))
-        return [float(exact_mean([*a.values()]) - exact_mean([*b.values()])) for a, b in zip(mine, other, strict=True)]
+        mine, other = (one.means() for one in _shared(results, first, second, measure))
+        return [a - b for a, b in zip(mine, other, strict=True)]
 
     return read
 

@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tinsmith.lab.experiment.estimate import time_and_disk
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.papers.run_data import minutes, missing_before
 from tinsmith.lab.results.arms import LabelArm, gather, label_arms
 from tinsmith.lab.results.label_tables import settings_of
 from tinsmith.lab.runs import records
-from tinsmith.lab.runs.reader import read_run, read_task_run
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study import sizes
 from tinsmith.lab.study.cells import Minutes, RunCells, runner, seconds_of, shared_cores, side_by_side, sole_process
 from tinsmith.lab.study.checks import checked
@@ -35,7 +35,7 @@ from tinsmith.pages.page import ending
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.mean_runs import MeanRuns, gap_of
 from tinsmith.stats.rates import Metric
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import Say, ticking, unsaid
 
@@ -87,6 +87,7 @@ def run_study(
     pace: Minutes = study.pace or (minutes if study.task is None else lambda plan: data_of_task(plan).minutes())
     missing: Missing = missing_before if study.task is None else lambda plan: data_of_task(plan).missing_base()
     lines = forecast(cells, sizes.later_arms(study, request, usual, {}), pace, None if say is unsaid else missing)
+    _require_same_items(cells)
     for line in (*study.warnings, *_unsized(study, request.given), *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
@@ -122,6 +123,17 @@ def conclude(
     sentences, page = write_study(record, seconds, out, more)
     for line in (*sentences[1:], *ending(page)):
         say(line)
+
+
+def _require_same_items(cells: sizes.StudyCells) -> None:
+    """Check that the first arm is evaluated on the same items under its first two seeds, where seeds may draw them."""
+    runs = cells.reported(cells.arms[0], next(iter(cells.arms[0].rates), None))[:2] if cells.arms else []
+    plans = [make_plan(cell.experiment, cell.overrides) for cell in runs]
+    if len(plans) == 2 and getattr(plans[0].frame, "split_seed", 0) < 0:
+        first, second = ({item.prompt_id for item in data_of_task(plan).examined_items()} for plan in plans)
+        if first != second:
+            what, fix = "each seed would be evaluated on items of its own", "split_seed=0 among the keys of the size"
+            raise ConfigError(what, field="split_seed", value=-1, allowed="0 or more", fix=fix)
 
 
 def _unsized(study: Study, given: Mapping[str, str]) -> list[str]:
@@ -197,7 +209,7 @@ def tried_rates(folders: Mapping[float, Path], score: PerItem | Metric) -> tuple
     found = [
         (Tried(rate=rate, validation=one.score.value, tie_break=one.score.tie_break), one)
         for rate, folder in folders.items()
-        for one in [_on_task(folder, score.metric) if isinstance(score, PerItem) else _on_labels(folder)]
+        for one in [_on_task(folder, score) if isinstance(score, PerItem) else _on_labels(folder)]
     ]
     best = chosen([tried for tried, _ in found])
     first = next(one for tried, one in found if tried is best)
@@ -225,16 +237,10 @@ def _on_labels(folder: Path) -> _Validated:
     return _Validated(selected.score, evaluation and evaluation.runs(folder.name), selected.by)
 
 
-def _on_task(folder: Path, metric: str) -> _Validated:
-    read = read_task_run(read_run(folder))
-    last = [
-        next((one for one in exams if one.step == read.sampled[-1].step), None) for exams in (read.sampled, read.greedy)
-    ]
-    values = [{} if one is None else one.by_item(metric) for one in last]
-    if not all(values):
-        raise DataError("a run has no score to choose a learning rate by", field="cells", value=str(folder))
-    sampled, greedy = (MeanRuns.of(folder.name, [one], read.units) for one in values)
-    return _Validated(records.Score(sampled.mean(), greedy.mean()), sampled, metric)
+def _on_task(folder: Path, score: PerItem) -> _Validated:
+    run = ArmRuns(Arm(folder.name, folder.name), read_runs([folder]))
+    sampled, greedy = (run.per_item(score, greedy=is_greedy) for is_greedy in (False, True))
+    return _Validated(records.Score(sampled.mean(), greedy.mean()), sampled, score.metric)
 
 
 def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made:
@@ -274,7 +280,11 @@ def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: 
 
 def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequence[Path]) -> StudyRecord:
     """Return the values that are kept of a study's results; `files` are hashed too."""
-    settings = cells.settings(list(tuned.values()))
+    settings, rated = (
+        cells.settings(list(tuned.values())),
+        {one.label: one.tried for one in tuned.values() if one.rates},
+    )
+    rated = {arm.label: rated[arm.label] for arm in results.study.arms if arm.label in rated and not arm.is_staged}
     for arm in results.study.arms:
         settings |= {f"{arm.name}.{key}": str(value) for key, value in arm.keys.items() if arm.on is not None}
     return recorded(
@@ -283,7 +293,7 @@ def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequ
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
         settings=settings if results.study.task is not None else settings_of(label_arms(results)),
-        rates={one.label: one.tried for one in tuned.values() if one.tried},
+        rates=rated if any(rated.values()) else {},
         chosen={one.label: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
 
@@ -319,7 +329,7 @@ def recorded(
         settings=settings,
         rates=dict(rates),
         chosen=dict(chosen),
-        hashes={**{run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs}, **hashes},
+        hashes={**{name: dict(run.manifest.hashes) if run.manifest else {} for name, run in _named(runs)}, **hashes},
         title=study.title or study.name.replace("_", " ").capitalize(),
         question=study.question,
         source=study.source,
@@ -344,6 +354,15 @@ def recorded(
     )
 
 
+def _named(runs: Sequence[records.Run]) -> Iterator[tuple[str, records.Run]]:
+    """Name each run by its folder, and by the folders above it where two have one name."""
+    for run in runs:
+        names = run.folder.absolute().parts
+        others = [one.folder.absolute().parts for one in runs if one.folder.absolute() != run.folder.absolute()]
+        depth = next(n for n in range(1, len(names) + 1) if all(one[-n:] != names[-n:] for one in others))
+        yield "/".join(names[-depth:]), run
+
+
 def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
     for one in results.study.tables:
         if isinstance(one, Listing):
@@ -351,13 +370,15 @@ def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
             yield replace(_table(one.title, one.caption, heads, one.rows(results)), names=one.names)
         else:
             yield replace(_table(one.title, one.caption, *_by_arm(results, one.measures)), note=one.note)
-    rows: list[list[Shown]] = []
-    for arm in results.reported_arms.values() if curves else ():
-        read = [one.read(arm) for one in curves]
-        rows += [[arm.arm.label, str(at), *(finite(some.get(at)) for some in read)] for at in sorted(read[0])]
-    if curves:
-        heads = [curves[0].axis, *(one.label for one in curves)]
-        yield replace(_table("The figures", "Means over seeds.", heads, rows), is_folded=True)
+    axes = dict.fromkeys(one.axis for one in curves)
+    for axis in axes:
+        listed, rows = [one for one in curves if one.axis == axis], list[list[Shown]]()
+        for arm in results.reported_arms.values():
+            read = [one.read(arm) for one in listed]
+            places = sorted(set[int]().union(*read))
+            rows += [[arm.arm.label, str(at), *(finite(some.get(at)) for some in read)] for at in places]
+        title = "The figures" if len(axes) == 1 else f"The figures by {axis}"
+        yield replace(_table(title, "Means over seeds.", [axis, *(one.label for one in listed)], rows), is_folded=True)
 
 
 def _table(title: str, caption: str, heads: Heads, rows: Sequence[Sequence[Shown]]) -> TableRecord:
@@ -382,7 +403,7 @@ def _by_arm(results: Results, measures: Sequence[Measure | PerItem]) -> tuple[li
             if isinstance(one, Measure):
                 row.append(results.figures[name][one.name])
             else:
-                row += [results.before(name, one), results.after(name, one)]
+                row += [results.before(name, one) if results.arms[name].has_before else None, results.after(name, one)]
                 if second is not None:
                     other = second.arm.name
                     row.append(None if name == other else results.gap(name, other, one))

@@ -9,9 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
-import msgspec
-
-from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
+from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.record import ArmGain, Draws, GainsRecord, Panel
@@ -46,7 +44,7 @@ class ArmRuns:
     seeds_draw_items: bool = False
     """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
     made: tuple[Any, ...] = ()  # Of an arm that stands on other runs: what was made of each.
-    _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
+    _answers: dict[tuple[Split, int], tuple[Answers, ...]] = field(default_factory=dict[Any, Any])
 
     rival_examples: ClassVar[int | None] = 0
     """Number of items that a baseline was trained on; None: as many as change anything."""
@@ -72,9 +70,10 @@ class ArmRuns:
 
     def learned(self, score: Score, control: ArmRuns | None, untrained: ArmRuns | None) -> LearnedEvidence[Any]:
         """Return the evidence that something was learned, but for what all arms have alike."""
+        before = self.per_item(item_score(score), BEFORE) if self.has_before and untrained is None else None
         return LearnedEvidence(
             system=self.per_item(item_score(score)),
-            before=self.per_item(item_score(score), BEFORE) if untrained is None else untrained.system(score),
+            before=untrained.system(score) if untrained is not None else before,
             baselines=self.baselines(item_score(score)),
             control=None if control is None else control.system(score),
         )
@@ -84,8 +83,11 @@ class ArmRuns:
         end = self.per_item(score)
         known = [self.baseline(one.name, score) for one in self.reads[0].task.baselines]
         return tuple(
-            MeanRuns.of(
-                one.name, [{key: row[key] for key in end.items if key in row} for row in one.by_seed], end.clusters
+            replace(
+                MeanRuns.of(
+                    one.name, [{k: row[k] for k in end.items if k in row} for row in one.by_seed], end.clusters
+                ),
+                items_are_seeds=end.items_are_seeds,
             )
             for one in known
             if one is not None
@@ -102,8 +104,15 @@ class ArmRuns:
         found = [{one.step for one in read.sampled} for read in self.reads]
         return tuple(sorted(found[0].intersection(*found[1:])))
 
+    @property
+    def has_before(self) -> bool:
+        """True if it was evaluated before its training, and after it."""
+        return self.arm.on is not None or len(self.steps) > self.before + 1
+
     def step(self, at: int) -> int:
-        """Return the step of an evaluation."""
+        """Return the step of an evaluation; raise DataError where there was none before training."""
+        if at == BEFORE and not self.has_before:
+            raise DataError("its runs were evaluated at their end only", field="before", value=self.arm.label)
         return self.steps[self.before if at == BEFORE else at]
 
     def per_item(self, one: PerItem, at: int = AFTER, *, greedy: bool = False) -> MeanRuns:
@@ -117,7 +126,8 @@ class ArmRuns:
         """Return a measure's values at a step at which all runs were evaluated."""
         where = one.where or bool  # no item has an empty name
         if one.answers is not None:
-            made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
+            found = self._answers_at(step, Split.EVAL_GREEDY if greedy else Split.EVAL)
+            made = [{item: Fraction(one.answers(some)) for item, some in each.items()} for each in found]
         else:
             combine, runs = one.of or exact_mean, self.reads
             exams = [next((e for e in (r.greedy if greedy else r.sampled) if e.step == step), None) for r in runs]
@@ -152,9 +162,8 @@ class ArmRuns:
     def _together(self, name: str, by_seed: Sequence[Mapping[str, Fraction]]) -> MeanRuns:
         if self.seeds_draw_items:
             seeds = [str(one.run.config.seed) for one in self.reads]
-            return MeanRuns.of(
-                name, [{seed: exact_mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}]
-            )
+            means = {seed: exact_mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}
+            return replace(MeanRuns.of(name, [means]), items_are_seeds=True)
         return MeanRuns.of(name, by_seed, self._clusters({item for each in by_seed for item in each}))
 
     def _clusters(self, items: Iterable[str]) -> dict[str, str]:
@@ -165,20 +174,20 @@ class ArmRuns:
         """Return every item's sampled answers at an evaluation, a mapping for each seed."""
         return self._answers_at(self.step(at))
 
-    def _answers_at(self, step: int) -> tuple[Answers, ...]:
-        if step not in self._answers:
+    def _answers_at(self, step: int, split: Split = Split.EVAL) -> tuple[Answers, ...]:
+        if (split, step) not in self._answers:
             made: list[dict[str, list[TaskRollout]]] = []
             for read in self.reads:
                 found: dict[str, list[TaskRollout]] = {}
                 for line in json_lines(read.run.folder / ROLLOUTS, TaskRollout, []):
-                    if (line.split, line.step) == (Split.EVAL, step) and line.failure is None:
+                    if (line.split, line.step) == (split, step) and line.failure is None:
                         found.setdefault(line.prompt_id, []).append(line)
                 lost = next((item.id for item in read.task.items if item.id not in found), None)
                 if lost is not None:
                     raise DataError("every answer to an item failed", field="cells", value=f"{self.arm.label}: {lost}")
                 made.append(found)
-            self._answers[step] = tuple(made)
-        return self._answers[step]
+            self._answers[split, step] = tuple(made)
+        return self._answers[split, step]
 
     def samples(self, at: int = AFTER, metric: str = "total") -> list[Samples]:
         """Return the values of every item's answers, of all seeds."""
@@ -226,18 +235,6 @@ class ArmRuns:
         steps, shown = self.setting("steps"), self.setting("sft_steps")
         batch = self.setting("groups_per_batch") or self.setting("batch_size", 1)
         return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
-
-    def general(self) -> tuple[MeanRuns, MeanRuns] | None:
-        """Return how well the base and the trained models foresee each general text; None where none was read."""
-        files = [read.run.folder / GENERAL for read in self.reads]
-        found = [msgspec.json.decode(file.read_bytes())["texts"] if file.is_file() else () for file in files]
-        if not all(found):
-            return None
-        before, after = (
-            [{one["name"]: Fraction(repr(one[when])) for one in texts} for texts in found]
-            for when in ("before", "after")
-        )
-        return MeanRuns.of(self.arm.label, before), MeanRuns.of(self.arm.label, after)
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[TaskRunRecords, ...]:
@@ -396,12 +393,15 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
     for name, arm in arms.items():
         if _items(arm.reads[0]) != _items(first):
             raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
+        if arm.before and not arm.has_before:
+            what, allowed = "its runs have too few evaluations", f"0 to {max(len(arm.steps) - 2, 0)}"
+            raise DataError(f"{name}: {what}", field="before", value=arm.before, allowed=allowed)
     shown = [one for table in study.tables if isinstance(table, Table) for one in table.measures]
     measures = [one for one in shown if isinstance(one, Measure)]
     claims = study.judged(arms)
     beats = _families(one for one in claims if isinstance(one, Beats))
     learned = _families(one for one in claims if isinstance(one, Learned))
-    several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
+    several = all(one.has_before for one in arms.values())
     reported = [one for one in arms.values() if several and not one.arm.is_aside]
     # Arms on labels have no figures where no table has measures.
     figured = arms if measures or isinstance(study.score, PerItem) else {}

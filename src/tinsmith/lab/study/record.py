@@ -176,7 +176,7 @@ class StudyRecord:
     tuning_seed: int
     settings: Mapping[str, object]
     rates: Mapping[str, tuple[Tried, ...]] = field(default_factory=dict[str, tuple[Tried, ...]])
-    """That were tried, by the label of the arm."""
+    """That were tried, by the label of the arm; of one with a single rate none, where others tried several."""
     hashes: Mapping[str, Mapping[str, str | None]]  # By the folder of a reported run.
     title: str
     question: str

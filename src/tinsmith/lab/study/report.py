@@ -154,12 +154,21 @@ def _ruled(claim: Claim) -> str:
 def claims_words(found: StudyRecord) -> str:
     """Return which claims are allowed, in a line."""
     claims = (*found.beats, *found.learned)
-    allowed = [f"{one.words} ({signed(one.value)})" for one in claims if one.verdict is Verdict.ALLOWED]
+    allowed = [
+        f"{one.words}{_judged_on(one, found.score)} ({signed(one.value)})"
+        for one in claims
+        if one.verdict is Verdict.ALLOWED
+    ]
     if not claims:
         return "nothing: no claim was judged"
     return (
         f"{len(allowed)} of {len(claims)} claims: {'; '.join(allowed)}" if allowed else f"none of {len(claims)} claims"
     )
+
+
+def _judged_on(claim: Claim, score: str) -> str:
+    metric = claim.judged_on or claim.metric
+    return "" if metric == score else f" in {metric_name(metric)}"
 
 
 def _capital(words: str) -> str:
@@ -180,7 +189,7 @@ def _limits(study: StudyRecord) -> list[str]:
         found.append(
             f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
         )
-    by_arm = _by_arm(study, study.rates)
+    by_arm = _tried(study)
     alike = chance_words(by_arm)
     if alike:
         found.append(alike)
@@ -199,6 +208,10 @@ def _limits(study: StudyRecord) -> list[str]:
 def _by_arm(study: StudyRecord, values: Mapping[str, T]) -> dict[str, T]:
     """Return values in the order of the arms, those of no arm last: files have them by the alphabet."""
     return {label: values[label] for label in dict.fromkeys([*study.arms, *values]) if label in values}
+
+
+def _tried(study: StudyRecord) -> dict[str, tuple[Tried, ...]]:
+    return {name: some for name, some in _by_arm(study, study.rates).items() if some}
 
 
 def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
@@ -367,7 +380,7 @@ def _curve(curve: CurveRecord) -> Block:
 
 def _rates(found: StudyRecord) -> list[Block]:
     """Return what each learning rate that was tried scored on validation."""
-    by_arm = _by_arm(found, found.rates)
+    by_arm = _tried(found)
     shown = [
         (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in by_arm.items()
     ]

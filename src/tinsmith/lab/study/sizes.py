@@ -11,9 +11,18 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan, make_plan
 from tinsmith.lab.experiment.key_text import At, converted, shown_value, truth, unknown_key
 from tinsmith.lab.experiment.materials import RATE, NoRateError, require_own_rates
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
+from tinsmith.lab.study.keys import (
+    CLUSTER_KEYS,
+    DRY_RUN,
+    GENERATOR,
+    StudyKey,
+    StudyKeys,
+    asked_cluster,
+    numbers,
+    seeds_apart,
+)
 from tinsmith.lab.study.record import Tried
-from tinsmith.lab.study.study import Arm, ArmValue, BySeed, OnRuns, Study, Tuned, Value
+from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Measure, OnRuns, Study, Table, Tuned, Value
 from tinsmith.lab.user_task.entry import EVERY_KEY, TASK_KINDS, open_task
 from tinsmith.lab.user_task.functions import TaskSource, function_task
 from tinsmith.lab.user_task.items import Examined
@@ -171,6 +180,8 @@ def usual_size(study: Study) -> str:
 
 
 def _sizes(study: Study) -> list[str]:
+    if not study.sizes:
+        raise ConfigError("there is no size", field="sizes", value={}, allowed="one or more")
     return [name for name in study.sizes if name != SMALL] or list(study.sizes)
 
 
@@ -286,6 +297,9 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
 def _require_arms(study: Study, size: str) -> None:
     """Check that arms are called apart, and that all that names an arm names one that there is."""
     called = [(arm.name, arm.label) for arm in _arms(study, size)]
+    wrong = next((one for one, _ in called if one in ("", ".", "..") or "/" in one or "\\" in one), None)
+    if wrong is not None:
+        raise ConfigError("an arm's folders have its name", field="arms.name", value=wrong, allowed="a plain name")
     require_apart("arm", [*called, *((name, way[0]) for name, way in study.ways.items())], field="arms")
     standing = [one for arm in study.arms for one in (arm.on, *arm.keys.values())]
     named = [(getattr(study, field), field) for field in ("against", "control", "untrained")]
@@ -293,6 +307,10 @@ def _require_arms(study: Study, size: str) -> None:
     named += [(way[1], "ways") for way in study.ways.values()]
     named += [(name, "without") for one in study.sizes.values() for name in one.without]
     require_known("arm", named, study.names)
+    tables = [one.measures for one in study.tables if isinstance(one, Table)]
+    measures = dict.fromkeys(one for some in tables for one in some if isinstance(one, Measure))
+    if measures:
+        require_apart("measure", [(one.name, one.name) for one in measures], field="measures")
     if not callable(study.claims):
         study.judged({})
 
@@ -387,6 +405,7 @@ def later_arms(
     found: list[StudyArm] = []
     for arm in _arms(study, asked.size):
         if arm.is_staged:
+            require_known("arm with a learning rate of its own", [(n, "arms") for n in _tuned(arm)], list(rates))
             own = {key: rates[one.arm] if isinstance(one, Tuned) else one for key, one in arm.keys.items()}
             by_seed: dict[int, dict[str, str]] = {}
             for key, value in computed.get(arm.name, {}).items():
@@ -403,15 +422,21 @@ def _arms(study: Study, size: str) -> list[Arm]:
     return [arm for arm in study.arms if arm.name not in study.sizes[size].without]
 
 
+def _tuned(arm: Arm) -> list[str]:
+    return [one.arm for one in arm.keys.values() if isinstance(one, Tuned)]
+
+
 def _kind(arm: Arm) -> Kind:
-    return Kind(str(arm.keys.get("kind", Kind.TASK.value)))
+    given = str(arm.keys.get("kind", Kind.TASK.value))
+    require_known("kind of run", [(given, "kind")], [kind.value for kind in TASK_KINDS])
+    return Kind(given)
 
 
 def _arm(asked: Asked, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
     own = _texts(keys, asked.size)
     if arm.experiment is not None:
         return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(RATE), asked.size), own)
-    kind, rates = _kind(arm), _rates(keys.get(RATE, asked.rate), asked.size)
+    kind, rates = _kind(arm), _rates(keys.get(RATE), asked.size) or _rates(asked.rate, asked.size)
     known = TASK_KINDS[kind].known | asked.task_keys
     every = {**{key: value for key, value in asked.shared.items() if key in known}, **own}
     if kind is Kind.TASK_SFT and "groups_per_batch" in asked.shared and "batch_size" not in own:
@@ -445,7 +470,12 @@ def _rates(value: ArmValue | None, size: str) -> tuple[float, ...]:
     if found is None:
         return ()
     assert not isinstance(found, Tuned), "a rate that another arm chose is put in its place before"
-    return tuple(map(float, found)) if isinstance(found, Sequence) and not isinstance(found, str) else (float(found),)
+    several = (
+        numbers(RATE, found, float) if isinstance(found, str) else found if isinstance(found, Sequence) else [found]
+    )
+    if not several:
+        raise ConfigError("there is no learning rate", field=RATE, value=found, allowed="one or more")
+    return tuple(sorted({float(one) for one in several}))
 
 
 def _texts(keys: Mapping[str, ArmValue], size: str, *, rated: bool = False) -> dict[str, str]:

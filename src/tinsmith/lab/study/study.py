@@ -21,7 +21,7 @@ from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
 from tinsmith.types.arguments import KnownArguments
-from tinsmith.types.errors import require_known
+from tinsmith.types.errors import ConfigError, require_known
 from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
@@ -73,7 +73,20 @@ V = TypeVar("V", bound=object)
 
 
 def _keys(more: Mapping[str, V] | str) -> Mapping[str, V | str]:
-    return dict(one.split("=", 1) for one in more.split()) if isinstance(more, str) else more
+    if not isinstance(more, str):
+        return more
+    if (wrong := next((one for one in more.split() if "=" not in one), None)) is not None:
+        raise ConfigError("this is no key with its value", field="keys", value=wrong, allowed="KEY=VALUE KEY=VALUE")
+    return dict(one.split("=", 1) for one in more.split())
+
+
+def _number(value: V) -> V | str | float:
+    """Return a value as it is compared: a text on a command line as the number or the truth that it means."""
+    text = str(value).lower()
+    try:
+        return float(text) if isinstance(value, str | int | float) and not isinstance(value, bool) else value
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True, init=False)
@@ -124,9 +137,10 @@ class Arm:
 
     def shuffled_is(self, other: Arm) -> bool:
         """Return True if another arm differs from this one by shuffled labels alone."""
-        theirs = {key: self.keys.get(key) if one == Tuned(self.name) else one for key, one in other.keys.items()}
+        mine = {key: _number(one) for key, one in self.keys.items()}
+        theirs = {key: mine.get(key) if one == Tuned(self.name) else _number(one) for key, one in other.keys.items()}
         is_shuffled = theirs.pop("shuffle_labels", False) in (True, "true")
-        return is_shuffled and theirs == self.keys and other.experiment == self.experiment
+        return is_shuffled and theirs == mine and other.experiment == self.experiment
 
 
 @dataclass(frozen=True, init=False)
@@ -149,6 +163,10 @@ class Size:
         before: int = 0,
         **keys: Value,
     ) -> None:
+        if isinstance(seeds, int | str):
+            raise ConfigError("seeds are several numbers", field="seeds", value=seeds, allowed="such as (1, 2, 3)")
+        if before < 0:
+            raise ConfigError("this is no place of an evaluation", field="before", value=before, allowed="0 or more")
         self.__dict__.update(seeds=tuple(seeds), keys={**_keys(more), **keys}, without=tuple(without), before=before)
 
 

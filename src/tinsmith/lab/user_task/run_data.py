@@ -233,10 +233,14 @@ class TaskData:
             eval_samples=self.frame.eval_samples,
         )
 
+    def examined_items(self) -> Sequence[UserItem]:
+        """Return the items of the evaluations while it trains."""
+        items = self.split.held_out or self.split.train
+        return subset(items, self.plan.settings.eval_items, lambda one: one.unit)
+
     def begin(self, folder: RunFolder) -> None:
         """Write the task's records of its items into the run's folder."""
-        task, split = self.task, self.split
-        examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
+        task, split, examined = self.task, self.split, self.examined_items()
         if self.judged is not None:
             write_tasks(self.judged, split, folder.path / TASKS)
         baselines, tested_baselines = (
