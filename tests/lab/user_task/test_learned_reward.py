@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
+from tinsmith.lab.user_task.learned_reward import LabelsAlone, LearnedReward, influence
 from tinsmith.lab.user_task.step_reward import Asked, Failed
 from tinsmith.stats.ridge import Floats, Moments, dots
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
 ANSWERS, WIDTH, RIDGE = 6, 3, 0.05
 FEATURES = np.random.default_rng(2).normal(size=(ANSWERS, WIDTH))
@@ -102,3 +102,25 @@ def test_an_answer_without_a_label_fails_alone_and_is_not_learned_from() -> None
     assert [isinstance(one, Failed) for one in found] == [False, True, False, True]
     plain(asked("ab", "b"))
     assert odd.state() == plain.state()
+
+
+@pytest.mark.parametrize("odd", ["raises", "nan", "of a wrong kind"])
+def test_an_answer_without_features_fails_alone_and_is_not_fitted(odd: str) -> None:
+    def features(item: str, text: str) -> Any:
+        del item
+        if text == "raises":
+            raise ValueError(text)
+        return {"nan": [float("nan"), 1.0], "of a wrong kind": [None, 1.0]}.get(text, [len(text), 1.0])
+
+    broken, plain = reward(features=features, every=1), reward(features=features, every=1)
+    assert [isinstance(one, Failed) for one in broken(asked("ab", odd, "b"))] == [False, True, False]
+    plain(asked("ab", "b"))
+    assert broken.state() == plain.state()
+    assert isinstance(LabelsAlone(learned=broken)(asked(odd))[0], Failed)
+
+
+def test_answers_with_unlike_features_are_refused() -> None:
+    unlike = reward(features=lambda _, text: [1.0] * len(text))
+    with pytest.raises(DataError) as refused:
+        unlike(asked("ab", "b"))
+    assert refused.value.field == "features"

@@ -86,3 +86,22 @@ def test_a_value_that_is_known_at_first_is_no_call_and_what_cannot_follow_is_ref
     assert {tool(executed(TOOLS, BEGINS, 3, Random(seed))) for seed in range(60)} == {"alloy", "weight", "spare"}
     with pytest.raises(DataError, match="depth"):
         executed(tools_of(ash, spare), BEGINS, 2, Random(0))
+
+
+City, Place = NewType("City", str), NewType("Place", str)
+
+
+def place(city: City) -> Place:
+    if city == "nowhere":
+        raise LookupError(city)
+    return Place(f"at {city}")
+
+
+def test_a_value_with_a_comma_is_one_argument_and_an_error_is_no_value() -> None:
+    tools = tools_of(place)
+    piece = executed(tools, {City: ["Paris, Texas"]}, 1, Random(0))
+    assert (piece.value, tools.answer(piece.call)) == ("at Paris, Texas", "at Paris, Texas")
+    assert list(reached(tools, {City: ["nowhere", "Rome"]}, 1).values()) == ["at Rome"]
+    with pytest.raises(DataError) as refused:
+        executed(tools, {City: ["nowhere"]}, 1, Random(0))
+    assert refused.value.field == "begins"

@@ -144,8 +144,8 @@ def test_a_record_is_read_of_rollouts_and_a_call_with_two_results_is_refused(tmp
     def turns(*texts: str) -> dict[str, object]:
         return {"turns": [{"role": ("assistant", "user")[n % 2], "text": text} for n, text in enumerate(texts)]}
 
-    said = [turns("degrees(rome, true)", "24.5", "degrees( rome ,false)", "28.5", "24.5"), {"text": "of one turn"}]
-    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in said))
+    said = [turns("degrees(rome, true)", "24.5", "degrees( rome ,false)", "28.5", "24.5"), {"text": "of one\u2028turn"}]
+    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in said))
     assert TOOLS.recorded(tmp_path) == {"degrees(rome, True)": "24.5", "degrees(rome, False)": "28.5"}
     assert TOOLS.replayed(tmp_path / "rollouts.jsonl").record == TOOLS.recorded(tmp_path)
     said.append(turns("degrees(rome, true)", "25.0", "25.0"))

@@ -161,6 +161,7 @@ def test_the_frozen_base_challenges_on_the_runs_own_server(
     whole = [line for line in rollouts if "failure" not in line]
     assert whole
     assert all(line["challenge"]["grounded"] is None for line in whole)
+    assert not any(line["challenge"]["evidence"] for line in whole), "six tokens of it quote nothing"
     for line in rollouts:
         if "failure" in line:
             assert "total" not in line

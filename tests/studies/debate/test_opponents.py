@@ -5,6 +5,7 @@ import math
 import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
+from tinsmith.lab.labels.task import Paper
 from tinsmith.studies.debate.challenge import (
     WORLD_CUES,
     Arm,
@@ -17,6 +18,7 @@ from tinsmith.studies.debate.challenge import (
     learned_cues,
     load_script,
     pieces_of,
+    quotes,
 )
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -182,3 +184,11 @@ def test_cues_can_be_learnt() -> None:
     assert cues.by_label[D][0].weight == pytest.approx(odds, rel=1e-14)
     with pytest.raises(DataError, match="every label"):
         learned_cues([one for one in papers if one.gold != N], (D, C, N))
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [('See "a new\nclass".', True), ('See "words that stand nowhere".', False), ("I doubt it.", False), ('"" ', False)],
+)
+def test_a_challenge_quotes_where_words_of_the_paper_stand_in_quotes(text: str, quoted: bool) -> None:
+    assert quotes(Paper(id="W1", title="Gears", abstract="We show a new class of gears."), text) is quoted

@@ -111,8 +111,10 @@ def test_swapping_by_hand() -> None:
     ]
     rows = rows_of("Under swapping", answers)
     assert rows == rows_of("Under swapping", answers[::-1])
-    assert [row["pairs"] for row in rows] == [2, 3, 1, 1, 1]
+    assert [row["answers"] for row in rows] == [2, 3, 1, 1, 1]
     assert rows[1]["share"] == "0.500"
+    sampled = [answered("both", *both, text) for text in "AAB" for both in (("ab", "A"), ("ba", "A"))]
+    assert [row["answers"] for row in rows_of("Under swapping", sampled)] == [2, 3, 2, 1, 0]
     assert isinstance(SECTIONS["Under swapping"](answers[-1:]), str)
 
 

@@ -14,12 +14,13 @@ from tinsmith.lab.hidden_states import LastStates
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 from tinsmith.stats.ridge import Floats, Moments, dots, solve
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
 Features = Callable[[Any, str], str | Sequence[float]]
 """(item, answer) -> features; or a text, for its hidden state in the untrained base's last layer."""
 LEARNED: Final = "learned"
 LABEL: Final = "label"
+FEATURES: Final = "features"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,11 +56,12 @@ class LearnedReward(StepReward):
 
     def __call__(self, answers: Sequence[Asked]) -> list[Any]:
         """Return the learned reward and the label of each answer, a Scored; one without a label is a Failed."""
-        labels = [self._label(one) for one in answers]
-        known = [(one, label) for one, label in zip(answers, labels, strict=True) if not isinstance(label, Failed)]
+        read = [self.read(one) for one in answers]
+        known = [one for one in read if not isinstance(one, Failed)]
         if not known:
-            return labels
-        x_ND, u_N = self.featured([one for one, _ in known]), np.array([label for _, label in known], np.float64)
+            return read
+        x_ND = self.featured([features for _, features in known])
+        u_N = np.array([label for label, _ in known], np.float64)
         learned = np.zeros(len(known)) if self.weights is None else dots(x_ND, self.weights)
         moments = Moments.none(x_ND.shape[1]) if self.moments is None else self.moments
         after = moments.with_rows(x_ND, u_N, self.decay)
@@ -72,22 +74,30 @@ class LearnedReward(StepReward):
             Scored(terms={LEARNED: float(one)}, metrics={LABEL: float(label)}, record={"predicted": float(said)})
             for one, label, said in zip(paid, u_N, learned, strict=True)
         )
-        return [one if isinstance(one, Failed) else next(scored) for one in labels]
+        return [one if isinstance(one, Failed) else next(scored) for one in read]
 
-    def _label(self, one: Asked) -> float | Failed:
+    def read(self, one: Asked) -> tuple[float, str | Sequence[float]] | Failed:
+        """Return the label and the features of an answer; a Failed where one raises, or is no finite number."""
         label = attempt(lambda: float(self.label(one.item, one.text)))
-        if isinstance(label, Raised):
-            return Failed(LABEL, str(label))
-        return label if math.isfinite(label) else Failed(LABEL, f"it returned {label}, not a finite number")
+        numbers = features = attempt(self.features, one.item, one.text)
+        if not isinstance(numbers, str | Raised):
+            features = attempt(lambda: [float(one) for one in numbers])
+        for name, found in ((LABEL, label), (FEATURES, features)):
+            if isinstance(found, Raised):
+                return Failed(name, str(found))
+            if (wrong := _not_finite(found)) is not None:
+                return Failed(name, f"it returned {wrong}, not a finite number")
+        return cast("tuple[float, str | Sequence[float]]", (label, features))
 
     def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
         """Return the answers' rewards; a subclass may steer by their effect on the next fit."""
         del labels_N, x_ND, moments
         return learned_N
 
-    def featured(self, answers: Sequence[Asked]) -> Floats:
-        """Return the features of answers, with a constant 1 appended."""
-        found = [self.features(one.item, one.text) for one in answers]
+    def featured(self, found: Sequence[str | Sequence[float]]) -> Floats:
+        """Return the features of answers as rows, with a constant 1 appended; raise DataError where they differ."""
+        if len(kinds := {"text" if isinstance(one, str) else f"{len(one)} numbers" for one in found}) > 1:
+            raise DataError("answers have different features", field=FEATURES, value=sorted(kinds), allowed="one kind")
         if all(isinstance(one, str) for one in found):
             if self.states is None:
                 raise ConfigError("features of a text exist only within a run", field="features", fix="return numbers")
@@ -135,14 +145,13 @@ class LabelsAlone(StepReward):
         return [self._scored(one) for one in answers]
 
     def _scored(self, one: Asked) -> Scored | Failed:
-        label = attempt(self.learned.label, one.item, one.text)
-        features: object = attempt(self.learned.features, one.item, one.text)
-        if not isinstance(features, str | Raised):
-            features = attempt(self.learned.featured, [one])  # Their numbers, in their shape.
-        for name, found in ((LABEL, label), ("features", features)):
-            if isinstance(found, Raised):
-                return Failed(name, str(found))
-        return Scored(terms={LABEL: cast("float", label)})
+        read = self.learned.read(one)
+        return read if isinstance(read, Failed) else Scored(terms={LABEL: read[0]})
+
+
+def _not_finite(found: float | str | Sequence[float]) -> float | None:
+    numbers = () if isinstance(found, str) else found if isinstance(found, Sequence) else (found,)
+    return next((one for one in numbers if not math.isfinite(one)), None)
 
 
 def influence(moments: Moments, ridge: float, x_ND: Floats, mean_D: Floats) -> Floats:

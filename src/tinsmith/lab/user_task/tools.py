@@ -23,6 +23,8 @@ _PLAIN: Final[Mapping[object, Callable[[str], object]]] = {
     bool: lambda text: {"true": True, "false": False}[text.lower()],
 }
 """Readers of arguments, by type."""
+ERROR: Final = "error: "
+"""Begins what a model hears of a call that went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,13 @@ class Tools:
         name, inside = found.groups()
         tool = self.tools.get(name)
         if tool is None:
-            return f"error: no tool {name}; there are {', '.join(self.tools)}"
+            return f"{ERROR}no tool {name}; there are {', '.join(self.tools)}"
         try:
             given = next(csv.reader([inside], skipinitialspace=True), [])
             kinds = [_PLAIN[_plain(kind)] for kind in tool.inputs.values()]
             return Call(tool, tuple(kind(one.strip(" '\"")) for kind, one in zip(kinds, given, strict=True)))
         except (ValueError, KeyError, csv.Error):
-            return f"error: it is {tool.signature}"
+            return f"{ERROR}it is {tool.signature}"
 
     def answer(self, text: str) -> str | None:
         """Return the result of a reply's call; None if it calls no tool.
@@ -109,7 +111,7 @@ class Tools:
             try:
                 return str(call.tool.function(*call.arguments))
             except (LookupError, ValueError) as error:
-                return f"error: {error.args[0] if error.args else type(error).__name__}"
+                return f"{ERROR}{error.args[0] if error.args else type(error).__name__}"
         if str(call) not in self.record:
             raise TaskError(f"this call is not in the record: {call}")
         return self.record[str(call)]
@@ -137,7 +139,9 @@ class Tools:
         if not file.is_file():
             raise DataError("there is no such file", field="record", value=str(file))
         results: dict[str, str] = {}
-        for line in file.read_text(encoding="utf-8").splitlines():
+        for (
+            line
+        ) in file.read_bytes().splitlines():  # of a text they would end at U+2028 too, which JSON leaves as it is
             turns = json.loads(line).get("turns", ())
             for reply, heard in zip(turns[::2], turns[1::2], strict=False):
                 call = self.read(reply["text"])
@@ -211,7 +215,7 @@ def executed(tools: Tools, begins: Values, depth: int, random: Random, kind: obj
     """Draw a composition of this depth backwards from its last tool, whose output has a type (None: any); execute it.
 
     Raises:
-        DataError: no tools follow each other so.
+        DataError: no tools follow each other so, or one of them has no result.
     """
     if depth == 0:
         return Piece(random.choice(list(begins[kind])))
@@ -221,6 +225,8 @@ def executed(tools: Tools, begins: Values, depth: int, random: Random, kind: obj
     tool = random.choice(last)
     parts = tuple(executed(tools, begins, depth - 1, random, taken) for taken in tool.inputs.values())
     call, value = _made(tools, tool, [one.value for one in parts])
+    if value is None:
+        raise DataError("a tool has no result", field="begins", value=call, allowed="values that its function takes")
     return Piece(value, call, parts)
 
 
@@ -240,11 +246,15 @@ def reached(tools: Tools, begins: Values, rounds: int) -> dict[str, str]:
         before = {kind: list(values) for kind, values in known.items()}
         for tool in tools.tools.values():
             for of in product(*(before.get(kind, []) for kind in tool.inputs.values())):
-                call, made[call] = _made(tools, tool, of)
-                known.setdefault(tool.output, {})[made[call]] = None
+                call, value = _made(tools, tool, of)
+                if value is not None:
+                    made[call] = value
+                    known.setdefault(tool.output, {})[value] = None
     return made
 
 
-def _made(tools: Tools, tool: Tool, of: Sequence[str]) -> tuple[str, str]:
-    call = f"{tool.name}({', '.join(of)})"
-    return call, str(tools.answer(call))
+def _made(tools: Tools, tool: Tool, of: Sequence[str]) -> tuple[str, str | None]:
+    """Return a call with its result; None: the tool answers with an error."""
+    call = str(Call(tool, tuple(of)))
+    value = tools.answer(call)
+    return call, None if value is None or value.startswith(ERROR) else value

@@ -410,6 +410,16 @@ def quoted_spans(challenge: str) -> tuple[str, ...]:
     return tuple(_QUOTED.findall(challenge))
 
 
+def quotes(paper: Paper, challenge: str) -> bool:
+    """Return True if words of a paper stand between double quotes."""
+    record = _record(paper)
+    return any((words := " ".join(span.split())) and words in record for span in quoted_spans(challenge))
+
+
+def _record(paper: Paper) -> str:
+    return " ".join(f"{paper.title} {paper.abstract}".split())
+
+
 def check_challenge(item: Item, answered: str | None, stance: Stance, challenge: str, labels: Sequence[str]) -> None:
     """Check what a challenger said before the model reads it; `labels`: those of the task.
 
@@ -421,7 +431,7 @@ def check_challenge(item: Item, answered: str | None, stance: Stance, challenge:
     """
     check_text(item, challenge)
     keys = (*(subject.label_key for subject in Subject), *SCORE_KEYS)
-    record = " ".join(f"{item.paper.title} {item.paper.abstract}".split())
+    record = _record(item.paper)
     own_words = _QUOTED.sub(lambda span: " " if " ".join(span[1].split()) in record else f" {span[1]} ", challenge)
     labelled = (word for word in words_of(own_words) if word in labels and word not in (stance.label, answered))
     for found in (*(key for key in keys if key in challenge.lower()), *labelled):

@@ -29,6 +29,7 @@ from tinsmith.studies.debate.challenge import (
     learned_cues,
     load_script,
     pieces_of,
+    quotes,
 )
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebateBaseRecipe, DebatesRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import TERMS, DebateReward, Exchange, debate_reward, reasons_of
@@ -116,6 +117,8 @@ class Debate(StepReward):
         if challenger is not None:
             stance, _ = challenger.stance(asked.item, first.predicted, asked.seed)
             words = challenger.words(asked.heard[0])
+            if challenger.is_model and stance.label is not None:
+                stance = replace(stance, with_evidence=quotes(asked.item.paper, words))
         reasons = reasons_of(contract, asked.text)
         return Exchange(item=asked.item, first=first, last=last, stance=stance, challenge=words, reasons=reasons)
 

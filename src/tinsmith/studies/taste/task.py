@@ -142,12 +142,16 @@ def _known(pairs: Sequence[Pair]) -> Floats:
 JSON_KEY: Final = "more_cited"
 _PAIR: Final = rf'"{JSON_KEY}"\s*:\s*"([AB])"'
 _ASKED: Final = "Which of these two papers is cited more?"
-_ENDS: Final = r"(?=\W*\Z|[.,:;!?)*\"'\]]+\s|\s*\n)"  # A letter before other text is an article.
+_LETTER: Final = r"[\s\"'(*]*([AB])(?=\W*\Z|[.,:;!)*\"'\]]+\s|\s*\n)"  # A letter before other text is an article.
 _READ: Final = {
-    Answers.LETTER: (re.compile("([AB])"), re.compile(rf"(?:\A|\b[Aa]nswer(?: is:?|:))[\s\"'(*]*([AB]){_ENDS}")),
+    Answers.LETTER: (
+        re.compile("([AB])"),
+        re.compile(rf"(?s:.*)\b[Aa]nswer(?: is:?|:){_LETTER}"),
+        re.compile(rf"\A(?!(?s:.*)\n\s*[AB]:){_LETTER}"),  # Where more lines begin so, it repeats the question.
+    ),
     Answers.JSON: tuple(map(re.compile, (rf"\{{\s*{_PAIR}\s*\}}", _PAIR))),
 }
-"""A reply that is all in its form, and one with more around it."""
+"""A reply that is all in its form, and those with more around it: the last that it calls its answer, or its first."""
 
 Item = Mapping[str, Any]
 
@@ -191,11 +195,10 @@ def written(letter: str, answers: Answers) -> str:
 
 def read_reply(text: str, answers: Answers) -> Reply | None:
     """Read a reply, in its form or with more around it; None: it names neither paper."""
-    whole, inside = _READ[answers]
+    whole, *inside = _READ[answers]
     if (found := whole.fullmatch(text.strip())) is not None:
         return Reply(found[1], in_form=True)
-    found = inside.search(text)
-    return None if found is None else Reply(found[1], in_form=False)
+    return next((Reply(found[1], in_form=False) for one in inside if (found := one.search(text)) is not None), None)
 
 
 RIGHT: Final = "right"
@@ -205,11 +208,14 @@ _GAPS: Final = ((1, 4), (5, 9), (10, 19), (20, 49), (50, None))
 
 
 def under_swapping(answers: Sequence[Answered]) -> str | list[dict[str, object]]:
-    """Count what became of the answers when the papers changed places, of the pairs asked in both orders."""
-    by_pair: dict[str, dict[str, Mapping[str, float]]] = {}
+    """Count what became of the answers when the papers changed places, of the pairs asked in both orders.
+
+    The first answer in one order stands beside the first in the other, and so on.
+    """
+    by_pair: dict[str, dict[str, list[Mapping[str, float]]]] = {}
     for one in answers:
-        by_pair.setdefault(str(one.item["pair"]), {})[str(one.item["order"])] = one.metrics
-    both = [(each["ab"], each["ba"]) for each in by_pair.values() if len(each) == 2]
+        by_pair.setdefault(str(one.item["pair"]), {}).setdefault(str(one.item["order"]), []).append(one.metrics)
+    both = [each for some in by_pair.values() if len(some) == 2 for each in zip(some["ab"], some["ba"], strict=False)]
     read = [each for each in both if each[0][VALID] and each[1][VALID]]
     if not both:
         return "No pair was asked in both orders."
@@ -225,7 +231,7 @@ def under_swapping(answers: Sequence[Answered]) -> str | list[dict[str, object]]
         "an answer that cannot be read": len(both) - len(read),
     }
     return [
-        {"of pairs asked in both orders": name, "pairs": found, "share": _share(found, len(both))}
+        {"of pairs asked in both orders": name, "answers": found, "share": _share(found, len(both))}
         for name, found in counts.items()
     ]
 
