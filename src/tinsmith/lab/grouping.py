@@ -147,6 +147,10 @@ class ScoredGroup(Generic[I, A]):
         """The rollouts that are trained on."""
         return [one for one in self.every if one.advantage is not None]
 
+    def drawn(self, samples: int) -> ScoredGroup[I, A]:
+        """Return the group without what follows the `samples` that were drawn, as forced options do."""
+        return replace(self, scored=tuple(one for one in self.scored if one.rollout.sample < samples))
+
     @property
     def learned(self) -> bool:
         """True if any of its rollouts is trained on."""
@@ -253,9 +257,9 @@ def metric_means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean([one[name] for one in found if name in one]) for name in names}
 
 
-def rollout_metrics(groups: Sequence[ScoredGroup[I, A]], samples: int | None = None) -> dict[str, float]:
-    """Return means over the rollouts that did not fail, without what follows the `samples` that were drawn."""
-    scored = [one for group in groups for one in group.scored if samples is None or one.rollout.sample < samples]
+def rollout_metrics(groups: Sequence[ScoredGroup[I, A]]) -> dict[str, float]:
+    """Return means over the rollouts that did not fail."""
+    scored = [one for group in groups for one in group.scored]
     failed = sum(len(group.failures) for group in groups)
     metrics = {
         "train/rollouts/failed": float(failed),

@@ -72,12 +72,13 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
             metrics = update_agents(run.trainers, groups, settings, step, base, run.samplers())
         else:
             metrics = update_policy(run.trainer, groups, settings, step, base, exact, run.sampler())
+    drawn = [one.drawn(settings.group_size) for one in groups] if settings.force_options else groups
     return {
         **metrics,
         **({} if ratio is None else {"train/aside": float(turn.aside)}),
         **shaping,
-        **rollout_metrics(groups, settings.group_size if settings.force_options else None),
-        **course.subject.train_figures(groups),
+        **rollout_metrics(drawn),
+        **course.subject.train_figures(drawn),
         **course.subject.trace(),
     }
 

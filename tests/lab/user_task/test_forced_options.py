@@ -15,12 +15,14 @@ from tinker import types
 from tinsmith import Asked, Scored, StepReward, Task, of_group
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.rollouts import Rollout, Sampling
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.subject import force_options
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.subject import UserSubject
+from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import unsaid
@@ -158,3 +160,16 @@ def test_a_reward_with_a_memory_enters_what_was_sampled_and_every_option(rendere
 def test_a_reward_of_a_group_sees_sampled_answers_and_options_together(renderer: Renderer) -> None:
     _, rollouts = forced(renderer, "aaaa", reward=of_group(rare), options=options)
     assert [one.answer.total for one in rollouts] == ([0.2] * 5 + [1.0]) * 2
+
+
+def test_metrics_of_a_step_are_of_what_was_drawn(renderer: Renderer) -> None:
+    def is_option(item: object, text: str) -> float:
+        del item
+        return float(text == "x")
+
+    parts: dict[str, Any] = {"reward": is_option, "metrics": {"option": is_option}, "options": options}
+    subject, rollouts = forced(renderer, "aaaa", **parts)
+    of_step = [rollouts[:6], rollouts[6:]]
+    groups = score_groups(of_step, subject.score, advantage=Advantage.CENTER, zero_variance_filter=False)
+    assert subject.train_figures(groups)["train/metric/option"] > 0.0
+    assert subject.train_figures([one.drawn(4) for one in groups])["train/metric/option"] == 0.0
