@@ -23,7 +23,7 @@ from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import minutes, missing_before
 from tinsmith.lab.runs.files import Kind
-from tinsmith.lab.settings import Watched
+from tinsmith.lab.settings import SparseSettings, Watched
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.user_task.entry import task_help
 from tinsmith.studies.adapters import SMALL_RATES
@@ -140,8 +140,17 @@ def test_what_is_watched_takes_time_too() -> None:
     sure = replace(settings, watch=Watched.CONFIDENCE)
     assert run_seconds(sure, replace(probed, option_texts=20.0), pace) > run_seconds(sure, probed, pace)
     assert run_seconds(sure, probed, pace) > run_seconds(sure, LENGTHS, pace) > usual
+    forced = replace(settings, force_options=True)
+    assert run_seconds(forced, probed, pace) > run_seconds(forced, LENGTHS, pace) > usual
     shaped = replace(settings, confidence_penalty=1.0)
     assert run_seconds(shaped, probed, pace) > run_seconds(shaped, LENGTHS, pace) > usual
+
+
+def test_answers_of_the_base_before_the_first_step_take_time() -> None:
+    settings = SparseSettings(steps=10, learning_rate=1e-3)
+    usual, pace = run_seconds(settings, LENGTHS, machine_pace(MEASURED_PARAMETERS)), machine_pace(MEASURED_PARAMETERS)
+    more = run_seconds(replace(settings, base_rollouts=2 * settings.base_rollouts), LENGTHS, pace) - usual
+    assert more >= settings.asked_items * settings.base_rollouts * LENGTHS.answer * pace.written
 
 
 @pytest.mark.parametrize("name", [one for one in EXPERIMENTS if "joint" not in one and "adversarial" not in one])

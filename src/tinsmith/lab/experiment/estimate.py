@@ -25,7 +25,7 @@ from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import multiplied
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
-from tinsmith.lab.settings import CommonSettings, RlLoss, RlSettings, Selection, SftSettings, Watched
+from tinsmith.lab.settings import CommonSettings, RlLoss, RlSettings, Selection, SftSettings, SparseSettings, Watched
 from tinsmith.models.base import read_shape
 from tinsmith.models.published.packaged import packaged_model
 from tinsmith.models.published.sources import is_here
@@ -73,7 +73,7 @@ class Lengths:
     tested: int = 0  # Items of the last look; 0: there is none beside those.
     eval_samples: int = 1  # Sampled answers to each item, beside a greedy one.
     options: float = 0.0
-    """Of all answers that an item has, together, where their probabilities after parts of a reply are computed."""
+    """Of all answers that an item has, together, where their probabilities are computed or each enters a group."""
     option_texts: float = 0.0  # Number of these answers.
     replies: float = 1.0
     """Replies of an answer. A group's first ones are one request, each later one is a request of its own."""
@@ -113,7 +113,10 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     forced = (lengths.prompt + lengths.answer + len(FRACTIONS) * lengths.options) * pace.read
     forced += len(FRACTIONS) * lengths.option_texts * pace.datum
     supervised_one = (lengths.prompt + lengths.answer) * pace.trained + pace.datum
-    by_reward = 0.0
+    by_reward = first = 0.0
+    if isinstance(settings, SparseSettings):  # the base answers items before the first step
+        asked = lengths.prompt * pace.read + pace.request + settings.base_rollouts * lengths.answer * pace.written
+        first = settings.asked_items * asked
     if is_rl:
         prompts = settings.groups_per_batch * lengths.prompt
         replies = settings.groups_per_batch * settings.group_size
@@ -122,6 +125,9 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         by_base = (lengths.prompt + lengths.answer) * pace.read + pace.request if settings.kl_penalty_coef else 0.0
         requests = settings.groups_per_batch + replies * (lengths.replies - 1)
         sampled = prompts * pace.read + answers * pace.written + requests * pace.request
+        if settings.force_options:  # they are read by the sampler, and trained on
+            sampled += prompts * pace.read + settings.groups_per_batch * lengths.options * (pace.read + pace.trained)
+            sampled += 2 * settings.groups_per_batch * lengths.option_texts * pace.datum
         by_reward = sampled + (prompts + answers) * pace.trained + replies * (pace.datum + by_base) + shaped
     # What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice.
     watched, watched_prompts = 0.0, min(PROMPTS, lengths.examined)
@@ -141,6 +147,7 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     policies = 1 if settings.select_by is Selection.LAST else 2
     return (
         start_seconds()
+        + first
         + supervised * batch * supervised_one
         + (settings.steps - supervised) * by_reward
         + looks * (lengths.examined * item + probes + watched)

@@ -42,7 +42,7 @@ from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Score
-from tinsmith.lab.schedule import subset
+from tinsmith.lab.schedule import due, subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, Selection, SftSettings
 from tinsmith.renderers.choose import renderer_for
@@ -321,13 +321,13 @@ def forecast_lines(plan: Plan) -> list[str]:
     settings = plan.settings
     length = _prompt_length(plan, None) + ANSWER_TOKENS[plan.frame.at]
     if isinstance(settings, RlSettings):
-        a_step = settings.group_size * settings.groups_per_batch
+        by_reward = (settings.steps - settings.sft_steps) * settings.group_size * settings.groups_per_batch
+        trained = by_reward + settings.sft_steps * settings.sft_batch_size
     else:
         assert isinstance(settings, SftSettings)
-        a_step = settings.batch_size
-    evaluations = settings.steps // settings.eval_every + 1 if settings.eval_every else 1
+        trained = settings.steps * settings.batch_size
+    evaluations = 1 + sum(due(step, settings.eval_every) for step in range(settings.steps))
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
-    trained = settings.steps * a_step
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
     world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
     return [

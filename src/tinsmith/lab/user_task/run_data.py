@@ -214,10 +214,11 @@ class TaskData:
         items = (*split.train, *split.held_out)
         a_token = TaskBaseRecipe.characters_per_token if builds else _CHARACTERS
         options: list[list[int]] = []  # letters of each of an item's answers
-        for one in items if probed is not None else ():
-            assert probed is not None
-            texts = attempt(probed.options, one.item)
-            mark = len(probed.before_answer)
+        listed = self.task.options if probed is None and getattr(settings, "force_options", False) else None
+        of, mark = (listed, 0) if probed is None else (probed.options, len(probed.before_answer))
+        for one in items if of is not None else ():
+            assert of is not None
+            texts = attempt(of, one.item)
             options.append([] if isinstance(texts, Raised) else [mark + len(each) for each in texts])
         # At most: a conversation may end before, and not every reply begins conversations below it.
         talk = self.task.talk
