@@ -150,7 +150,7 @@ def test_answers_of_the_base_before_the_first_step_take_time() -> None:
     settings = SparseSettings(steps=10, learning_rate=1e-3)
     usual, pace = run_seconds(settings, LENGTHS, machine_pace(MEASURED_PARAMETERS)), machine_pace(MEASURED_PARAMETERS)
     more = run_seconds(replace(settings, base_rollouts=2 * settings.base_rollouts), LENGTHS, pace) - usual
-    assert more >= settings.asked_items * settings.base_rollouts * LENGTHS.answer * pace.written
+    assert more == pytest.approx(settings.asked_items * settings.base_rollouts * LENGTHS.answer * pace.written)
 
 
 @pytest.mark.parametrize("name", [one for one in EXPERIMENTS if "joint" not in one and "adversarial" not in one])
