@@ -167,11 +167,11 @@ def checked(name: CheckName, passed: bool | None, sentence: str) -> Check:
     return Check(name, finding, sentence)
 
 
-def same_items(n: int, left_out: int) -> Check:
+def same_items(n: int, left_out: int, of: str = "items") -> Check:
     """Say whether all systems were scored on the same n items, but for few others."""
     passed = 20 * left_out <= n + left_out
-    left = f"{left_out:,} of {n + left_out:,} items were not answered by all systems, at most 5 % may be"
-    return checked(CheckName.ITEMS, passed, f"scored on the same {n} items" if passed else left)
+    left = f"{left_out:,} of {n + left_out:,} {of} were not answered by all systems, at most 5 % may be"
+    return checked(CheckName.ITEMS, passed, f"scored on the same {n} {of}" if passed else left)
 
 
 def same_training(seen: tuple[Training, Training] | None) -> Check:
@@ -304,8 +304,12 @@ def _gap(
     gap = gap_of(first, second, metric, bootstrap, paired=paired)
     if min(seeds) < ENOUGH_SEEDS:
         return gap
-    paired = paired or (isinstance(first, MeanRuns) and first.items_are_seeds)
+    paired = paired or _of(first) == "seeds"
     return gap.guarded(seed_test(*(scores_by_seed(one, metric) for one in (first, second)), paired=paired))
+
+
+def _of(system: Runs | MeanRuns) -> str:
+    return "seeds" if isinstance(system, MeanRuns) and system.items_are_seeds else "items"
 
 
 _UNMEASURED = Difference(0.0, np.zeros(0), None, 1.0)
@@ -342,7 +346,7 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
             p_holm=p_holm,
             seeds=seeds,
             num_items=len(items),
-            checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
+            checks=(same_items(len(items), left_out, _of(first)), *checks, one_model(one.parity)),
         )
 
     return gap.p_value, claim
@@ -392,7 +396,7 @@ def _learned(one: Learned[Any], bootstrap: Bootstrap) -> _Tested:
             p_holm=p_holm,
             seeds=seeds,
             num_items=len(items),
-            checks=(same_items(len(items), left_out), *checks, one_model(one.parity)),
+            checks=(same_items(len(items), left_out, _of(system)), *checks, one_model(one.parity)),
         )
 
     return near.p_value, claim
