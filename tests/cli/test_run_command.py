@@ -244,3 +244,15 @@ def test_a_word_of_the_field_suggests_names_that_run(typed: str, meant: str) -> 
     for name in suggested:
         bare, *_ = name.split()
         assert bare in EXPERIMENTS or bare in STUDIES or bare.partition("/")[0] in TASKS
+
+
+@pytest.mark.parametrize("where", ["lr=1/my.py", "my=1.py", "lr=1/my.py:task"])
+def test_a_file_whose_path_has_an_equals_sign_is_no_key(
+    run: Run, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(where.partition(":")[0])
+    file.parent.mkdir(exist_ok=True)
+    parts = "items=['a', 'b'], prompt='{item}', reward=lambda i, t: 0.0, demonstrate=lambda i, r: i"
+    file.write_text(f"from tinsmith import Task\ndef task() -> Task:\n    return Task({parts})\n")
+    assert "time: about" in run(where, "dry_run=true").out

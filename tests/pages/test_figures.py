@@ -10,7 +10,9 @@ from markupsafe import Markup
 from tinsmith.lab.runs.frames import History
 from tinsmith.pages.curves import Dots, Flag, Limit, Line, Panel, chart_svg, dots_svg, legend_columns, running_mean
 from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.measures import Measure, told
+from tinsmith.pages.tables import Column, shown_table
+from tinsmith.stats.intervals import Interval
 from tinsmith.types.errors import ConfigError, DataError
 
 
@@ -65,6 +67,14 @@ def test_dots_are_drawn_with_and_without_an_interval() -> None:
     assert svg.count("var(--series-1)") >= 3
 
 
+def test_an_interval_that_leaves_out_0_does_not_print_as_touching_it() -> None:
+    gap = Measure(0.004, 0.0002, 0.01)
+    (cell,) = shown_table("", "n", [Column(head="gap", form="+.3f")], [("a", gap)]).rows[0].cells
+    assert gap.between == cell.under == "+0.0002 to +0.010"
+    assert str(Interval(0.0002, 0.01, 0.95)) == "[0.0002, 0.010]"
+    assert told(Measure(-1e-17, -0.0004, 1e-17)) == "0.000 (-0.0004 to 0.000)"
+
+
 def test_colours_are_distinct_and_a_class_keeps_its_own_in_any_order() -> None:
     assert len(set(stand_ins().values())) == len(stand_ins())
     assert class_slot("neutral", 0) == class_slot("neutral", 2) == class_slot("balanced", 1)
@@ -75,6 +85,22 @@ def test_colours_are_distinct_and_a_class_keeps_its_own_in_any_order() -> None:
 def test_a_running_mean_is_taken_around_its_place_and_shrinks_at_the_ends() -> None:
     values = np.array([1.0, 2.0, 6.0, 3.0, 8.0])
     assert running_mean(values, 3).tolist() == pytest.approx([1.0, 3.0, 11 / 3, 17 / 3, 8.0])
+
+
+def test_one_value_that_is_very_large_leaves_later_means_alone() -> None:
+    values = np.full(200, 0.1)
+    values[50] = 1e17
+    assert running_mean(values, 7)[100:103].tolist() == pytest.approx([0.1] * 3)
+
+
+def test_many_lines_are_told_apart_and_leave_place_for_their_figure() -> None:
+    marks = [series_mark(place) for place in range(32)]
+    assert len(set(marks)) == 32
+    lines = [Line(f"arm number {n}, with many words", mark, [0, 1], [0.0, n]) for n, mark in enumerate(marks)]
+    heights = [
+        float(re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', str(chart_svg("a", "b", lines[:n])))[0]) for n in (2, 32)
+    ]
+    assert heights[1] > 1.5 * heights[0]
 
 
 def test_a_legend_has_as_many_columns_as_fit() -> None:

@@ -65,7 +65,7 @@ def run(
 ) -> None:
     """Run a task, a study or an experiment; `tinsmith run` lists them; dry_run=true prints what a run would take."""
     named, settings = (None, {}) if config is None else _of_file(config)
-    if name is not None and ("=" in name or name.startswith("-")):  # the file names what to run
+    if name is not None and _is_change(name):  # the file names what to run
         changes, name = [name, *(changes or [])], None
     name = name or named
     overrides = {**settings, **changed_keys([*(changes or []), *context.args], name or "")}
@@ -211,6 +211,13 @@ def _list() -> None:
 
 def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
+
+
+def _is_change(word: str) -> bool:
+    """Return True for KEY=VALUE or an option, and not for a file whose path has such a sign."""
+    key, equals, _ = word.partition("=")
+    is_key = bool(equals) and key.replace(".", "_").isidentifier()
+    return word.startswith("-") or (is_key and not Path(word.rpartition(":")[0] or word).is_file())
 
 
 def changed_keys(changes: Sequence[str], name: str = "", listed_by: str = "") -> dict[str, str]:

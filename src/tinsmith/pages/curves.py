@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from tinsmith.pages.drawing import ALARM, INK, LINE, MUTED, WIDE, Mark, draw, one, series_mark
+from tinsmith.pages.drawing import ALARM, HEIGHT, INK, LINE, MUTED, WIDE, Mark, draw, one, series_mark
 from tinsmith.pages.measures import Measure
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 LEGEND_WIDTH = 84  # Characters that fit above a figure, 7 of them for every line's sample.
+_LEGEND_ROWS, _LEGEND_ROW = 4, 0.17  # Rows that a figure has place for; inches that it grows by for each further one.
 MOST_POINTS = 1000  # Of a line; of more, every so many are drawn.
 NOISY = 60  # Points from which a line is drawn thin, with its running mean thick.
 
@@ -71,6 +72,7 @@ def chart_svg(
     lines = [line for line in lines if len(line.steps)]
     if not lines:
         return None
+    columns = legend_columns([line.label for line in lines])
 
     def paint(figure: Figure) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -96,13 +98,15 @@ def chart_svg(
         figure.legend(
             *axes.get_legend_handles_labels(),
             loc="outside upper left",
-            ncols=legend_columns([line.label for line in lines]),
+            ncols=columns,
             handlelength=2.4,
             columnspacing=1.2,
             borderpad=0.1,
         )
 
-    return draw(name, label, paint)
+    return draw(
+        name, label, paint, height=HEIGHT + _LEGEND_ROW * max(0, math.ceil(len(lines) / columns) - _LEGEND_ROWS)
+    )
 
 
 def legend_columns(labels: Sequence[str]) -> int:
@@ -136,11 +140,9 @@ def smoothing(points: int) -> int:
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
     """Return the centred running mean of `width` values, (n,), over fewer at the ends."""
-    half = width // 2
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    place = np.arange(len(values))
-    reach = np.minimum(np.minimum(place, len(values) - 1 - place), half)
-    return (sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1)
+    # A window is summed by itself: of a running sum one value that is very large would stay in all later ones.
+    reach = [min(place, len(values) - 1 - place, width // 2) for place in range(len(values))]
+    return np.array([values[place - one : place + one + 1].mean() for place, one in enumerate(reach)])
 
 
 def _annotated(

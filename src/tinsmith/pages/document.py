@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
-from tinsmith.pages.measures import listed
+from tinsmith.pages.measures import listed, signed
 from tinsmith.pages.tables import Table
 from tinsmith.stats.gate import Check, Claim, Finding, Verdict
 from tinsmith.types.page_names import metric_name, p_cell
@@ -119,8 +119,8 @@ class ClaimRow:
         return cls(
             claim=claim.words,
             allowed=allowed,
-            difference=f"{claim.value:+.3f}{claim.unit}",
-            interval="" if claim.interval is None else f"{claim.interval.low:+.3f} to {claim.interval.high:+.3f}",
+            difference=f"{signed(claim.value)}{claim.unit}",
+            interval="" if claim.interval is None else f"{signed(claim.interval.low)} to {signed(claim.interval.high)}",
             p_holm=p_cell(claim.p_holm),
             num_items=f"{claim.num_items:,}",
             scope=claim.scope,

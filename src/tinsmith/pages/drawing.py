@@ -64,9 +64,9 @@ def class_mark(label: str, place: int) -> Mark:
 
 
 def series_mark(place: int) -> Mark:
-    """Return the mark of the run, term or quantity at `place` of its figure."""
-    place %= _SERIES
-    return Mark(f"#0002{place:02x}", _DASHES[place % len(_DASHES)], _MARKERS[place])
+    """Return the mark of the run, term or quantity at `place` of its figure; 32 differ."""
+    turn, slot = divmod(place, _SERIES)
+    return Mark(f"#0002{slot:02x}", _DASHES[(slot + turn) % len(_DASHES)], _MARKERS[(slot + turn) % _SERIES])
 
 
 def stand_ins() -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from tinsmith.data.baselines.report import Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
 from tinsmith.stats.intervals import Interval, mean_over_seeds
+from tinsmith.types.page_names import decimals
 
 BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of claims are drawn ten thousand times.
 
@@ -25,8 +26,8 @@ class Measure:
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return f"{self.value:.3f}"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+            return decimals(self.value)
+        return f"{decimals(self.value)} [{decimals(self.low)}, {decimals(self.high)}]"
 
     def above(self, level: float) -> bool:
         """True if its interval lies above a level."""
@@ -108,17 +109,19 @@ def told(measure: Measure) -> str:
     '0.500 (0.400 to 0.600)'
     """
     if measure.low is None or measure.high is None:
-        return f"{measure.value:.3f}"
-    return f"{measure.value:.3f} ({measure.low:.3f} to {measure.high:.3f})"
+        return decimals(measure.value)
+    return f"{decimals(measure.value)} ({decimals(measure.low)} to {decimals(measure.high)})"
 
 
 def percent(share: float) -> str:
     """Return a share of answers in words.
 
-    >>> percent(0.9966), percent(1.0), percent(0.004)
-    ('99.7 %', '100 %', '0.4 %')
+    >>> percent(0.9966), percent(1.0), percent(0.9996), percent(0.0004)
+    ('99.7 %', '100 %', 'over 99.9 %', 'under 0.1 %')
     """
     shown = f"{100 * share:.1f}"
+    if 0.0 < share < 1.0 and shown in ("0.0", "100.0"):
+        return "under 0.1 %" if share < 0.5 else "over 99.9 %"
     return f"{shown.removesuffix('.0')} %"
 
 
@@ -145,11 +148,10 @@ def share_of(value: float | None) -> str | None:
 def signed(value: float) -> str:
     """Return a difference with its sign.
 
-    >>> signed(0.25), signed(-0.0001), signed(-0.25)
+    >>> signed(0.25), signed(0.0), signed(-0.25)
     ('+0.250', '0.000', '-0.250')
     """
-    shown = f"{value:+.3f}"
-    return shown[1:] if float(shown) == 0.0 else shown
+    return decimals(value, "+.3f")
 
 
 T = TypeVar("T")

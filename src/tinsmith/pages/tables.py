@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeVar, cast
 
 from tinsmith.pages.measures import Measure
+from tinsmith.types.page_names import decimals
 
 R = TypeVar("R")
 Shown = Measure | str | None  # A cell: a figure, words, or nothing known.
@@ -194,6 +195,8 @@ def _written(value: Shown, column: Column) -> Cell:
 
 
 def _figure(value: float, form: str) -> str:
+    if form.endswith(".3f"):
+        return decimals(value, form)
     shown = f"{round(value):,}" if form == "d" else format(value, form)
     return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
 

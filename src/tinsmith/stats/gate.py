@@ -30,7 +30,7 @@ from tinsmith.stats.seed_tests import ENOUGH_SEEDS, seed_test
 from tinsmith.stats.significance import holm
 from tinsmith.types.confusion_scores import chance
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.page_names import metric_name, p_words
+from tinsmith.types.page_names import decimals, metric_name, p_words
 
 
 class Verdict(StrEnum):
@@ -152,7 +152,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def sentence(self) -> str:
         """Return the one line to print."""
-        figure, on = f"{self.value:+.3f}{f' {self.interval}' if self.interval else ''}", self.judged_on or self.metric
+        figure, on = (
+            f"{decimals(self.value, '+.3f')}{f' {self.interval}' if self.interval else ''}",
+            self.judged_on or self.metric,
+        )
         if self.kind is ClaimKind.LEARNED:
             figure = f"{figure}{self.unit} beside {self.second}"
         figure = f"{figure}, n = {self.num_items}"
@@ -197,7 +200,7 @@ def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: 
     if not found.draws.size:
         return checked(CheckName.DIFFERENCE, None, "no item has a value of both, so that nothing can be compared")
     guard = "" if found.over_seeds is None else f"; {found.over_seeds}"
-    figures = f"{found.value:+.3f} {interval or _WITHOUT} (Holm {p_words(p_holm)}{guard})"
+    figures = f"{decimals(found.value, '+.3f')} {interval or _WITHOUT} (Holm {p_words(p_holm)}{guard})"
     passed = _holds(interval, p_holm, bootstrap)
     sentence = f"the difference {figures} {'is above' if passed else 'may be'} zero"
     if interval is not None and interval.high < 0.0 and p_holm < 1.0 - bootstrap.level:
@@ -425,7 +428,9 @@ class _Rival(NamedTuple):
             guards.insert(0, f"{'' if p_value == self.p_value else 'Holm '}{p_words(p_value)}")
         elif guards and not passed and (drawn := percentile(self.gap.draws, level)) and drawn.above(0.0):
             guards[0] += ", whose interval reaches 0"
-        comparison = f"{self.name}: {self.gap.value:+.3f} {interval or _WITHOUT} on {metric_name(self.metric)}"
+        comparison = (
+            f"{self.name}: {decimals(self.gap.value, '+.3f')} {interval or _WITHOUT} on {metric_name(self.metric)}"
+        )
         why = f" ({'; '.join(guards)})" if guards else ""
         return checked(self.check, passed, f"{'beats' if passed else 'does not beat'} {comparison}{why}")
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tinsmith.stats.rates import FloatArray
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.page_names import decimals
 
 _NORMAL = NormalDist()
 
@@ -47,7 +48,7 @@ class Interval:
         return -margin < self.low and self.high < margin
 
     def __str__(self) -> str:
-        return f"[{self.low:.3f}, {self.high:.3f}]"
+        return f"[{decimals(self.low)}, {decimals(self.high)}]"
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:

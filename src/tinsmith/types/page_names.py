@@ -95,6 +95,21 @@ def setting_text(key: str, value: str) -> str:
     return value if name == value else f"{name} ({value})"
 
 
+_NOISE: Final = 1e-9  # Nothing smaller is told from 0: it is what sums of floats leave.
+
+
+def decimals(value: float, form: str = ".3f") -> str:
+    """Return a figure with its decimals, and with its first digit where they would show it as 0.
+
+    >>> decimals(0.5), decimals(0.0002), decimals(-0.0002, "+.3f"), decimals(-1e-12), decimals(0.0, "+.3f")
+    ('0.500', '0.0002', '-0.0002', '0.000', '0.000')
+    """
+    shown = format(value, form)
+    if float(shown) != 0.0:
+        return shown
+    return format(value, f"{'+' * form.startswith('+')}.1g") if abs(value) >= _NOISE else shown.lstrip("+-")
+
+
 def p_words(p_value: float) -> str:
     """Return a p-value in words.
 

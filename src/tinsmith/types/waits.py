@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 from tinsmith.types.visible import visible
 
@@ -41,6 +41,11 @@ def pause_after(took: float, part: float = 1.0) -> float:
     took, at most after half a minute. `part` is the part of that for lines that say more.
     """
     return min(_LONGEST_SECONDS, part * max(LONG_SECONDS, _SHARE * took))
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return True if lines of a stream can be written over: a dumb terminal shows none that is."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def unsaid(line: str) -> None:
@@ -77,7 +82,7 @@ class Ticks:
     @property
     def in_place(self) -> bool:
         """True if one line of a terminal counts the seconds."""
-        return sys.stderr.isatty()
+        return is_terminal(sys.stderr)
 
     def heard(self) -> None:
         """Postpone the next line on this wait, as another line was printed."""

@@ -11,7 +11,7 @@ import pytest
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.course import Course
 from tinsmith.lab.live import progress
-from tinsmith.lab.live.progress import Pace, Wait
+from tinsmith.lab.live.progress import Pace, Wait, duration
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
 
@@ -196,3 +196,7 @@ def test_a_resumed_run_raises_the_alarm_at_the_same_step() -> None:
 def test_other_work_slows_a_run_down_and_never_speeds_it_up() -> None:
     measured = runpy.run_path(progress.__file__)["slowdown"]  # all other tests are told that the machine is idle
     assert measured(1) >= 1.0
+
+
+def test_seconds_are_said_in_minutes_and_long_ones_in_hours() -> None:
+    assert [duration(seconds) for seconds in (89.0, 600.0, 259_200.0)] == ["89 s", "10.0 min", "72.0 h"]

@@ -56,8 +56,10 @@ class Wait:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds or minutes in words."""
-    return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.1f} min"
+    """Return seconds, minutes or hours in words."""
+    if seconds < 90.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.1f} min" if seconds < 3 * 3600.0 else f"{seconds / 3600.0:.1f} h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.monitors import Alarm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
-from tinsmith.types.waits import LONG_SECONDS, Ticks, pause_after, ticking
+from tinsmith.types.waits import LONG_SECONDS, Ticks, is_terminal, pause_after, ticking
 
 _ROWS: Final = 8  # Evaluations that are shown, the latest ones.
 _BAR_COLUMNS: Final = 30
@@ -153,7 +153,7 @@ class Teller:
     _ticks: Ticks | None = None
 
     def __post_init__(self) -> None:
-        if not self.quiet and self.out.isatty():
+        if not self.quiet and is_terminal(self.out):
             self._table = LiveTable(self.name, _SHOWN, self.out)
         self._in_place = self._table is None and in_notebook()
         self._began = self.clock()
