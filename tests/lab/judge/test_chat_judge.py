@@ -314,3 +314,21 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
             assert [one.spent.calls for one in judge.judge_all(asked(2))] == [1, 1]
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Answered)
+
+
+def test_a_judge_is_asked_in_a_notebook_and_its_close_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = ChatJudge.close
+
+    async def broken(judge: ChatJudge) -> None:
+        await close(judge)
+        raise RuntimeError("it was closed before")
+
+    async def cell(url: str) -> None:
+        judge = BlockingJudge(ChatJudge(ChatSettings(judge_model="m", judge_base_url=url), api_key=KEY))
+        [result] = judge.judge_all(asked(1))
+        assert isinstance(result, Answered)
+        monkeypatch.setattr(ChatJudge, "close", broken)
+        judge.close()
+
+    with judge_server() as server:
+        asyncio.run(cell(server.url))

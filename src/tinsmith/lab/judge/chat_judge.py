@@ -7,7 +7,7 @@
         results = await judge.judge_all([JudgeRequest(task, response, criteria), ...])
 
 Every result is an `Answered`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
-never a score. `ask` takes any other `Question` the same way. Code without an event loop uses `BlockingJudge`.
+never a score. `ask` takes any other `Question` the same way. Code that awaits nothing uses `BlockingJudge`.
 
 The window of the limits slides. A call counts from the moment it is sent until a minute after its answer, because
 nobody here knows when in between the server counts it; so no minute of the server's holds more than the limit either.
@@ -40,6 +40,7 @@ from tinsmith.lab.judge.prompting import (
 )
 from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import BlockingLoop
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ class BlockingJudge:
 
     def __init__(self, judge: ChatJudge) -> None:
         self._judge = judge
-        self._runner = asyncio.Runner()
+        self._loop = BlockingLoop()
 
     def __repr__(self) -> str:
         return f"BlockingJudge({self._judge!r})"
@@ -225,18 +226,19 @@ class BlockingJudge:
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all; results in the order of the requests."""
-        return self._runner.run(self._judge.judge_all(requests))
+        return self._loop.run(self._judge.judge_all(requests))
 
     def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all; answers in the order of the questions."""
-        return self._runner.run(self._judge.ask_all(questions))
+        return self._loop.run(self._judge.ask_all(questions))
 
     def close(self) -> None:
-        """Close the connections and the loop."""
+        """Close the connections and the loop; nothing is lost where that fails, and no error is hidden by it."""
         try:
-            self._runner.run(self._judge.close())
-        finally:
-            self._runner.close()
+            with self._loop as loop:
+                loop.run(self._judge.close())
+        except Exception as error:
+            logger.warning("the judge's connections were not closed: %s", error)
 
 
 def _spent(reply: Reply | Trouble, size: int) -> Spent:

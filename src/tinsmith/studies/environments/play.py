@@ -28,6 +28,7 @@ from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.studies.environments.source import FIELD, AnyTask
 from tinsmith.types.errors import ConfigError, TaskError
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import BlockingLoop
 
 AnyTrace: TypeAlias = "vf.Trace[Any, Any, Any]"
 _MESSAGES: TypeAdapter[list[Any]] = TypeAdapter(vf.Messages)
@@ -304,9 +305,9 @@ async def _play(row: Row, seat: Seat) -> AnyTrace:
 
 def _run(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
     """Run one play of a row; raises the error of the environment's own code, without what the library wraps around."""
-    with _drawing_from(name):
+    with _drawing_from(name), BlockingLoop() as loop:
         try:
-            return asyncio.run(coroutine)
+            return loop.run(coroutine)
         except (vf.RolloutError, BaseExceptionGroup) as error:
             raise _own(error) from None
 
