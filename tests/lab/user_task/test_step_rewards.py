@@ -20,7 +20,7 @@ from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_data
 from tinsmith.lab.user_task.subject import UserSubject
-from tinsmith.lab.user_task.task import Base
+from tinsmith.lab.user_task.task import Base, Turns
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.renderers.tokenizer import train_tokenizer
@@ -159,6 +159,22 @@ def test_the_price_of_a_judge_has_its_test_of_which_test_items_may_take_a_part()
     for more, count in (({}, 7), ({"test_items": "4"}, 4)):
         line = task_data(open_task(task_value(task), {**keys, **more})).before()[1]
         assert int(line.split()[0]) == 2 + evaluated + 3 * count
+
+
+@pytest.mark.parametrize(
+    ("turns", "trained", "begins"),
+    [
+        (Turns(lambda *_: None, most=2, forks=4), 3 * 2 * 4, ""),
+        (Turns(lambda *_: None, most=1, forks=4), 3 * 2, ""),
+        (Turns(lambda *_: None, most=2, deepest=1), 3 * 2, "at least "),
+    ],
+)
+def test_the_price_of_a_judge_has_every_fork(turns: Turns, trained: int, begins: str) -> None:
+    keys = {"steps": "3", "group_size": "2", "groups_per_batch": "1", "eval_every": "0", "eval_samples": "1"}
+    data = task_data(open_task(task_value(_judged_task(turns=turns)), keys))
+    evaluated = 2 * len(data.split.held_out)
+    line = data.before()[1]
+    assert line.startswith(f"{begins}{trained + evaluated} responses to judge: {trained} in training")
 
 
 def test_help_lists_the_keys_of_the_kind_that_is_named_and_the_kinds() -> None:

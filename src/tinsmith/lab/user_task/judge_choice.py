@@ -195,13 +195,15 @@ def cost_lines(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -
     (frame, asking), settings = parts_of(plan), plan.settings
     assert isinstance(settings, RlSettings)
     examined = split.held_out or split.train
-    trained = settings.steps * settings.groups_per_batch * settings.group_size
+    forks, deepest = (1, 0) if task.talk is None else (task.talk.forks if task.talk.most > 1 else 1, task.talk.deepest)
+    trained = settings.steps * settings.groups_per_batch * settings.group_size * forks
     evaluations = 1 + (-(-settings.steps // settings.eval_every) if settings.eval_every else 0)
     evaluated = evaluations * min(len(examined), settings.eval_items) * (frame.eval_samples + 1)
     items_tested = subset(split.tested, settings.test_items, lambda one: one.unit)
     tested = len(items_tested) * (frame.eval_samples + 1) * (1 + len(task.controls))
     parts = f"{trained:,} in training, {evaluated:,} in evaluations" + (f", {tested:,} in the test" if tested else "")
-    count = f"{trained + evaluated + tested:,} responses to judge: {parts}"
+    least = "at least " if deepest else ""  # what a tree spawns is judged too
+    count = f"{least}{trained + evaluated + tested:,} responses to judge: {parts}"
     if frame.judge_model == records.RULES:
         return [f"{count}; rules judge them: no calls, no cost"]
     spent = records.Spent()
@@ -217,8 +219,8 @@ def cost_lines(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -
     dollars = cost_of(load_prices(asking.prices), frame.judge_model, spent)
     return [
         count,
-        f"about {spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens read, "
-        f"{spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
+        f"{least or 'about '}{spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens "
+        f"read, {spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
         "(prices are in a table that prices=FILE replaces; what is in the cache is free)",
     ]
 
