@@ -1,7 +1,7 @@
 """Rewards that see all answers of a step: a judge in a user's own file, and one that remembers; the page's examples."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,7 @@ from own_task import lines
 
 from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
 from tinsmith.lab.rollouts import Failure, Rollout, Turn
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
@@ -195,13 +196,27 @@ def test_numbers_by_size_of_model_are_the_sizes_alone() -> None:
     assert open_task(task_value(task), {"at": "seed"}).settings.max_tokens == 9
 
 
+def test_what_an_interrupted_step_has_paid_for_is_in_the_ledger() -> None:
+    class Interrupted:
+        spent = Spent(calls=8)
+
+        def judge_all(self, requests: Sequence[object]) -> list[Any]:
+            raise KeyboardInterrupt(len(requests))
+
+        def close(self) -> None: ...
+
+    ledger: list[tuple[Mapping[str, int], Spent]] = []
+    opened = defined("judged(").reward.opened(Interrupted(), lambda *line: ledger.append(line))
+    with pytest.raises(KeyboardInterrupt):
+        opened([asked("a", {"rubric": ["rule: contains 'a'"], "ask": ""})])
+    assert ledger == [({}, Spent(calls=8))]
+
+
 def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
     reward = defined("judged(").reward
 
     class Lost:
         def judge_all(self, requests: Sequence[object]) -> list[Any]:
-            from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
-
             return [JudgeFailure(cause=FailureCause.TIMED_OUT, detail="no answer", spent=Spent()) for _ in requests]
 
         def close(self) -> None: ...

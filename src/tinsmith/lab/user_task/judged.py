@@ -42,7 +42,13 @@ class JudgedReward(StepReward):
             JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=tuple(self.criteria(one.item)))
             for one in answers
         ]
-        verdicts = (self.judge or self.rules).judge_all(requests)
+        judge = self.judge or self.rules
+        try:
+            verdicts = judge.judge_all(requests)
+        except BaseException:
+            if self.paid is not None:
+                self.paid({}, getattr(judge, "spent", Spent()))  # What was answered is free in the next sitting.
+            raise
         failures = [one for one in verdicts if isinstance(one, JudgeFailure)]
         if self.paid is not None:
             from_cache = sum(isinstance(one, Answered) and one.from_cache for one in verdicts)
