@@ -153,6 +153,16 @@ def test_a_mistake_in_criteria_prompt_or_conversations_is_refused_under_its_name
     assert refused.value.field == "conversations"
 
 
+@pytest.mark.parametrize("criteria", ["polite", None, [1]])
+def test_criteria_that_are_no_list_of_texts_are_refused(criteria: Any) -> None:
+    task = _judged_task(criteria=lambda _: criteria)
+    with pytest.raises(DataError) as refused:
+        score_step(task, [asked("good", "a")])
+    for error in (refused.value, _refused(task)):
+        assert (error.field, error.value) == ("criteria", criteria)
+        assert error.allowed
+
+
 def test_the_price_of_a_judge_has_its_test_of_which_test_items_may_take_a_part() -> None:
     task = _judged_task(tested=list("tuvwxyz"))
     keys = {"steps": "1", "group_size": "2", "groups_per_batch": "1", "eval_every": "0", "eval_samples": "2"}
