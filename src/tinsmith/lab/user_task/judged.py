@@ -122,7 +122,7 @@ def listed(criteria: object) -> tuple[str, ...]:
     try:
         return msgspec.convert(criteria, tuple[str, ...])
     except msgspec.ValidationError:
-        what, allowed = "an item's criteria are a list of texts", "such as ['is polite']"
+        what, allowed = "an item's criteria must be a list", "a list or tuple of texts, such as ['is polite']"
         raise DataError(what, field="criteria", value=criteria, allowed=allowed) from None
 
 
