@@ -1,4 +1,4 @@
-"""Answers of foreign servers: the requested delay of a retry, and bodies read up to a limit."""
+"""Answers of foreign servers: the delay of a retry, bodies up to a limit, and errors that repeat what was sent."""
 
 from __future__ import annotations
 
@@ -80,3 +80,24 @@ def _moment(date: str | None) -> float | None:
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+_LEAST_QUOTE = 16  # characters that one text hardly shares with another by chance
+
+
+def without_quotes(message: str, text: str, most: int) -> str:
+    """Return the first characters of a message, at most so many, with an ellipsis for each part that repeats a text.
+
+    >>> without_quotes("No answer to: the weather is fine", "Say: the weather is fine today", 200)
+    'No answer to...'
+    """
+    found, at = "", 0
+    while at < len(message) and len(found) < most:
+        end = at + _LEAST_QUOTE
+        if end <= len(message) and message[at:end] in text:
+            while end < len(message) and message[at : end + 1] in text:
+                end += 1
+            found, at = f"{found}...", end
+        else:
+            found, at = found + message[at], at + 1
+    return found[:most]

@@ -16,6 +16,7 @@ from scripted_judge import (
     all_yes,
     asks,
     completion,
+    criteria_in,
     judge_server,
     ratings,
     refused,
@@ -215,6 +216,62 @@ def test_tokens_count_as_reported_once_they_are() -> None:
     assert clock.slept == []
 
 
+def test_the_limit_of_tokens_holds_from_the_first_answer_of_a_judge_that_thinks() -> None:
+    clock, arrived = InstantClock(), list[float]()
+
+    def thinks(request: Any) -> str:
+        arrived.append(clock.now())
+        return completion(ratings(*["Yes"] * criteria_in(request)), prompt_tokens=400, completion_tokens=3000)
+
+    script = [refused(400, "Unsupported value", "temperature")]
+    results = asks(ScriptedJudge(script, then=Say(body=thinks)), asked(12), clock=clock, judge_tpm=30_000)
+    assert all(isinstance(result, Answered) for result in results)
+    assert 1 < max(sum(a <= b < a + 60.0 for b in arrived) for a in arrived) <= 30_000 // 3400
+
+
+def test_a_judge_without_token_counts_is_not_asked_one_by_one_for_ever() -> None:
+    plain = Say(body=json.dumps({"choices": [{"message": {"content": ratings("Yes", "No")}}]}))
+    clock = InstantClock()
+    asks(ScriptedJudge(then=plain), asked(9), clock=clock, judge_tpm=30_000)
+    assert clock.now() < 3 * 60.0
+
+
+def test_what_an_interrupted_asking_has_paid_for_is_known() -> None:
+    async def main() -> Spent:
+        async with ScriptedJudge([YES, YES, Say(hang=True)]) as server:
+            settings = ChatSettings(judge_model="m", judge_base_url=server.url, judge_concurrency=1)
+            async with ChatJudge(settings, api_key=KEY) as judge:
+                asking = asyncio.create_task(judge.judge_all(asked(5)))
+                while len(server.requests) < 3:
+                    await asyncio.sleep(0)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                return judge.spent
+
+    spent = asyncio.run(main())
+    assert (spent.calls, spent.completion_tokens, spent.estimated) == (3, 40, True)
+
+
+def test_a_cache_that_cannot_be_written_loses_no_answer_and_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    results = asks(ScriptedJudge(), asked(3), cache=VerdictCache(tmp_path / "file"))
+    assert [isinstance(result, Answered) for result in results] == [True] * 3
+    [warning] = [record for record in caplog.records if record.name.startswith("tinsmith")]
+    assert str(tmp_path / "file") in warning.getMessage()
+
+
+def test_an_error_comes_through_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ChatJudge, "ask", broken)
+    with pytest.raises(ZeroDivisionError):
+        asks(ScriptedJudge(), asked(2))
+
+
 def test_the_endpoint_without_token_counts_is_estimated() -> None:
     plain = Say(body=json.dumps({"choices": [{"message": {"content": ratings("Yes", "No")}}]}))
     [result] = asks(ScriptedJudge(then=plain), asked(1))
@@ -314,3 +371,21 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
             assert [one.spent.calls for one in judge.judge_all(asked(2))] == [1, 1]
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Answered)
+
+
+def test_a_judge_is_asked_in_a_notebook_and_its_close_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = ChatJudge.close
+
+    async def broken(judge: ChatJudge) -> None:
+        await close(judge)
+        raise RuntimeError("it was closed before")
+
+    async def cell(url: str) -> None:
+        judge = BlockingJudge(ChatJudge(ChatSettings(judge_model="m", judge_base_url=url), api_key=KEY))
+        [result] = judge.judge_all(asked(1))
+        assert isinstance(result, Answered)
+        monkeypatch.setattr(ChatJudge, "close", broken)
+        judge.close()
+
+    with judge_server() as server:
+        asyncio.run(cell(server.url))

@@ -158,6 +158,18 @@ def test_a_field_that_an_endpoint_names_is_dropped_once_and_said_once(
     assert len(server.requests) == 2
 
 
+def test_a_refusal_that_repeats_a_response_drops_no_field_and_its_detail_does_not_hold_it() -> None:
+    response = "the temperature is 5 and the response_format odd"
+    refusal = refused(400, f"Content policy violation in: {response[:40]}")
+    [result] = asks(ScriptedJudge([refusal]), [JudgeRequest("Say how warm it is.", response, ("Is short.",))])
+    assert (result.cause, result.spent.calls) == (FailureCause.REFUSED, 1)
+    assert "temperature" not in result.detail
+    assert "Content policy violation" in result.detail
+    short = refused(400, "Not allowed: temperature")
+    [result] = asks(ScriptedJudge([short]), [JudgeRequest("Say one word.", "temperature", ("Is short.",))])
+    assert (result.cause, result.spent.calls) == (FailureCause.REFUSED, 1)
+
+
 @pytest.mark.parametrize("status", [301, 308, 400, 401, 403, 404])
 def test_a_call_that_repeating_cannot_mend_is_sent_once(status: int) -> None:
     result, server = judged([refused(status, "no", None, "Location: https://new.example/v1")])

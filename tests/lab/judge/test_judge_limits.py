@@ -65,7 +65,7 @@ def drive(
         async def one(index: int) -> None:
             took = derive(0, "latency", index) % 20_000 / 1000 if latency is None else latency
             tokens = derive(0, "tokens", index) % reserve + 1
-            async with limits.call(reserve) as slot:
+            async with limits.call(lambda: reserve) as slot:
                 sent = clock.now()
                 await clock.sleep(took)
                 slot.tokens = tokens

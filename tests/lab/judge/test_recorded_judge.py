@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tinsmith import Task, judged
+from tinsmith import Asked, Failed, Scored, Task, judged
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import FailureCause
 from tinsmith.lab.judge.rules import RulesOnly
@@ -46,6 +46,29 @@ def test_verdicts_are_those_of_the_record_and_an_unknown_response_has_none(tmp_p
     assert known.spent.calls == 0
     assert not any(one.passed for one in unknown.value)
     assert (failed.cause, failed.detail) == (FailureCause.TIMED_OUT, "no answer in 60 s")
+
+
+@pytest.mark.parametrize(("where", "text"), [("score", ""), ("score", "odd"), ("reward", ""), ("metric", "")])
+def test_an_answer_that_was_lost_after_its_verdicts_is_lost_again(tmp_path: Path, where: str, text: str) -> None:
+    criteria = ("short", "polite")
+    _written(tmp_path / "tasks.jsonl", {"task_id": "one", "prompt": "p", "criteria": criteria})
+    row = {"step": 0, "split": "train", "prompt_id": "one"}
+    lost = {"where": where, "what": "ZeroDivisionError: division by zero"}
+    _written(
+        tmp_path / "rollouts.jsonl",
+        row | ({"text": text} if text else {}) | {"failure": lost},
+        row | {"text": "yes", "verdicts": [{"passed": True}, {"passed": False}]},
+        row | {"failure": {"where": "parse", "what": "no number"}},
+    )
+    ledger: list[Any] = []
+    reward = judged(lambda _: criteria, lambda _: "p", score=lambda _, passed: 1 / (2 - sum(passed)))
+    opened = reward.opened(RecordedJudge(tmp_path), lambda *line: ledger.append(line))
+    answers = [Asked(item=None, replies=(one,), text=one) for one in ("odd", "yes")]
+    failed, scored = opened(answers)
+    assert failed == Failed(where, lost["what"])
+    assert isinstance(scored, Scored)
+    assert opened(answers[:1]) == [failed]
+    assert [counts["failed"] for counts, _ in ledger] == [0, 0]
 
 
 def test_a_verdict_is_of_the_prompt_that_was_judged_and_tested_items_have_theirs(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Rewards that see all answers of a step: a judge in a user's own file, and one that remembers; the page's examples."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,7 @@ from own_task import lines
 
 from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
 from tinsmith.lab.rollouts import Failure, Rollout, Turn
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
@@ -20,7 +21,7 @@ from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_data
 from tinsmith.lab.user_task.subject import UserSubject
-from tinsmith.lab.user_task.task import Base
+from tinsmith.lab.user_task.task import Base, Turns
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.renderers.tokenizer import train_tokenizer
@@ -152,6 +153,16 @@ def test_a_mistake_in_criteria_prompt_or_conversations_is_refused_under_its_name
     assert refused.value.field == "conversations"
 
 
+@pytest.mark.parametrize("criteria", ["polite", None, [1]])
+def test_criteria_that_are_no_list_of_texts_are_refused(criteria: Any) -> None:
+    task = _judged_task(criteria=lambda _: criteria)
+    with pytest.raises(DataError) as refused:
+        score_step(task, [asked("good", "a")])
+    for error in (refused.value, _refused(task)):
+        assert (error.field, error.value) == ("criteria", criteria)
+        assert error.allowed
+
+
 def test_the_price_of_a_judge_has_its_test_of_which_test_items_may_take_a_part() -> None:
     task = _judged_task(tested=list("tuvwxyz"))
     keys = {"steps": "1", "group_size": "2", "groups_per_batch": "1", "eval_every": "0", "eval_samples": "2"}
@@ -159,6 +170,22 @@ def test_the_price_of_a_judge_has_its_test_of_which_test_items_may_take_a_part()
     for more, count in (({}, 7), ({"test_items": "4"}, 4)):
         line = task_data(open_task(task_value(task), {**keys, **more})).before()[1]
         assert int(line.split()[0]) == 2 + evaluated + 3 * count
+
+
+@pytest.mark.parametrize(
+    ("turns", "trained", "begins"),
+    [
+        (Turns(lambda *_: None, most=2, forks=4), 3 * 2 * 4, ""),
+        (Turns(lambda *_: None, most=1, forks=4), 3 * 2, ""),
+        (Turns(lambda *_: None, most=2, deepest=1), 3 * 2, "at least "),
+    ],
+)
+def test_the_price_of_a_judge_has_every_fork(turns: Turns, trained: int, begins: str) -> None:
+    keys = {"steps": "3", "group_size": "2", "groups_per_batch": "1", "eval_every": "0", "eval_samples": "1"}
+    data = task_data(open_task(task_value(_judged_task(turns=turns)), keys))
+    evaluated = 2 * len(data.split.held_out)
+    line = data.before()[1]
+    assert line.startswith(f"{begins}{trained + evaluated} responses to judge: {trained} in training")
 
 
 def test_help_lists_the_keys_of_the_kind_that_is_named_and_the_kinds() -> None:
@@ -179,13 +206,27 @@ def test_numbers_by_size_of_model_are_the_sizes_alone() -> None:
     assert open_task(task_value(task), {"at": "seed"}).settings.max_tokens == 9
 
 
+def test_what_an_interrupted_step_has_paid_for_is_in_the_ledger() -> None:
+    class Interrupted:
+        spent = Spent(calls=8)
+
+        def judge_all(self, requests: Sequence[object]) -> list[Any]:
+            raise KeyboardInterrupt(len(requests))
+
+        def close(self) -> None: ...
+
+    ledger: list[tuple[Mapping[str, int], Spent]] = []
+    opened = defined("judged(").reward.opened(Interrupted(), lambda *line: ledger.append(line))
+    with pytest.raises(KeyboardInterrupt):
+        opened([asked("a", {"rubric": ["rule: contains 'a'"], "ask": ""})])
+    assert ledger == [({}, Spent(calls=8))]
+
+
 def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
     reward = defined("judged(").reward
 
     class Lost:
         def judge_all(self, requests: Sequence[object]) -> list[Any]:
-            from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
-
             return [JudgeFailure(cause=FailureCause.TIMED_OUT, detail="no answer", spent=Spent()) for _ in requests]
 
         def close(self) -> None: ...

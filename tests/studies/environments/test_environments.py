@@ -1,5 +1,6 @@
 """Environments of verifiers as tasks: rows, rewards and turns are served as the library does, or refused by name."""
 
+import asyncio
 import random
 import signal
 import sys
@@ -112,6 +113,15 @@ def test_several_turns_are_played_and_repeat() -> None:
     assert {n: again.reply(item, [str(n)]) for n in heard} == heard  # type: ignore[misc]
     secrets = {n for one in items(task) for n in range(1, 10) if task.reply(one, [str(n)]) is None}
     assert len(secrets) > 1, "each row draws its own"
+
+
+def test_an_environment_is_played_in_a_notebook() -> None:
+    async def cell() -> str | None:
+        task = made("guess_env")
+        assert task.reply is not None
+        return task.reply(items(task)[0], ["tea"])
+
+    assert asyncio.run(cell()) == "A number."
 
 
 def test_the_lower_limit_of_turns_holds() -> None:

@@ -137,6 +137,8 @@ def test_a_pair_without_every_answer_is_left_out_of_all_and_counted(tmp_path: Pa
     found = quality(folder)
     assert (found["pairs"], found["left_out"], found["failures"]) == (15, 1, {"bad_answer": 2})
     assert {each["n"] for each in found["accuracies"]} == {15}
+    criteria = {each["criterion"]: each["pairs"] for each in found["criteria"]}
+    assert (len(criteria), criteria["It is one."], "It is good for 3." in criteria) == (16, 15, False)
     assert "p03" not in {
         json.loads(line)["pair_id"]
         for line in (folder / "answers.jsonl").read_text().splitlines()

@@ -6,10 +6,8 @@ sampled before, with something after it; one that holds more than tokens; anothe
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
@@ -48,6 +46,7 @@ from tinsmith.lab.subject import Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.loops import BackgroundLoop
 from tinsmith.types.seeds import derive
 
 T = TypeVar("T")
@@ -92,40 +91,6 @@ class Earned:
 
 
 CookbookRollout = Rollout[CookbookItem, Earned]
-
-
-class BackgroundLoop:
-    """Event loop on a thread, started on first use."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine, and return its future."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="cookbook", daemon=True)
-            self._thread.start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        """Cancel running coroutines, and end the thread."""
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is None or thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(WAIT_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _cancel_others() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -314,7 +279,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     def close(self) -> None:
         """Release unread environments, and end the thread."""
         self._clean()
-        self.loop.close()
+        self.loop.close(WAIT_SECONDS)
 
     def _rewards(
         self, ended: Sequence[tuple[CookbookEnvironment, Sequence[Turn]]]

@@ -7,7 +7,7 @@
         results = await judge.judge_all([JudgeRequest(task, response, criteria), ...])
 
 Every result is an `Answered`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
-never a score. `ask` takes any other `Question` the same way. Code without an event loop uses `BlockingJudge`.
+never a score. `ask` takes any other `Question` the same way. Code that awaits nothing uses `BlockingJudge`.
 
 The window of the limits slides. A call counts from the moment it is sent until a minute after its answer, because
 nobody here knows when in between the server counts it; so no minute of the server's holds more than the limit either.
@@ -22,7 +22,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -39,6 +39,7 @@ from tinsmith.lab.judge.prompting import (
     tokens_in,
 )
 from tinsmith.lab.judge.records import Answered, ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.types.loops import BlockingLoop
 from tinsmith.types.seeds import derive
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,10 @@ class ChatJudge:
             tpm=settings.judge_tpm or math.inf,
         )
         self._without: frozenset[str] = frozenset()
-        self._longest_answer = 0
+        self._longest_answer = 0  # In tokens, as reported or else estimated; 0: there was none yet.
+        self._warned = False
+        self.spent = Spent()
+        """Cost of the calls since the last `ask_all` began: what one that is interrupted has paid for."""
         self._under_way: dict[str, asyncio.Task[Answered[Any] | JudgeFailure]] = {}
 
     def __repr__(self) -> str:
@@ -109,8 +113,12 @@ class ChatJudge:
 
     async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all, as many at once as the limits allow; answers in the order of the questions."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.ask(question)) for question in questions]
+        self.spent = Spent()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.ask(question)) for question in questions]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
     async def ask(self, question: Question[A]) -> Answered[A] | JudgeFailure:
@@ -155,7 +163,7 @@ class ChatJudge:
                 value = question.form.read(trouble.text)
                 if not isinstance(value, ParseFailure):
                     if cache is not None:
-                        cache.keep(key, question.form.text(value))
+                        self._save(cache, key, question.form.text(value))
                     return Answered(value=value, spent=spent, from_cache=False)
                 trouble, parse = _unreadable(value, question.form, trouble), value
             if trouble.drop - without:
@@ -176,28 +184,47 @@ class ChatJudge:
             await self._clock.sleep(backoff(settings.seed, key, attempt, wait))
             attempt += 1
 
+    def _save(self, cache: VerdictCache, key: str, text: str) -> None:
+        """Cache an answer; one that cannot be cached is paid for all the same, and is an answer."""
+        try:
+            cache.keep(key, text)
+        except OSError as error:
+            if not self._warned:
+                logger.warning("answers are not cached, and would be paid for again: %s", error)
+            self._warned = True
+
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
         settings = self._settings
-        longest = settings.judge_max_tokens or max(self._longest_answer, 3 * question.form.tokens)
-        # From above: a byte is at most one token.
-        async with self._limits.call(question.size + _CHAT_TOKENS + longest) as slot:
-            reply = await self._endpoint.ask(
-                question,
-                temperature=settings.judge_temperature,
-                max_tokens=settings.judge_max_tokens or None,
-                without=without,
-                wall=self._clock.wall(),
-            )
-            spent = _spent(reply, question.size)
+
+        def reserved() -> int:
+            if not (settings.judge_max_tokens or self._longest_answer):
+                return settings.judge_tpm  # Alone: nobody knows yet how long this judge thinks.
+            longest = settings.judge_max_tokens or max(self._longest_answer, 3 * question.form.tokens)
+            return question.size + _CHAT_TOKENS + longest  # From above: a byte is at most one token.
+
+        async with self._limits.call(reserved) as slot:
+            reply: Reply | Trouble = Trouble(FailureCause.DISCONNECTED, "interrupted", again=False)
+            try:
+                reply = await self._endpoint.ask(
+                    question,
+                    temperature=settings.judge_temperature,
+                    max_tokens=settings.judge_max_tokens or None,
+                    without=without,
+                    wall=self._clock.wall(),
+                )
+            finally:
+                spent = _spent(reply, question.size)
+                self.spent += spent
             # Where no counts came back, the server may have counted all that was reserved.
             if not spent.estimated:
                 slot.tokens = spent.prompt_tokens + spent.completion_tokens
-                self._longest_answer = max(self._longest_answer, spent.completion_tokens)
+            if isinstance(reply, Reply) or not reply.unbilled:
+                self._longest_answer = max(self._longest_answer, spent.completion_tokens, 1)
         return reply, spent
 
 
 class BlockingJudge:
-    """A judge for code without an event loop; its own loop runs while a call lasts.
+    """A judge for code that awaits nothing; its own loop runs while a call lasts.
 
     ::
 
@@ -207,7 +234,7 @@ class BlockingJudge:
 
     def __init__(self, judge: ChatJudge) -> None:
         self._judge = judge
-        self._runner = asyncio.Runner()
+        self._loop = BlockingLoop()
 
     def __repr__(self) -> str:
         return f"BlockingJudge({self._judge!r})"
@@ -223,20 +250,26 @@ class BlockingJudge:
         """As `ChatJudge.left_out`."""
         return self._judge.left_out
 
+    @property
+    def spent(self) -> Spent:
+        """As `ChatJudge.spent`."""
+        return self._judge.spent
+
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all; results in the order of the requests."""
-        return self._runner.run(self._judge.judge_all(requests))
+        return self._loop.run(self._judge.judge_all(requests))
 
     def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all; answers in the order of the questions."""
-        return self._runner.run(self._judge.ask_all(questions))
+        return self._loop.run(self._judge.ask_all(questions))
 
     def close(self) -> None:
-        """Close the connections and the loop."""
+        """Close the connections and the loop; nothing is lost where that fails, and no error is hidden by it."""
         try:
-            self._runner.run(self._judge.close())
-        finally:
-            self._runner.close()
+            with self._loop as loop:
+                loop.run(self._judge.close())
+        except (OSError, RuntimeError) as error:
+            logger.warning("the judge's connections were not closed: %s", error)
 
 
 def _spent(reply: Reply | Trouble, size: int) -> Spent:
@@ -320,8 +353,8 @@ class CallLimits:
         self._ended = asyncio.Event()
 
     @asynccontextmanager
-    async def call(self, tokens: int) -> AsyncGenerator[Slot]:
-        """Wait until a call of at most so many tokens may be sent; it lasts as long as the block.
+    async def call(self, tokens: Callable[[], int]) -> AsyncGenerator[Slot]:
+        """Wait until a call of at most so many tokens, as is known by then, may be sent; it lasts as long as the block.
 
         Set the slot's `tokens` where the answer tells them. A call that alone is above the limit is
         sent when nothing else is in the window.
@@ -339,15 +372,15 @@ class CallLimits:
         """Send nothing for so long: the server asked for it."""
         self._not_before = max(self._not_before, self._clock.now() + seconds)
 
-    async def _admitted(self, tokens: int) -> Slot:
-        while (wait := self._wait(tokens)) != 0.0:
+    async def _admitted(self, tokens: Callable[[], int]) -> Slot:
+        while (wait := self._wait(tokens())) != 0.0:
             if wait is not None:
                 await self._clock.sleep(wait + _SLACK_S)
                 continue
             # The window is full of calls that have no answer yet: the next answer starts a minute.
             self._ended.clear()
             await self._ended.wait()
-        slot = Slot(tokens)
+        slot = Slot(tokens())
         if min(self._rpm, self._tpm) < math.inf:
             self._slots.append(slot)
         return slot

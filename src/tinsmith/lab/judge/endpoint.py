@@ -19,7 +19,7 @@ from tinsmith.lab.judge.prompting import Question
 from tinsmith.lab.judge.records import FailureCause
 from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.http_answers import retry_after
+from tinsmith.types.http_answers import retry_after, without_quotes
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -123,13 +123,13 @@ class Endpoint:
         except DataError as error:
             return Trouble(FailureCause.NO_CONTENT, error.what, again=False)
         if response.status_code != 200:
-            return self._trouble(response, response.status_code, content, frozenset(sent), wall)
+            return self._trouble(response, response.status_code, content, frozenset(sent), question.user, wall)
         found = read_completion(content)
         if isinstance(found, Reply):
             return found
         if found.status is not None:
-            return self._trouble(response, found.status, content, frozenset(sent), wall)
-        return replace(found, detail=self._clean(found.detail))
+            return self._trouble(response, found.status, content, frozenset(sent), question.user, wall)
+        return replace(found, detail=self._clean(found.detail, question.user))
 
     async def _post(self, content: bytes) -> tuple[httpx.Response, bytes]:
         """Send by the pool with the fewest calls under way; return the answer and its body."""
@@ -146,30 +146,29 @@ class Endpoint:
             self._busy[pool] -= 1
 
     def _trouble(
-        self, response: httpx.Response, status: int, content: bytes, sent: frozenset[str], wall: float
+        self, response: httpx.Response, status: int, content: bytes, sent: frozenset[str], text: str, wall: float
     ) -> Trouble:
         message, fields = read_error(content)
-        detail = f"status {status}" + (f": {self._clean(message)}" if message else "")
+        detail = f"status {status}" + (f": {self._clean(message, text)}" if message else "")
         if status in _PASSING or status >= 500:
             wait = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
             return Trouble(_PASSING.get(status, FailureCause.SERVER_ERROR), detail, True, wait, unbilled=True)
         drop = frozenset[str]()
         if status in _KEY_STATUS:
-            detail = (
-                f"status {status}: the endpoint does not take the key"  # Endpoints repeat parts of it in this answer.
-            )
+            # Endpoints repeat parts of it in this answer.
+            detail = f"status {status}: the endpoint does not take the key"
         if 300 <= status < 400:
-            target = self._clean(response.headers.get("location", ""))
+            target = self._clean(response.headers.get("location", ""), "")
             detail = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
         if status in _ANSWERED_IN_BODY:
-            # By the refusal's own mark, or by its message where there is none.
-            named = fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", message)}
+            # By the refusal's own mark, or by its message where there is none; it may repeat the question.
+            named = fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", message) and one not in text}
             drop = sent.intersection(named, OPTIONAL)
         return Trouble(FailureCause.REFUSED, detail, again=False, drop=drop, unbilled=True)
 
-    def _clean(self, message: str) -> str:
+    def _clean(self, message: str, text: str) -> str:
         safe = message.replace(self._key, "***") if self._key else message
-        return " ".join(safe.split())[:_LONGEST_DETAIL]
+        return without_quotes(_one_line(safe), _one_line(text), _LONGEST_DETAIL)
 
 
 def checked_url(base_url: str) -> httpx.URL:

@@ -69,7 +69,7 @@ def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last
     mark = fence_mark((*read.values(), task, *criteria))
     listed = "\n".join(numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
     parts = (
-        fenced("TASK", fence_mark((task, *criteria)), task),
+        fenced("TASK", fence_mark((task, *criteria), tuple(read.values())), task),
         *([f"Criteria:\n{listed}"] if criteria else []),
         *(fenced(name, mark, response) for name, response in read.items()),
         last,
@@ -77,13 +77,13 @@ def _user(task: str, criteria: Sequence[str], responses: Mapping[str, str], last
     return "\n\n".join(parts)
 
 
-def fence_mark(texts: Sequence[str]) -> str:
-    """Return a mark that none of the texts contains, derived from them and from nothing else."""
+def fence_mark(texts: Sequence[str], others: Sequence[str] = ()) -> str:
+    """Return a mark that none of the texts contains, derived from the first ones; `others` may only rule marks out."""
     everything = "\0".join(texts)
     for attempt in count():
         digest = hashlib.sha256(f"{attempt}\0{everything}".encode()).hexdigest()
         mark = f"DATA-{digest[:20]}"
-        if mark not in everything:
+        if not any(mark in text for text in (everything, *others)):
             return mark
     raise AssertionError("unreachable")
 

@@ -17,6 +17,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
+from tinsmith.lab.environment import Failed
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.judge.text_measures import (
@@ -390,10 +391,14 @@ class RuleJudge:
         return tuple(Verdict(held, f"{'holds' if held else 'fails'}: {rule.text}") for held, rule in pairs)
 
 
+Outcome = Judged | JudgeFailure | Failed
+"""Verdicts on a response, or why there are none; Failed in a run's record, of an answer that was lost after them."""
+
+
 class Judge(Protocol):
     """A judge; `BlockingJudge` is one, `RulesOnly` another."""
 
-    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> Sequence[Outcome]:
         """Judge all; results in the order of the requests."""
         ...
 

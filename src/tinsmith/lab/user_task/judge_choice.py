@@ -14,13 +14,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from tinsmith.lab.environment import Failed
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import is_loaded_here
 from tinsmith.lab.judge import records
 from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, cost_of, estimate_spent, load_prices, shown
-from tinsmith.lab.judge.rules import Judge, RuleJudge, RulesOnly
+from tinsmith.lab.judge.rules import Judge, Outcome, RuleJudge, RulesOnly
 from tinsmith.lab.runs.files import ROLLOUTS, SERVED_NAME, TASKS
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.schedule import subset
@@ -28,9 +29,10 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.calls import required
+from tinsmith.lab.user_task.dialogue import METRIC, REWARD
 from tinsmith.lab.user_task.entry import Asking, JudgedFrame
 from tinsmith.lab.user_task.items import UserItem, UserSplit
-from tinsmith.lab.user_task.judged import JUDGE, JudgedReward
+from tinsmith.lab.user_task.judged import JUDGE, SCORE, JudgedReward, listed
 from tinsmith.lab.user_task.task import Task
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import ConfigError, DataError
@@ -45,40 +47,43 @@ _UNKNOWN: Final = "the record has no verdict on this response"
 class RecordedJudge:
     """Verdicts by question and response; a response that the record lacks fulfils none, and so shows as a difference.
 
-    A question is the prompt that the judge was shown, with its criteria. A response on which the judge failed then
-    stands in no record: one to the same question fails for the same cause.
+    A question is the prompt that the judge was shown, with its criteria. Of an answer whose judging or scoring failed a
+    record has the question alone: a response to it that has no verdicts fails for the same cause.
     """
 
     def __init__(self, folder: Path) -> None:
         tasks = map(msgspec.json.Decoder(records.CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
         questions = {one.task_id: (one.judge_prompt or one.prompt, one.criteria) for one in tasks}
-        self._verdicts: dict[tuple[_Question, str], tuple[records.Verdict, ...]] = {}
-        self._failed: dict[_Question, records.JudgeFailure] = {}
+        self._outcomes: dict[tuple[_Question, str | None], Outcome] = {}
         with (folder / ROLLOUTS).open("rb") as lines:
             for line in map(msgspec.json.Decoder(TaskRollout).decode, lines):
                 question = questions.get(line.prompt_id, ("", ()))
-                if line.failure is None:
-                    self._verdicts.setdefault((question, line.text), line.verdicts)
-                elif line.failure.where == JUDGE:
-                    cause, _, detail = line.failure.what.partition(": ")
-                    failed = records.JudgeFailure(
-                        cause=records.FailureCause(cause), detail=detail, spent=records.Spent()
-                    )
-                    self._failed.setdefault(question, failed)
+                if line.failure is None and line.verdicts:
+                    self._outcomes.setdefault((question, line.text), _recorded(line.verdicts))
+                elif line.failure is not None and line.failure.where in (JUDGE, SCORE, REWARD, METRIC):
+                    failed: Outcome = Failed(line.failure.where, line.failure.what)
+                    if failed.where == JUDGE:
+                        cause, _, detail = failed.what.partition(": ")
+                        spent = records.Spent()
+                        failed = records.JudgeFailure(cause=records.FailureCause(cause), detail=detail, spent=spent)
+                    self._outcomes.setdefault((question, line.text or None), failed)
 
-    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[records.Judged | records.JudgeFailure]:
-        """Return the recorded verdicts."""
-        found: list[records.Judged | records.JudgeFailure] = []
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Outcome]:
+        """Return the recorded verdicts and failures."""
+        found: list[Outcome] = []
         for one in requests:
-            unknown = (records.Verdict(False, _UNKNOWN),) * len(one.criteria)
+            unknown = _recorded((records.Verdict(False, _UNKNOWN),) * len(one.criteria))
             question = (one.task, one.criteria)
-            verdicts = self._verdicts.get((question, one.response))
-            answered = records.Answered(value=verdicts or unknown, spent=records.Spent(), from_cache=True)
-            found.append(answered if verdicts is not None else self._failed.get(question, answered))
+            of_question = self._outcomes.get((question, None), unknown)
+            found.append(self._outcomes.get((question, one.response), of_question))
         return found
 
     def close(self) -> None:
         """Do nothing: no resource is held."""
+
+
+def _recorded(verdicts: tuple[records.Verdict, ...]) -> records.Judged:
+    return records.Answered(value=verdicts, spent=records.Spent(), from_cache=True)
 
 
 JUDGE_NAME: Final = "judge"  # What an embedded server calls a judge that is another model of this machine.
@@ -135,7 +140,7 @@ def require_judge(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit
 
 
 def _request(reward: JudgedReward, one: UserItem) -> JudgeRequest:
-    criteria = required(lambda: tuple(reward.criteria(one.item)), field="criteria", value=one.prompt_id)
+    criteria = listed(required(reward.criteria, one.item, field="criteria", value=one.prompt_id))
     prompt = required(reward.prompt, one.item, field="prompt", value=one.prompt_id)
     return JudgeRequest(task=prompt, response="", criteria=criteria)
 
@@ -195,13 +200,15 @@ def cost_lines(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -
     (frame, asking), settings = parts_of(plan), plan.settings
     assert isinstance(settings, RlSettings)
     examined = split.held_out or split.train
-    trained = settings.steps * settings.groups_per_batch * settings.group_size
+    forks, deepest = (1, 0) if task.talk is None else (task.talk.forks if task.talk.most > 1 else 1, task.talk.deepest)
+    trained = settings.steps * settings.groups_per_batch * settings.group_size * forks
     evaluations = 1 + (-(-settings.steps // settings.eval_every) if settings.eval_every else 0)
     evaluated = evaluations * min(len(examined), settings.eval_items) * (frame.eval_samples + 1)
     items_tested = subset(split.tested, settings.test_items, lambda one: one.unit)
     tested = len(items_tested) * (frame.eval_samples + 1) * (1 + len(task.controls))
     parts = f"{trained:,} in training, {evaluated:,} in evaluations" + (f", {tested:,} in the test" if tested else "")
-    count = f"{trained + evaluated + tested:,} responses to judge: {parts}"
+    least = "at least " if deepest else ""  # what a tree spawns is judged too
+    count = f"{least}{trained + evaluated + tested:,} responses to judge: {parts}"
     if frame.judge_model == records.RULES:
         return [f"{count}; rules judge them: no calls, no cost"]
     spent = records.Spent()
@@ -217,8 +224,8 @@ def cost_lines(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit) -
     dollars = cost_of(load_prices(asking.prices), frame.judge_model, spent)
     return [
         count,
-        f"about {spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens read, "
-        f"{spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
+        f"{least or 'about '}{spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens "
+        f"read, {spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
         "(prices are in a table that prices=FILE replaces; what is in the cache is free)",
     ]
 

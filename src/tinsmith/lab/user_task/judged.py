@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import Answered, Judged, JudgeFailure, Spent
-from tinsmith.lab.judge.rules import Judge, RulesOnly
+from tinsmith.lab.judge.records import Answered, JudgeFailure, Spent
+from tinsmith.lab.judge.rules import Judge, Outcome, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
+from tinsmith.types.errors import DataError
 
-JUDGE: Final = "judge"  # Place of failure of an answer that has no verdicts.
+JUDGE, SCORE = "judge", "score"  # Places of failure of an answer: without verdicts, and with them.
 Paid = Callable[[Mapping[str, int], Spent], None]
 """Callback for the numbers of judged, failed and cached answers, and their costs."""
 
@@ -39,26 +40,34 @@ class JudgedReward(StepReward):
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
         """Have every answer judged."""
         requests = [
-            JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=tuple(self.criteria(one.item)))
+            JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=listed(self.criteria(one.item)))
             for one in answers
         ]
-        verdicts = (self.judge or self.rules).judge_all(requests)
+        judge = self.judge or self.rules
+        try:
+            verdicts = judge.judge_all(requests)
+        except BaseException:
+            if self.paid is not None and (spent := getattr(judge, "spent", Spent())).calls:
+                self.paid({}, spent)  # No answer was used; those that came are free in the next sitting.
+            raise
         failures = [one for one in verdicts if isinstance(one, JudgeFailure)]
         if self.paid is not None:
             from_cache = sum(isinstance(one, Answered) and one.from_cache for one in verdicts)
             counts = {"judged": len(verdicts) - len(failures), "failed": len(failures), "from_cache": from_cache}
-            self.paid(counts, sum((one.spent for one in verdicts), Spent()))
+            self.paid(counts, sum((one.spent for one in verdicts if not isinstance(one, Failed)), Spent()))
         if verdicts and len(failures) == len(verdicts):
             raise failures[0].error()
         return [self._scored(one, judged) for one, judged in zip(answers, verdicts, strict=True)]
 
-    def _scored(self, asked: Asked, judged: Judged | JudgeFailure) -> Scored | Failed:
+    def _scored(self, asked: Asked, judged: Outcome) -> Scored | Failed:
+        if isinstance(judged, Failed):
+            return judged
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
         passed = [verdict.passed for verdict in judged.value]
         score = pass_rate(passed) if self.score is None else attempt(self.score, asked.item, passed)
         if isinstance(score, Raised):
-            return Failed("score", str(score))
+            return Failed(SCORE, str(score))
         verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]
         return Scored(terms={"rubric": score}, record={"pass_rate": pass_rate(passed), "verdicts": verdicts})
 
@@ -104,6 +113,15 @@ def judged(
         rules: who judges where `judge_model=rules`; None: the rules that stand in the criteria.
     """
     return JudgedReward(criteria=criteria, prompt=prompt, score=score, rules=rules or RulesOnly())
+
+
+def listed(criteria: object) -> tuple[str, ...]:
+    """Return an item's criteria; DataError where they are no list, as a text is none, of texts."""
+    found = () if isinstance(criteria, str) or not isinstance(criteria, Iterable) else tuple(criteria)
+    if not found or not all(isinstance(one, str) for one in found):
+        what, allowed = "an item's criteria must be a list", "one text or more in a list, such as ['is polite']"
+        raise DataError(what, field="criteria", value=criteria, allowed=allowed)
+    return found
 
 
 def _rate(scored: Scored) -> float:

@@ -27,6 +27,7 @@ from verifiers.v1.state import state_cls
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.studies.environments.source import FIELD, AnyTask
 from tinsmith.types.errors import ConfigError, TaskError
+from tinsmith.types.loops import BlockingLoop
 from tinsmith.types.seeds import derive
 
 AnyTrace: TypeAlias = "vf.Trace[Any, Any, Any]"
@@ -304,9 +305,9 @@ async def _play(row: Row, seat: Seat) -> AnyTrace:
 
 def _run(name: str, coroutine: Coroutine[Any, Any, T]) -> T:
     """Run one play of a row; raises the error of the environment's own code, without what the library wraps around."""
-    with _drawing_from(name):
+    with _drawing_from(name), BlockingLoop() as loop:
         try:
-            return asyncio.run(coroutine)
+            return loop.run(coroutine)
         except (vf.RolloutError, BaseExceptionGroup) as error:
             raise _own(error) from None
 

@@ -281,15 +281,19 @@ def answered_by_chat(pairs: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
     if all(isinstance(one, JudgeFailure) and one.cause is FailureCause.REFUSED for one in (first, last)):
         raise _lost([first, last])
     answers = [first, *judge.ask_all(questions[1:-1]), last]
+    done = tuple(_by_chat(one, *answers[2 * i : 2 * i + 2]) for i, one in enumerate(pairs))
+    complete = {one[Condition.OWN].pair.pair_id for one in complete_pairs(done)}
     requests = ratings_of(pairs)
     rated = judge.judge_all(requests)
     verdicts: list[CriterionVerdicts] = []
     unrated, places = 0, iter(rated)
     for pair in _pairs_of(pairs):
         if _all_rules(pair):
-            verdicts += _rule_verdicts(pair)
+            verdicts += _rule_verdicts(pair) if pair.pair_id in complete else []
             continue
         chosen, rejected = next(places), next(places)
+        if pair.pair_id not in complete:
+            continue
         if isinstance(chosen, Answered) and isinstance(rejected, Answered):
             verdicts += _verdicts(pair, *([each.passed for each in one.value] for one in (chosen, rejected)))
         else:
@@ -303,8 +307,7 @@ def answered_by_chat(pairs: Sequence[PairAnswer], judge: BlockingJudge) -> Answe
         if isinstance(one, Answered):
             written = tokens_in(len(question.form.text(one.value).encode()))
             once += Spent(calls=1, prompt_tokens=tokens_in(question.size), completion_tokens=written)
-    done = tuple(_by_chat(one, *answers[2 * i : 2 * i + 2]) for i, one in enumerate(pairs))
-    if not complete_pairs(done):
+    if not complete:
         raise _lost(answers)
     return Answers(
         answers=done,
