@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import Final, Protocol
 
-_GZIP_OR_ZLIB = 47  # window bits that let zlib know both by their first bytes
+from tinsmith.types.errors import DataError
 
 
-class TooLarge(ValueError):
+class TooLarge(DataError):
     """Error of a body that exceeds the limit."""
 
 
@@ -39,6 +40,66 @@ def retry_after(value: str | None, date: str | None, wall: float) -> float | Non
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
+ENCODINGS: Final = "gzip, deflate"
+"""Value of the Accept-Encoding header: the encodings that `BoundedBody` decodes."""
+
+_WINDOWS: Final[Mapping[str, int]] = {"gzip": 47, "x-gzip": 47, "deflate": 15}
+"""zlib's `wbits` by content encoding; 47 reads gzip and zlib."""
+
+
+class _Decoder(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, /, max_length: int = 0) -> bytes: ...
+
+
+class BoundedBody:
+    """Bytes of one body, added as they arrive.
+
+    Raises:
+        DataError: the content encoding is not one of ENCODINGS.
+    """
+
+    def __init__(self, encoding: str | None, most: int) -> None:
+        named = (encoding or "identity").strip().lower()
+        if named != "identity" and named not in _WINDOWS:
+            raise DataError(
+                "an answer is encoded in a way that was not asked for", field="Content-Encoding", value=named
+            )
+        self._decoder: _Decoder | None = None if named == "identity" else zlib.decompressobj(_WINDOWS[named])
+        self._most = most
+        self._read = bytearray()
+
+    def add(self, raw: bytes) -> None:
+        """Decode some bytes, up to the limit.
+
+        Raises:
+            TooLarge: the body exceeds the limit.
+            DataError: it cannot be decoded.
+        """
+        left = self._most - len(self._read) + 1
+        if self._decoder is None:
+            self._read += raw[:left]
+        else:
+            try:
+                self._read += self._decoder.decompress(raw, left)
+            except zlib.error as error:
+                raise DataError(f"an answer cannot be decompressed: {error}") from None
+        if len(self._read) > self._most:
+            raise TooLarge(f"an answer is larger than {self._most / 2**20:g} MiB; the rest was not read")
+
+    def whole(self) -> bytes:
+        """Return the decoded body.
+
+        Raises:
+            DataError: the compressed body ended early.
+        """
+        if self._decoder is not None and self._read and not self._decoder.eof:
+            raise DataError("a compressed answer ended early")
+        return bytes(self._read)
+
+
 def body_of(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
     """Return a decoded body of at most `most` bytes; no more are ever in memory.
 
@@ -49,26 +110,12 @@ def body_of(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
 
     Raises:
         TooLarge: it is larger.
-        ValueError: the encoding is unknown or invalid.
+        DataError: the encoding is unknown or invalid.
     """
-    encoding = encoding.strip().lower()
-    unpacking = None
-    if encoding in ("gzip", "x-gzip", "deflate"):
-        unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
-    elif encoding not in ("", "identity"):
-        raise ValueError(f"a body packed by {encoding[:40]}")
-    body, came = bytearray(), False
+    body = BoundedBody(encoding, most)
     for chunk in chunks:
-        came = came or bool(chunk)
-        try:
-            body += chunk if unpacking is None else unpacking.decompress(chunk, most + 1 - len(body))
-        except zlib.error as error:
-            raise ValueError(f"a body that is not {encoding}: {error}") from None
-        if len(body) > most:
-            raise TooLarge(f"a body of more than {most / 1e6:,.0f} MB")
-    if unpacking is not None and came and not unpacking.eof:
-        raise ValueError(f"a body whose {encoding} ends early")
-    return bytes(body)
+        body.add(chunk)
+    return body.whole()
 
 
 def _moment(date: str | None) -> float | None:

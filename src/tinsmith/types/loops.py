@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -63,14 +63,13 @@ def _on_a_thread(work: Callable[[], T], cancel: Callable[[], object] | None = No
         except BaseException as error:
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=act, daemon=True)  # one that cannot be cancelled does not hold up the exit
-    thread.start()
-    try:
+    try:  # an interrupt may come while the thread starts
+        threading.Thread(target=act, daemon=True).start()  # one that cannot be cancelled does not hold up the exit
         return outcome.result()
     except BaseException:
         if cancel is not None and not outcome.done():
             cancel()
-            thread.join()
+            wait([outcome])
         raise
 
 

@@ -241,7 +241,7 @@ def test_an_answer_is_read_up_to_a_largest_size_packed_or_not(
     monkeypatch.setattr(api, "MAX_LINE", 100_000)
     for name, headers in (("a", {}), ("b", {"Content-Encoding": "gzip"})):
         fake.script = [Mishap(200, headers, " " * 10_000_000)]
-        with pytest.raises(DataError, match="more than 0 MB"):
+        with pytest.raises(DataError, match="larger than"):
             download(fake, tmp_path / name)
     assert body_of([gzip.compress(b"text")], "gzip", 4) == b"text"
     assert body_of([], "gzip", 4) == b""

@@ -11,8 +11,8 @@ from scripted_judge import YES, Say, ScriptedJudge, asks, ratings, refused
 from tinsmith.lab.judge.endpoint import Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import Answered, FailureCause, JudgeFailure
-from tinsmith.types.bodies import BoundedBody
 from tinsmith.types.errors import DataError
+from tinsmith.types.http_answers import BoundedBody
 
 USED = {"prompt_tokens": 1000, "completion_tokens": 500}
 

@@ -17,9 +17,8 @@ import httpx
 
 from tinsmith.lab.judge.prompting import Question
 from tinsmith.lab.judge.records import FailureCause
-from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.http_answers import retry_after, without_quotes
+from tinsmith.types.http_answers import ENCODINGS, BoundedBody, retry_after, without_quotes
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 

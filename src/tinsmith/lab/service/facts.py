@@ -15,9 +15,9 @@ from urllib.parse import quote
 import httpx
 
 from tinsmith.lab.service.connect import Connection
-from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import BackendError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.http_answers import ENCODINGS, BoundedBody
 from tinsmith.types.json_text import parse_json
 
 _LARGEST: Final = 64 << 20  # Bytes of a body, decompressed.

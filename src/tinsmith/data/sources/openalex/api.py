@@ -203,8 +203,8 @@ class Download:
                 why = f"no answer ({type(error).__name__})"
             except TooLarge as error:
                 raise self._stop(state, f"{error}", "ask for fewer works: a narrower --filter") from None
-            except ValueError as error:
-                why = str(error)
+            except DataError as error:
+                why = error.what
             else:
                 if answer.status_code == HTTPStatus.OK:
                     try:
@@ -266,7 +266,7 @@ def _answer(client: httpx.Client, url: str, parameters: dict[str, str]) -> httpx
 
     Raises:
         TooLarge: it is larger.
-        ValueError: its encoding is invalid.
+        DataError: its encoding is invalid.
     """
     with client.stream("GET", url, params=parameters) as answer:
         content = body_of(answer.iter_raw(), answer.headers.get("content-encoding", ""), MAX_LINE)
