@@ -109,6 +109,9 @@ app.add_typer(analyse_app, short_help="Analyse rewards (optimal policy) and publ
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit codes: 1 a failed check, 2 a mistake, 3 a lost server or judge."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - while the process lives
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())  # the SDK's warnings quote servers
     try:

@@ -101,7 +101,11 @@ def _keys_of(name: str) -> set[str]:
         return {key.name for key in key_help(experiment)}
     head, _, part = name.partition(":")
     if head.endswith(".py"):
-        return _of_every_run() | (_arguments(_tree(Path(head)), part or _TASK) or set())
+        tree = _tree(Path(head))
+        if not part and (tasks := _study_tasks(tree)) is not None:
+            own = set[str]().union(*(_arguments(tree, name) or set() for name in tasks))
+            return {*_EVERY_STUDY, *_study_keys(tree), *own, *_of_every_run()} - {*_SET_BY_STUDY}
+        return _of_every_run() | (_arguments(tree, part or _TASK) or set())
     task = TASKS.get(head.partition("/")[0])
     if task is not None:
         return _of_every_run() | (_arguments(*_found(task.where)) or set()) - {task.part}
@@ -137,7 +141,7 @@ def _found(where: str) -> tuple[ast.Module, str]:
 def _tree(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
         return ast.Module([], [])
 
 
@@ -146,6 +150,13 @@ def _arguments(tree: ast.Module, name: str) -> set[str] | None:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
     return None
+
+
+def _study_tasks(tree: ast.Module) -> set[str] | None:
+    """Return the names of the functions that a file's studies take as their task; None: it has no study."""
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("Study")]
+    named = (one.value for call in calls for one in call.keywords if one.arg == _TASK)
+    return {one.id for one in named if isinstance(one, ast.Name)} if calls else None
 
 
 def _study_keys(tree: ast.Module) -> set[str]:

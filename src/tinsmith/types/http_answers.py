@@ -69,7 +69,7 @@ class BoundedBody:
             )
         self._decoder: _Decoder | None = None if named == "identity" else zlib.decompressobj(_WINDOWS[named])
         self._most = most
-        self._read = bytearray()
+        self._read, self._came = bytearray(), False
 
     def add(self, raw: bytes) -> None:
         """Decode some bytes, up to the limit.
@@ -78,7 +78,7 @@ class BoundedBody:
             TooLarge: the body exceeds the limit.
             DataError: it cannot be decoded.
         """
-        left = self._most - len(self._read) + 1
+        left, self._came = self._most - len(self._read) + 1, self._came or bool(raw)
         if self._decoder is None:
             self._read += raw[:left]
         else:
@@ -95,7 +95,7 @@ class BoundedBody:
         Raises:
             DataError: the compressed body ended early.
         """
-        if self._decoder is not None and self._read and not self._decoder.eof:
+        if self._decoder is not None and self._came and not self._decoder.eof:
             raise DataError("a compressed answer ended early")
         return bytes(self._read)
 

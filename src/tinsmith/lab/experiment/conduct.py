@@ -49,6 +49,7 @@ from tinsmith.lab.service.workers import workers_watched
 from tinsmith.models.base import tokenizer_of
 from tinsmith.ops.extension import physical_cores
 from tinsmith.stats.monitors import Alarm
+from tinsmith.types.disk import is_full
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -282,7 +283,7 @@ def _ended_by(
     when = "before the first step" if run is None else f"at step {run.step}"
     message = next(iter(str(error).splitlines()), type(error).__name__)
     plan, what = materials.plan, f"the server was lost {when}: {message}"
-    fix = going_on(plan)
+    fix = f"{'make room; ' if is_full(error) else ''}{going_on(plan)}"
     if isinstance(error, JudgeError):
         what = f"the judge failed on every answer {when}: {error.what}"
         fix = f"repair the judge; {fix}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +20,9 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.page.report import run_page
-from tinsmith.lab.runs.files import REPORT, holds_run
+from tinsmith.lab.runs.files import REPORT, holds_run, is_locked
 from tinsmith.pages.page import document_html, ending, script_hash, write
+from tinsmith.types.errors import DiskFullError
 from tinsmith.types.waits import Say, ticking
 
 RELOADED_SECONDS: Final = 10
@@ -111,7 +113,10 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     try:
         done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
     except BaseException as error:
-        settle_page(folder)
+        # Another process may write in the folder, whose page it is; and on a full disk the run's own error says more.
+        with suppress(DiskFullError):
+            if folder.is_dir() and not is_locked(folder):
+                settle_page(folder)
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
             trouble(draw_page(folder, seconds=_INTERRUPTED_SECONDS).trouble)
         raise
