@@ -5,10 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tinsmith.cli.completion import complete_keys
+
+STUDY = Path(__file__).parents[2] / "examples" / "turned_words_study.py"
 HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
 PROGRAM = """
 import contextlib, io, json, os, sys
@@ -49,6 +54,8 @@ ASKED: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
     ("replay", "runs/x", "dev"): ({"device="}, set()),
     ("serve", "--model", "tinsmith/n"): ({"tinsmith/nano"}, {"tinsmith/tiny"}),
     ("base", "fetch", "smo"): ({"smollm2"}, set()),
+    ("run", str(STUDY), ""): ({"size=", "seeds=", "out=", "base_steps=", "steps="}, {"log_path=", "kind="}),
+    ("run", f"{STUDY}:turn", ""): ({"base_steps=", "log_path=", "kind="}, {"size="}),
 }
 """Words of a command line, the last of which is to be completed: what is among the answers, and what is not."""
 
@@ -76,3 +83,12 @@ def test_words_are_completed_and_nothing_heavy_is_loaded(
     assert here <= words
     assert not absent & words
     assert answers[asked]["heavy"] == []
+
+
+def test_a_file_that_no_parser_takes_completes_nothing(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.py"
+    deep.write_text(f"x = {'-' * 100_000}1\n")
+    contexts: list[Any] = [
+        SimpleNamespace(params={"name": str(one), "changes": []}) for one in (deep, tmp_path / "no.py")
+    ]
+    assert complete_keys(contexts[0], "") == complete_keys(contexts[1], "")

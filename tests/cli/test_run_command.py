@@ -1,5 +1,8 @@
 """`tinsmith run`: the list, what a run would take, and mistakes told in at most five lines; nothing of it writes."""
 
+import shlex
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -157,6 +160,24 @@ def test_an_interrupted_quickstart_says_that_it_goes_on(
     ran = command(capsys, "quickstart")
     assert ran.code == INTERRUPTED
     assert "the same command goes on where it stopped" in ran.err
+
+
+def test_a_quickstart_that_another_process_makes_is_left_alone(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del run  # its empty folder
+    with sole_process(tmp_path / "out"):
+        ran = command(capsys, "quickstart", "--out", str(tmp_path / "out"))
+    assert ran.code == 2
+    assert missing(ran.err, "another process", "out") == []
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_ends_no_command(closed: str, tmp_path: Path) -> None:
+    words = f"{shlex.quote(sys.executable)} -m tinsmith ls {shlex.quote(str(tmp_path))} {closed}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2)
 
 
 def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(

@@ -1,13 +1,20 @@
 """The page of a run that goes on: a bar and a reload on top of it, both gone at its end; no trouble ends a run."""
 
+import fcntl
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tinsmith.lab.live.progress import Standing
-from tinsmith.lab.page.live_page import draw_page, settle_page, with_progress
+from tinsmith.lab.page import live_page
+from tinsmith.lab.page.live_page import conduct_with_page, draw_page, settle_page, with_progress
 from tinsmith.lab.results.run_details import side_of, verdict
 from tinsmith.pages.measures import Measure
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import unsaid
 
 POLICY = '<meta content="script-src &#39;sha256-abc=&#39;; base-uri &#39;none&#39;">'
 PAGE = f"<html><head>{POLICY}<title>x</title>\n</head>\n<body class='run'>\n<main>story</main>\n</body></html>\n"
@@ -30,6 +37,26 @@ def test_a_stopped_runs_page_is_what_it_was_without_them(tmp_path: Path) -> None
     settle_page(tmp_path)
     assert file.read_text(encoding="utf-8") == PAGE
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_the_page_of_a_run_that_another_process_is_at_is_left_alone(
+    is_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConfigError("another process is running in this folder", field="log_path")
+
+    file = tmp_path / "report.html"
+    file.write_text(with_progress(PAGE, FAR), encoding="utf-8")
+    monkeypatch.setattr(live_page, "conduct", refused)
+    plan: Any = SimpleNamespace(circumstances=SimpleNamespace(log_path=tmp_path, quiet=True))
+    place = os.open(tmp_path, os.O_RDONLY)
+    if is_written:
+        fcntl.flock(place, fcntl.LOCK_EX)
+    with pytest.raises(ConfigError):
+        conduct_with_page(plan, unsaid)
+    os.close(place)
+    assert (file.read_text(encoding="utf-8") == PAGE) is not is_written
 
 
 def test_where_there_is_no_page_there_is_nothing_to_settle(tmp_path: Path) -> None:
