@@ -280,11 +280,9 @@ def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: 
 
 def _record(results: Results, cells: sizes.StudyCells, tuned: Tuned, files: Sequence[Path]) -> StudyRecord:
     """Return the values that are kept of a study's results; `files` are hashed too."""
-    settings, rated = (
-        cells.settings(list(tuned.values())),
-        {one.label: one.tried for one in tuned.values() if one.rates},
-    )
-    rated = {arm.label: rated[arm.label] for arm in results.study.arms if arm.label in rated and not arm.is_staged}
+    staged = {arm.name for arm in results.study.arms if arm.is_staged}
+    settings = cells.settings(list(tuned.values()))
+    rated = {one.label: one.tried for name, one in tuned.items() if one.tried or (one.rates and name not in staged)}
     for arm in results.study.arms:
         settings |= {f"{arm.name}.{key}": str(value) for key, value in arm.keys.items() if arm.on is not None}
     return recorded(
