@@ -437,10 +437,12 @@ def test_an_arm_with_one_rate_beside_others_that_tried_five_is_said(tmp_path: Pa
     plain, *others = example().arms
     five = Arm("plain", "RL", learning_rate=(1e-3, 2e-3, 3e-3, 4e-3, 5e-3))
     tuned = [Arm(one.name, one.label, {**one.keys, "learning_rate": Tuned("plain")}) for one in others]
+    later = [Arm(one.name, one.label, {**one.keys, **five.keys}, after=lambda _: {}) for one in others]
     few = "Fewer than 5 learning rates"
-    for arms, is_said in (((five, *others), True), ((five, *tuned), False)):
-        record = values_of(finished(replace(example(), arms=arms), tmp_path / str(is_said)))
+    for place, (more, is_said, tried) in enumerate(((others, True, 1), (tuned, False, 1), (later, False, 3))):
+        record = values_of(finished(replace(example(), arms=(five, *more)), tmp_path / str(place)))
         assert any(one.startswith(few) for one in sentences(record)) is is_said
+        assert sum(len(some) == 5 for some in record.rates.values()) == tried
     assert plain.name == five.name
 
 
