@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -191,6 +192,61 @@ def test_lines_on_cells_name_arm_rate_and_seed(cells: list[Cell], monkeypatch: p
         run_cells([replace(cells[0], label=labels[0]), replace(cells[1], label=labels[2])], lines.append)
     assert f"{labels[0]}: 0 s on here" in lines
     assert f"{labels[2]}: stopped with exit code 1 on here" in lines
+
+
+def test_an_interrupted_study_interrupts_its_runs_which_no_terminal_does_and_waits_for_them(
+    cells: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Ended] = []
+    wait, waits = module.wait, iter([True])
+    begun, task = tmp_path / "begun", tmp_path / "task.py"
+    task.write_text(
+        "import os, threading\n"
+        f"with open({str(begun)!r}, 'w') as begun:\n    begun.write(str(os.getpgrp() == os.getpid()))\n"
+        "threading.Event().wait()\n"
+    )
+    os.mkfifo(begun)
+
+    def interrupted(*running: object, **how: object) -> object:
+        if next(waits, False):
+            assert begun.read_text() == "True"  # a group of its own, which Ctrl-C in a terminal does not reach
+            raise KeyboardInterrupt
+        return wait(*running, **how)
+
+    def arguments(*_: object) -> list[str]:
+        return [str(task)]
+
+    def noted(cell: NodeCell) -> Ended:
+        ended.append(run_cell(cell))
+        return ended[-1]
+
+    monkeypatch.setattr(module, "wait", interrupted)
+    monkeypatch.setattr(module, "_arguments", arguments)
+    monkeypatch.setattr(module, "run_cell", noted)
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells[:1], told.append)
+    assert [one.code for one in ended] == [130]
+    assert len(told) == 1
+
+
+def test_a_study_that_is_interrupted_again_waits_for_no_run(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def running(cell: NodeCell) -> Ended:
+        begun.set()
+        assert over.wait(60)
+        return Ended(node=cell.name)
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_cell", running)
+    monkeypatch.setattr(module, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells[:1], unsaid)
+    over.set()
 
 
 def sent_from(folder: Path) -> NodeCell:

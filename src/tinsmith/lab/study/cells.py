@@ -30,7 +30,7 @@ from tinsmith.lab.live.progress import duration, other_work
 from tinsmith.lab.runs.files import TIMINGS, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.files import STUDY_JSON
-from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
+from tinsmith.lab.study.node_cell import Ended, NodeCell, interrupt_runs, run_cell
 from tinsmith.lab.study.sizes import Cell, own_base
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
@@ -96,8 +96,12 @@ def run_cells(
         at_once,
         own_left=lambda name, elapsed: left_of_run(folders[name], elapsed),
     )
-    with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
-        _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        with _signed(waiting, threads) as signed:
+            _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)
+    finally:
+        pool.shutdown(wait=False)  # who interrupts twice does not wait for a run
 
 
 def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
@@ -172,33 +176,47 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
     running: dict[Future[Ended], NodeCell] = {}
     failed: dict[str, str] = {}
     all_lost = True
-    while queue or running:
-        while queue and len(running) < at_once:
-            cell = queue.popleft()
-            sent[cell.name] += 1
-            running[send(cell)] = cell
-            left.begin(cell.name)
-        names = "; ".join(one.label for one in running.values())
-        to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
-        with ticking(lambda to_go=to_go: f"{to_go}{left}", say):
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            cell = running.pop(future)
-            why, is_lost = _failure(future, cell.label, say)
-            if is_lost and sent[cell.name] < tries:
-                say(f"{cell.label}: {why}; it is run again")
-                queue.appendleft(cell)
-            elif why:
-                say(f"{cell.label}: {why}")
-                failed[cell.name] = why
-                all_lost &= is_lost
-            if cell not in queue:
-                left.end(cell.name)
+    with _interrupting(running, say):
+        while queue or running:
+            while queue and len(running) < at_once:
+                cell = queue.popleft()
+                sent[cell.name] += 1
+                running[send(cell)] = cell
+                left.begin(cell.name)
+            names = "; ".join(one.label for one in running.values())
+            to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
+            with ticking(lambda to_go=to_go: f"{to_go}{left}", say):
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                cell = running.pop(future)
+                why, is_lost = _failure(future, cell.label, say)
+                if is_lost and sent[cell.name] < tries:
+                    say(f"{cell.label}: {why}; it is run again")
+                    queue.appendleft(cell)
+                elif why:
+                    say(f"{cell.label}: {why}")
+                    failed[cell.name] = why
+                    all_lost &= is_lost
+                if cell not in queue:
+                    left.end(cell.name)
     if failed:
         name, why = next(iter(failed.items()))
         what = f"{len(failed)} of {len(cells)} runs failed; {name}: {why}"
         fix = "the same command goes on with them" if all_lost else "see the lines above"
         raise (LostError if all_lost else ConfigError)(what, field="cells", value=", ".join(failed), fix=fix)
+
+
+@contextmanager
+def _interrupting(running: Mapping[Future[Ended], NodeCell], say: Say) -> Generator[None, None, None]:
+    """Interrupt the runs of this machine with the study, and wait for their checkpoints; a cluster ends its own."""
+    try:
+        yield
+    except BaseException:
+        while here := [one for one in running if one.running()]:
+            if interrupt_runs():
+                say("interrupted; each run saves a checkpoint when its step is over (again ends at once)")
+            wait(here, timeout=1.0)  # one that was just sent has no process yet
+        raise
 
 
 def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:

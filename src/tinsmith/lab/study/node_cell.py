@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ _OWN: Final = ("TINSMITH_", "OMP_")
 """Prefixes of variables that say how tinsmith computes: those of the study hold on every node."""
 UNSEEN: Final = "it does not see the study's folder: a study on several nodes needs one that they share"
 OTHER_SOURCE: Final = "it has another version of tinsmith"
+_runs: Final[set[subprocess.Popen[str]]] = set()
+"""Runs of this process that were not interrupted yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,21 @@ def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
         text=True,
         errors="replace",
         pass_fds=(lock.fileno(),),
+        process_group=0,  # Ctrl-C in a terminal reaches the study alone: a second interrupt would end the run at once
     )
+    _runs.add(run)
     with run:
         assert run.stderr is not None
         last_lines = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
         code = run.wait()
+    _runs.discard(run)
     return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, last_lines)))
+
+
+def interrupt_runs() -> bool:
+    """Interrupt each run of this process, once: it saves a checkpoint after its step; True if there was one."""
+    to_end = [*_runs]
+    for run in to_end:
+        _runs.discard(run)
+        run.send_signal(signal.SIGINT)
+    return bool(to_end)
