@@ -28,7 +28,7 @@ for line in sys.stdin:
     heavy = [name for name in HEAVY if name in sys.modules]
     print(json.dumps({"words": out.getvalue().split(), "heavy": heavy}), file=sys.__stdout__)
 """
-ASKED: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
+WORDS: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
     ("run", "cro"): ({"crossroads", "crossroads/sft"}, {"remedy/exp6"}),
     ("run", "study/ad"): ({"study/adapters"}, set()),
     ("run", "remedy/"): ({"remedy/exp6"}, {"crossroads"}),
@@ -47,6 +47,7 @@ ASKED: Mapping[tuple[str, ...], tuple[set[str], set[str]]] = {
     ("run", "crossroads", "at=s"): ({"at=small", "at=seed"}, {"at=nano"}),
     ("run", "crossroads", "dry_run", "="): ({"true", "false"}, set()),
     ("run", "crossroads", "model_name", "=", "tins"): ({"tinsmith/nano", "tinsmith/smollm2"}, set()),
+    ("run", "crossroads", "kind", "="): ({"task", "task_sft", "task_sparse"}, {"measurement", "rl", "rlvr"}),
     ("run", "nothing", "st"): (set(), {"steps="}),
     ("run", "dead_groups", "size", "="): ({"smallest", "nano"}, {"macro_f1"}),
     ("run", "remedy/exp6", "reward", "=", "m"): ({"macro_f1"}, {"exp5"}),
@@ -65,20 +66,20 @@ def answers() -> Mapping[tuple[str, ...], dict[str, Any]]:
     """Answers of one fresh process: what one loads the next would be blamed for."""
     done = subprocess.run(
         [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{PROGRAM}"],
-        input="".join(json.dumps(each) + "\n" for each in ASKED),
+        input="".join(json.dumps(each) + "\n" for each in WORDS),
         env={**os.environ, "_TINSMITH_COMPLETE": "complete_bash"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return dict(zip(ASKED, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(WORDS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=" ".join)
+@pytest.mark.parametrize("asked", WORDS, ids=" ".join)
 def test_words_are_completed_and_nothing_heavy_is_loaded(
     answers: Mapping[tuple[str, ...], dict[str, Any]], asked: tuple[str, ...]
 ) -> None:
-    here, absent = ASKED[asked]
+    here, absent = WORDS[asked]
     words = set(answers[asked]["words"])
     assert here <= words
     assert not absent & words

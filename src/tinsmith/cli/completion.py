@@ -80,14 +80,16 @@ def _changes(words: Sequence[str], incomplete: str, keys: Callable[[], Iterable[
 
 def _values(key: str, incomplete: str) -> list[str]:
     from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS
+    from tinsmith.lab.user_task.entry import TASK_KINDS
 
     if key == "model_name":
         return complete_models(incomplete)
     kinds = (entry.kinds.get(key) for subject in SUBJECTS.values() for entry in subject.kinds.values())
     kind = next((one for one in kinds if one is not None), None)
     rewards = sorted({str(one.delta["reward"]) for one in EXPERIMENTS.values() if "reward" in one.delta})
-    values = ["true", "false"] if kind is bool else {"size": ["smallest", "nano"], "reward": rewards}.get(key, [])
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+    known = {"size": ["smallest", "nano"], "reward": rewards, "kind": [one.value for one in TASK_KINDS]}
+    values = known.get(key, ["true", "false"] if kind is bool else [])
+    if key not in known and isinstance(kind, type) and issubclass(kind, enum.Enum):
         values = [str(member.value) for member in kind]
     return [value for value in values if value.startswith(incomplete)]
 

@@ -1,5 +1,6 @@
 """The page of a run that goes on: a bar and a reload on top of it, both gone at its end; no trouble ends a run."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -39,10 +40,13 @@ def test_a_stopped_runs_page_is_what_it_was_without_them(tmp_path: Path) -> None
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
-@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize(("is_written", "has_locks"), [(True, True), (False, True), (False, False)])
 def test_the_page_of_a_run_that_another_process_is_at_is_left_alone(
-    is_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_written: bool, has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_locks(*_: object) -> None:  # as on a network drive
+        raise OSError(errno.ENOLCK, "No locks available")
+
     def refused(*_: object, **__: object) -> None:
         raise ConfigError("another process is running in this folder", field="log_path")
 
@@ -53,6 +57,8 @@ def test_the_page_of_a_run_that_another_process_is_at_is_left_alone(
     place = os.open(tmp_path, os.O_RDONLY)
     if is_written:
         fcntl.flock(place, fcntl.LOCK_EX)
+    if not has_locks:
+        monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(ConfigError):
         conduct_with_page(plan, unsaid)
     os.close(place)

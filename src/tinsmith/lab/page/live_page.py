@@ -5,6 +5,7 @@ A page that cannot be drawn ends no run: why is handed back, to be told.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,8 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.page.report import run_page
-from tinsmith.lab.runs.files import REPORT, holds_run, is_locked
+from tinsmith.lab.runs.files import REPORT, holds_run
+from tinsmith.models.staging import folder_lock
 from tinsmith.pages.page import document_html, ending, script_hash, write
 from tinsmith.types.errors import DiskFullError
 from tinsmith.types.waits import Say, ticking
@@ -113,12 +115,13 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     try:
         done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
     except BaseException as error:
-        # Another process may write in the folder, whose page it is; and on a full disk the run's own error says more.
-        with suppress(DiskFullError):
-            if folder.is_dir() and not is_locked(folder):
+        place = folder_lock(folder) if folder.is_dir() else None
+        if place is not None:  # else another process writes in the folder, whose page it is
+            os.close(place)
+            with suppress(DiskFullError):  # the run's own error says more
                 settle_page(folder)
-        if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
-            trouble(draw_page(folder, seconds=_INTERRUPTED_SECONDS).trouble)
+            if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
+                trouble(draw_page(folder, seconds=_INTERRUPTED_SECONDS).trouble)
         raise
     if done.finished is None:
         settle_page(folder)

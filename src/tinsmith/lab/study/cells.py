@@ -186,7 +186,9 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
             names = "; ".join(one.label for one in running.values())
             to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
             with ticking(lambda to_go=to_go: f"{to_go}{left}", say):
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                done = set[Future[Ended]]()
+                while not done:  # polars has the system resume a wait that Ctrl-C interrupts: one without an end stays
+                    done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in done:
                 cell = running.pop(future)
                 why, is_lost = _failure(future, cell.label, say)
