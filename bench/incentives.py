@@ -35,14 +35,14 @@ from tinsmith.lab.labels.labelled_papers import label_probabilities
 from tinsmith.lab.labels.rewards import make_reward, reward_optimum
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.nano_base import build_base
-from tinsmith.lab.papers.labels import on_papers, task_asked
+from tinsmith.lab.papers.labels import label_task_of, on_papers
 from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, items_identity, paper_conversations
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.incentives import Optimum, Policy, best_policy
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
-from tinsmith.studies.disruption.estimators import Policy as Asked
+from tinsmith.studies.disruption.estimators import Policy as Conversation
 from tinsmith.types.seeds import derive
 
 LOST, RULES = 0.15, 0.9
@@ -197,8 +197,8 @@ class Bench:
         materials = with_model(plan, run_data, _silent)
         done = conduct(plan, say=_silent, materials=materials, stays=True)
         assert done.finished is not None
-        asked = Asked(
-            task=task_asked(plan),
+        asked = Conversation(
+            task=label_task_of(plan),
             sampler_path=done.finished.final_path,
             base_url=None,
             embedded=embedded_settings(plan, materials.models, done.folder),
@@ -208,7 +208,7 @@ class Bench:
         )
         try:
             pi = label_probabilities(asked.label_logprobs(papers.test))
-            confusion = _sampled(asked, task_asked(plan), sampled) if sampled else None
+            confusion = _sampled(asked, label_task_of(plan), sampled) if sampled else None
         finally:
             asked.close()
         lines = RunFolder(done.folder).read_lines(METRICS)
@@ -235,7 +235,7 @@ class Bench:
 def predicted(plan: Plan) -> Optimum:
     """Return what the analyser says of an arm's reward in the planted world."""
     reward, settings = on_papers(plan).reward, plan.reward_settings
-    return reward_optimum(posteriors(), lambda: make_reward(reward, task_asked(plan), **settings))
+    return reward_optimum(posteriors(), lambda: make_reward(reward, label_task_of(plan), **settings))
 
 
 def direction_holds(optimum: Optimum, run: Trained) -> bool:
@@ -249,7 +249,7 @@ def _plan(arm: Arm, changes: Mapping[str, str]) -> Plan:
     return make_plan(find(arm.experiment), {**COMMON, **arm.settings, **changes})
 
 
-def _sampled(asked: Asked, task: Task, count: int) -> Confusion:
+def _sampled(asked: Conversation, task: Task, count: int) -> Confusion:
     fresh = world(test=count, seed=1).papers.test
     answers = asked.answers(fresh, temperature=1.0, seed=derive(0, "sampled"))
     predicted = [answer.predicted for answer in answers]

@@ -36,7 +36,7 @@ from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.grouping import rollout_metrics, score_groups
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.labels.task import Item, messages
-from tinsmith.lab.papers.labels import on_papers, task_asked
+from tinsmith.lab.papers.labels import label_task_of, on_papers
 from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollouts import Sampling, sample_groups
 from tinsmith.lab.runs.files import IfExists
@@ -182,13 +182,13 @@ def trl_trainer(plan: Plan, base: Path, out: Path, steps: int, callback: Alterna
     settings, ours = callback.ours.settings, callback.ours
     study, first = ours.run.course.subject, ours.run.step
     items = [item for step in range(first, first + steps) for item in ours.items(step)]
-    reward = make_reward(on_papers(plan).reward, task_asked(plan), **plan.reward_settings)
+    reward = make_reward(on_papers(plan).reward, label_task_of(plan), **plan.reward_settings)
     tokenizer = AutoTokenizer.from_pretrained(base)
     rows = [
         {
             "prompt": [
                 {"role": message.role.value, "content": message.content}
-                for message in messages(task_asked(plan), item.paper)
+                for message in messages(label_task_of(plan), item.paper)
             ],
             "gold": item.gold,
         }
@@ -203,7 +203,7 @@ def trl_trainer(plan: Plan, base: Path, out: Path, steps: int, callback: Alterna
         assert gold == [label for label in asked for _ in range(settings.group_size)], "same papers"
         callback.tokens += [len(ids) for ids in completion_ids]
         texts = [study.renderer.parse_response(ids).message.content for ids in completion_ids]
-        answers = [task_asked(plan).contract.parse(text) for text in texts]
+        answers = [label_task_of(plan).contract.parse(text) for text in texts]
         terms = reward.score(gold, answers)
         reward.update(gold, answers)
         return [each.total for each in terms]

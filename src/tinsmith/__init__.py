@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.learned_reward import LearnedReward
     from tinsmith.lab.user_task.run import DryRun, StudyRun, TaskRun, run
-    from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
+    from tinsmith.lab.user_task.step_reward import Conversation, Failed, Scored, StepReward
     from tinsmith.lab.user_task.task import (
         Answered,
         Ask,
@@ -68,10 +68,10 @@ __all__ = [
     "Arm",
     "ArmRuns",
     "Ask",
-    "Asked",
     "Beats",
     "BeforeAfter",
     "Child",
+    "Conversation",
     "Curve",
     "DryRun",
     "Examples",
@@ -134,7 +134,7 @@ _LAZY = {
         "lab.user_task.learned_reward": "LearnedReward",
         "lab.user_task.dialogue": "revised revising",
         "lab.user_task.run": "DryRun StudyRun TaskRun run",
-        "lab.user_task.step_reward": "Asked Failed Scored StepReward",
+        "lab.user_task.step_reward": "Conversation Failed Scored StepReward",
         "lab.user_task.task": "Answered Ask Child Examples Model Probed Spawn Task Turns "
         "of_conversation of_group of_tree",
         "lab.user_task.tools": "tools_of",

@@ -65,7 +65,7 @@ class Client:
         return SimpleNamespace(result=lambda _: SimpleNamespace(sequences=[one] * count))
 
 
-class Heard(Move):
+class StepCounts(Move):
     """The token that follows every reply."""
 
     def observation(self) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ class Talk:
 
     def step(self, tokens: Any) -> Move:
         del tokens
-        return Heard()
+        return StepCounts()
 
 
 class Talks:

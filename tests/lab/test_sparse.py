@@ -11,9 +11,9 @@ import tinker
 from tinsmith.lab import sft
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import Rollout, Turn
-from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
+from tinsmith.lab.service.served_policy import ServedPolicy, Spread
 from tinsmith.lab.settings import Pushed, SparseSettings
-from tinsmith.lab.sft import KL_TOKENS, Chosen, datum_of, gated_rollouts, kept_rollouts
+from tinsmith.lab.sft import KL_TOKENS, Chosen, chosen_of, datum_of, gated_rollouts
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 
@@ -60,29 +60,29 @@ def test_items_nearest_a_half_are_kept_and_those_that_tell_nothing_are_not() -> 
         group("half", [1.0, 1.0, 0.0, 0.0]),
         group("often", [1.0, 1.0, 1.0, 0.0]),
     ]
-    assert set(names(kept_rollouts(groups, SETTINGS))) == {"half", "seldom"}
+    assert set(names(chosen_of(groups, SETTINGS))) == {"half", "seldom"}
 
 
 @pytest.mark.parametrize("total", [2.0, -1.0])
 def test_rewards_that_no_half_lies_between_are_refused(total: float) -> None:
     with pytest.raises(ConfigError) as refused:
-        kept_rollouts([group("half", [total, 0.0])], SETTINGS)
+        chosen_of([group("half", [total, 0.0])], SETTINGS)
     assert (refused.value.field, refused.value.value) == ("reward", total)
 
 
 def test_the_longest_fifth_is_dropped() -> None:
     groups = [group("half", [1.0, 0.0] * 5)]
-    kept = kept_rollouts(groups, SETTINGS)
+    kept = chosen_of(groups, SETTINGS)
     assert [len(one.tokens) for one, _ in kept] == list(range(3, 11))
 
 
 def test_advantages_are_cut_and_good_ones_may_stand_alone() -> None:
     groups = [group("seldom", [1.0, *[0.0] * 24])]
-    both = kept_rollouts(groups, SETTINGS)
+    both = chosen_of(groups, SETTINGS)
     assert max(advantage for _, advantage in both) == 2.5
     assert min(advantage for _, advantage in both) == pytest.approx(-1 / np.sqrt(24), rel=1e-9)
     alone = SparseSettings(steps=3, learning_rate=1e-3, pushed=Pushed.GOOD)
-    assert [advantage for _, advantage in kept_rollouts(groups, alone)] == [2.5]
+    assert [advantage for _, advantage in chosen_of(groups, alone)] == [2.5]
 
 
 class _Base:
@@ -102,7 +102,7 @@ class _Base:
 
 
 def chosen() -> Chosen:
-    (one,) = gated_rollouts(cast(AskedPolicy, _Base()), [(rollout("a", 3), -2.0)], SETTINGS)
+    (one,) = gated_rollouts(cast(ServedPolicy, _Base()), [(rollout("a", 3), -2.0)], SETTINGS)
     return one
 
 
@@ -170,7 +170,7 @@ def test_a_resumed_run_draws_as_its_first_step_did_and_goes_on_with_the_reward_t
 ) -> None:
     groups = [(rollout("a", 3), rollout("a", 4), rollout("a", 5))]
     monkeypatch.setattr(sft, "sample_groups", lambda *_: groups)
-    monkeypatch.setattr(AskedPolicy, "base", lambda *_: None)
+    monkeypatch.setattr(ServedPolicy, "base", lambda *_: None)
     monkeypatch.setattr(sft, "gated_rollouts", lambda _, kept, __: [_chosen_as(*one) for one in kept])
     subject = _Remembering()
     course = SimpleNamespace(subject=subject, train_items=[Item("a")])

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tinsmith.lab.runs.frames import History
 from tinsmith.pages.curves import Dots, Flag, Limit, Line, Panel, chart_svg, dots_svg, legend_columns, running_mean
 from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
-from tinsmith.pages.measures import Measure, told
+from tinsmith.pages.measures import Measure, ranged
 from tinsmith.pages.tables import Column, shown_table
 from tinsmith.stats.intervals import Interval
 from tinsmith.types.errors import ConfigError, DataError
@@ -72,7 +72,7 @@ def test_an_interval_that_leaves_out_0_does_not_print_as_touching_it() -> None:
     (cell,) = shown_table("", "n", [Column(head="gap", form="+.3f")], [("a", gap)]).rows[0].cells
     assert gap.between == cell.under == "+0.0002 to +0.010"
     assert str(Interval(0.0002, 0.01, 0.95)) == "[0.0002, 0.010]"
-    assert told(Measure(-1e-17, -0.0004, 1e-17)) == "0.000 (-0.0004 to 0.000)"
+    assert ranged(Measure(-1e-17, -0.0004, 1e-17)) == "0.000 (-0.0004 to 0.000)"
 
 
 def test_colours_are_distinct_and_a_class_keeps_its_own_in_any_order() -> None:

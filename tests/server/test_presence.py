@@ -32,7 +32,7 @@ def test_the_one_that_was_silent_longest_goes_first() -> None:
         now[0] = when
         presence.began(session)
     now[0] = 3.0
-    presence.heard("a:sample:1:0:sample")
+    presence.note("a:sample:1:0:sample")
     presence.ended("c")
     now[0] = 12.0
     assert presence.silent() == ()
@@ -41,7 +41,7 @@ def test_the_one_that_was_silent_longest_goes_first() -> None:
     assert presence.silent() == ("b.s1",)
     assert presence.silent() == ("b.s1", "a")
     presence.ended("b.s1")
-    presence.heard("a")
+    presence.note("a")
     assert presence.silent() == ()
 
 
@@ -50,6 +50,6 @@ def test_a_result_of_an_ended_session_is_no_sign_of_its_life() -> None:
     presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
     presence.began("s1")
     presence.ended("s1")
-    presence.heard("s1:sample:1:0:sample")
+    presence.note("s1:sample:1:0:sample")
     now[0] = 10.0
     assert presence.silent() == presence.silent() == ()

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from tinsmith.stats.diversity import WINDOW, Heard, boredom, different, distinct_n, entropy
+from tinsmith.stats.diversity import WINDOW, StepCounts, boredom, different, distinct_n, entropy
 
 WAYS = [("look a", "look b"), ("look a", "look b"), ("look b",), ()]
 
@@ -24,8 +24,8 @@ def test_entropy_is_that_of_the_shares() -> None:
     assert abs(entropy("aab") - (math.log(3) - 2 / 3 * math.log(2))) < 1e-12
 
 
-def step(answers: str, solved: float = 0.0) -> Heard:
-    return Heard(commands=tuple(answers), answers=tuple(answers), solved=solved)
+def step(answers: str, solved: float = 0.0) -> StepCounts:
+    return StepCounts(commands=tuple(answers), answers=tuple(answers), solved=solved)
 
 
 LIVELY, DULL = step("abcd"), step("aaaa")

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinsmith.stats.groups import FlatRewards, LabelGroups, deviation, group_census, kept_groups
+from tinsmith.stats.groups import FlatRewards, LabelGroups, chosen_groups, deviation, group_census
 
 
 def group(right: str, rewards: tuple[float, ...] | None = None) -> LabelGroups:
@@ -76,24 +76,24 @@ def test_where_no_mixed_group_is_expected_there_is_no_index() -> None:
 
 
 def test_the_published_example() -> None:
-    assert kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9) == (True, True, True, False, False)
+    assert chosen_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9) == (True, True, True, False, False)
 
 
 @pytest.mark.parametrize("scale", [100.0, 0.001])
 def test_rewards_in_other_units_keep_the_same_groups(scale: float) -> None:
     spread = [scale * one for one in (0.5, 0.5, 0.5, 0.5, 0.4, 0.4, 0.3, 0.2)]
-    assert kept_groups(spread, 0.9, scale) == (*[True] * 7, False)
+    assert chosen_groups(spread, 0.9, scale) == (*[True] * 7, False)
 
 
 def test_groups_without_spread_are_never_kept_and_none_may_be() -> None:
-    assert kept_groups([0.0, 0.0], 0.9) == (False, False)
-    assert kept_groups([0.0, 0.2, 0.0], 1.0) == (False, True, False)
-    assert kept_groups([], 0.9) == ()
+    assert chosen_groups([0.0, 0.0], 0.9) == (False, False)
+    assert chosen_groups([0.0, 0.2, 0.0], 1.0) == (False, True, False)
+    assert chosen_groups([], 0.9) == ()
 
 
 def test_of_equal_ones_the_earlier_is_taken_first_and_order_changes_nothing_else() -> None:
-    assert kept_groups([0.4] * 4, 0.5) == (True, True, False, False)
-    assert kept_groups([0.1, 0.5, 0.3, 0.5], 0.9) == (False, True, True, True)
+    assert chosen_groups([0.4] * 4, 0.5) == (True, True, False, False)
+    assert chosen_groups([0.1, 0.5, 0.3, 0.5], 0.9) == (False, True, True, True)
 
 
 def test_deviation_is_the_populations_and_exactly_zero_where_rewards_are_equal() -> None:

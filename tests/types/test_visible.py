@@ -109,7 +109,7 @@ def test_a_wait_says_how_far_it_is_and_is_put_off_by_another_line() -> None:
     clock, said, step = Clock(), list[str](), 0
     ticks = Ticks(lambda: f"step {step} of 9", said.append, clock=clock)
     clock.now = 0.75
-    ticks.heard()
+    ticks.postpone()
     clock.now = 1.0
     assert ticks.tick() == 1.75
     step, clock.now = 4, 2.75
@@ -131,16 +131,16 @@ def test_a_terminal_counts_the_seconds_in_one_line_that_other_lines_replace(monk
 
 
 def test_only_the_innermost_wait_is_told_of_and_a_short_or_a_quiet_one_is_not() -> None:
-    said, heard = list[str](), Event()
+    said, postpone = list[str](), Event()
 
     def say(line: str) -> None:
         said.append(line)
-        heard.set()
+        postpone.set()
 
     with ticking("a moment", say):
         pass
     with ticking("the whole", lambda line: said.append(line)), ticking("a part", say), ticking("quiet", unsaid):
-        assert heard.wait(60.0)
+        assert postpone.wait(60.0)
     assert [line.partition(",")[0] for line in said] == ["a part"] * len(said)
 
 

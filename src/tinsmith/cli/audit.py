@@ -264,7 +264,7 @@ def pack(
         require_runs([folder])  # before what is heavy is imported
     require_replaceable(out, CRATE.encode())
     with loading():
-        from tinsmith.lab.bundle.pack import Kept, Statement
+        from tinsmith.lab.bundle.pack import Checkpoints, Statement
         from tinsmith.lab.bundle.pack import pack as run
         from tinsmith.types.fingerprints import file_sha256
 
@@ -274,7 +274,11 @@ def pack(
     )
     with ticking(f"writing {out}"):
         sizes = run(
-            folder, out, kept=Kept(checkpoints), statement=statement, origin_of=lambda at: _origin(at, data is not None)
+            folder,
+            out,
+            which=Checkpoints(checkpoints),
+            statement=statement,
+            origin_of=lambda at: _origin(at, data is not None),
         )
     print(f"wrote {out}: {len(sizes)} files, {out.stat().st_size / 1e6:.1f} MB")
     for name in sorted(sizes, key=lambda each: (-sizes[each], each))[:_LISTED]:

@@ -169,7 +169,7 @@ def chosen_source(options: BuildOptions) -> Source:
     named, skip_bad = f"--source {options.source}", bool(options.skip_bad)
     if options.source == "sciscinet":
         tables = _need(options.tables, "tables", named)
-        return SciSciNetSource(tables, frozenset(_kept(options.keep, KEEP)), skip_bad)
+        return SciSciNetSource(tables, frozenset(_choices(options.keep, KEEP)), skip_bad)
     if options.source == "files":
         papers, edges = _need(options.papers, "papers", named), _need(options.edges, "edges", named)
         require_files(papers=[papers], edges=[edges])
@@ -185,7 +185,7 @@ def _openalex(options: BuildOptions) -> Source:
     from tinsmith.data.sources.streams import require_files
 
     choices = OpenAlexChoices(
-        keep=frozenset(Keep(word) for word in _kept(options.keep, tuple(Keep))),
+        keep=frozenset(Keep(word) for word in _choices(options.keep, tuple(Keep))),
         graph_only=bool(options.graph_only),
         skip_bad=bool(options.skip_bad),
     )
@@ -214,7 +214,7 @@ def _openalex(options: BuildOptions) -> Source:
     return WorksSource(named, query, options.out, choices, print, most)
 
 
-def _kept(text: str | None, allowed: tuple[str, ...]) -> list[str]:
+def _choices(text: str | None, allowed: tuple[str, ...]) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     if wrong := next((word for word in words if word not in allowed), None):
         raise ConfigError("--keep has no such value", field="keep", value=wrong, allowed=allowed)

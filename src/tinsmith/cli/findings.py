@@ -185,7 +185,7 @@ def disk() -> list[Finding]:
 
 
 _SECONDS = 5.0
-_ASKED = 5
+_REQUESTS = 5
 _UNAVAILABLE = 503
 
 
@@ -211,7 +211,7 @@ def server(base_url: str | None) -> list[Finding]:
         return [Finding(topic="server", text="none is given; runs start their own")]
     try:
         with httpx.Client(base_url=base_url.rstrip("/"), timeout=_SECONDS) as client:
-            return _asked(client, base_url)
+            return _answered(client, base_url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"{base_url} does not answer: {type(error).__name__}"
     except UNREADABLE as error:
@@ -220,9 +220,9 @@ def server(base_url: str | None) -> list[Finding]:
     return [Finding(topic="server", text=text, todo="start it, or give another --base-url")]
 
 
-def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
+def _answered(client: httpx.Client, base_url: str) -> list[Finding]:
     times: list[float] = []
-    for _ in range(_ASKED):
+    for _ in range(_REQUESTS):
         began = time.perf_counter()
         health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
         if health.status == _UNAVAILABLE:

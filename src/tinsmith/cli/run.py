@@ -329,7 +329,7 @@ def quickstart(
         from tinsmith.lab.page.report import COMPARISON, compare
         from tinsmith.lab.papers.run_data import minutes, world_minutes
         from tinsmith.lab.study.cells import runner, seconds_of, shared_cores, side_by_side, sole_process
-        from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
+        from tinsmith.lab.study.keys import CLUSTER_KEYS, cluster_of
         from tinsmith.ops.extension import physical_cores
         from tinsmith.pages.page import document_html, ending, write
 
@@ -349,7 +349,7 @@ def quickstart(
         say(f"{len(cells)} runs and a base model: about {minutes_now(forecast, other_work())}")
     if dry:
         return
-    with interruptible(resumes=True), sole_process(out), runner(asked_cluster(given), minutes) as run:
+    with interruptible(resumes=True), sole_process(out), runner(cluster_of(given), minutes) as run:
         run(sorted(cells, key=lambda one: -seconds[one.folder]), say)  # so that the last wave is short
     with ticking("comparing", say):
         compared = compare([cell.folder for cell in cells])

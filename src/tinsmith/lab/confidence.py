@@ -33,7 +33,7 @@ class Confidence:
     """A policy's confidence after each fraction of one reply's reasoning."""
 
     gold: tuple[float, ...]  # c(f): the probability of the right answer.
-    said: tuple[float, ...] | None  # Of the answer that the reply came to; None: it came to none that there is.
+    answered: tuple[float, ...] | None  # Of the answer that the reply came to; None: it came to none that there is.
     certainty: tuple[float, ...]  # KL(U || p) over the answers.
     tokens_sent: int  # Positions of all sequences that were scored.
     tokens_computed: int  # The same with shared beginnings counted once, as a server computes them that shares them.
@@ -73,7 +73,7 @@ def probe_replies(
         confidences.append(
             Confidence(
                 gold=tuple(float(one[probe.gold]) for one in shares),
-                said=None if probe.said is None else tuple(float(one[probe.said]) for one in shares),
+                answered=None if probe.answered is None else tuple(float(one[probe.answered]) for one in shares),
                 certainty=tuple(self_certainty(one) for one in shares),
                 tokens_sent=sum(map(len, sequences)),
                 tokens_computed=shared_positions(sequences),
@@ -128,7 +128,7 @@ def watched_confidence(
     if not probes:
         return {}
     own = probe_replies(trainer, probes)
-    answered = [one.said for one in own if one.said is not None]
+    answered = [one.answered for one in own if one.answered is not None]
     metrics = {
         "watch/confidence/rho": fmean([one.rho for one in own]),
         "watch/confidence/answered": len(answered) / len(probes),

@@ -71,7 +71,7 @@ class Course(Generic[I, A]):
     tests_last: bool = False  # Whether the last policy is tested beside the chosen one.
     also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
     """Further test, of the chosen policy and its step."""
-    also_asked: int = 0  # Requests that this takes.
+    other_requests: int = 0  # Requests that this takes.
     keep: Callable[[Sequence[SectionRecord]], None] | None = None  # Is given the page's sections, at the end.
 
     at_end: Callable[[Examinee], Mapping[str, float]] | None = None
@@ -103,7 +103,7 @@ class Course(Generic[I, A]):
         """Answers of the test relative to an evaluation's, and further ones if the last policy is not the best."""
         an_item = sum(1 if one is Decoding.GREEDY else self.samples for one in self.decodings)
         a_policy, evaluation = an_item * len(self.test_items), an_item * max(1, len(self.validation_items))
-        chosen = (1 + len(self.controls)) * a_policy + self.also_asked
+        chosen = (1 + len(self.controls)) * a_policy + self.other_requests
         return chosen / evaluation, a_policy / evaluation if self.tests_last else 0.0
 
     def examine(self, policy: Examinee) -> Examined:
@@ -112,7 +112,7 @@ class Course(Generic[I, A]):
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
         began = time.perf_counter()
-        tested, by_split = self._asked(
+        tested, by_split = self._evaluated(
             policy.policy or policy.client, self.subject, items, step, "eval", policy.progress
         )
         answers_s = time.perf_counter() - began
@@ -145,9 +145,9 @@ class Course(Generic[I, A]):
         items = self.test_items
         if not items:
             return Tested(metrics={})
-        tested, answered = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
+        tested, answered = self._evaluated(chosen, self.subject, items, chosen_step, "test", progress)
         for name, subject in self.controls.items():
-            controlled, more = self._asked(chosen, subject, items, chosen_step, name, progress)
+            controlled, more = self._evaluated(chosen, subject, items, chosen_step, name, progress)
             tested |= controlled
             answered |= more
         if self.keep is not None:
@@ -157,7 +157,7 @@ class Course(Generic[I, A]):
             }
             self.keep(self.subject.sections(read))
         if self.tests_last and last is not None:
-            tested |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
+            tested |= self._evaluated(last, self.subject, items, last_step, "test_last", progress)[0]
         elif self.tests_last:
             same = tested.metrics.items()
             tested |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
@@ -165,7 +165,7 @@ class Course(Generic[I, A]):
             return tested
         return tested | self.also_tested(chosen, chosen_step)
 
-    def _asked(
+    def _evaluated(
         self, client: Sampler, subject: Subject[I, A], items: Sequence[I], step: int, name: str, progress: Progress
     ) -> tuple[Tested, dict[str, list[list[Rollout[I, A] | Failure[I]]]]]:
         """Evaluate a client on items; return the metrics, and the answers by split, one split per decoding."""

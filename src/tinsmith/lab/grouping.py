@@ -20,7 +20,7 @@ from tinsmith.lab.rollouts import A, AnyRollout, Failure, Group, I, Rollout
 from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
-from tinsmith.stats.groups import deviation, kept_groups
+from tinsmith.stats.groups import chosen_groups, deviation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +200,10 @@ def _by_depth(roots: list[Rollout[I, A]]) -> list[list[Rollout[I, A]]]:
 
 
 def left_out_by_spread(groups: Sequence[ScoredGroup[I, A]], top_p: float) -> list[ScoredGroup[I, A]]:
-    """Return the groups, those of little spread without advantages: see `kept_groups`."""
+    """Return the groups, those of little spread without advantages: see `chosen_groups`."""
     rewards = [[one.terms.total for one in group.scored] for group in groups]
     every = [reward for some in rewards for reward in some]
-    mask = kept_groups(list(map(deviation, rewards)), top_p, max(every, default=0.0) - min(every, default=0.0))
+    mask = chosen_groups(list(map(deviation, rewards)), top_p, max(every, default=0.0) - min(every, default=0.0))
     return [
         group
         if retained
@@ -222,29 +222,29 @@ def _differ(terms: Iterable[NamedTerms]) -> bool:
 
 
 def _compared(
-    kept: list[Rollout[I, A]],
+    rollouts: list[Rollout[I, A]],
     terms: list[NamedTerms],
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[NamedTerms], float] | None,
     forks: int,
 ) -> list[Scored[I, A]]:
-    advantages: list[float | None] = [None] * len(kept)
-    turns: list[tuple[float, ...] | None] = [None] * len(kept)
-    if len(kept) > 1 and (_differ(terms) or not zero_variance_filter):
+    advantages: list[float | None] = [None] * len(rollouts)
+    turns: list[tuple[float, ...] | None] = [None] * len(rollouts)
+    if len(rollouts) > 1 and (_differ(terms) or not zero_variance_filter):
         compared = np.array([compared_by(each) if compared_by else each.total for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
         if forks > 1:
-            rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
+            rows = [list(places) for _, places in groupby(range(len(rollouts)), lambda at: rollouts[at].sample)]
             found = turn_advantages([compared[row] for row in rows], advantage)
             turns = [
-                (float(first) * (forks / len(row)), float(value) * (forks / len(row)))[: len(kept[at].turns)]
+                (float(first) * (forks / len(row)), float(value) * (forks / len(row)))[: len(rollouts[at].turns)]
                 for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True)
                 for value, at in zip(second, row, strict=True)  # forks of one first reply are adjacent
             ]
     return [
         Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)
-        for one, each, value, by_turns in zip(kept, terms, advantages, turns, strict=True)
+        for one, each, value, by_turns in zip(rollouts, terms, advantages, turns, strict=True)
     ]
 
 

@@ -366,10 +366,10 @@ _COMBINED: Mapping[str, Callable[[Iterable[float]], float]] = {
 
 def _agent_view(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:
     """Return a group from one agent's view: its reply in each conversation, with everything before as observation."""
-    heard: list[Scored[I, A]] = []
+    scored: list[Scored[I, A]] = []
     for one in group.scored:
         before, mine = one.rollout.turns[:number], one.rollout.turns[number : number + 1]
         read = [token for turn in before for token in (*turn.observation, *turn.tokens)]
         turns = tuple(replace(t, observation=(*read, *t.observation), own_words=(), observed=()) for t in mine)
-        heard += [replace(one, rollout=replace(one.rollout, turns=turns))] if turns else []
-    return replace(group, scored=tuple(heard))
+        scored += [replace(one, rollout=replace(one.rollout, turns=turns))] if turns else []
+    return replace(group, scored=tuple(scored))

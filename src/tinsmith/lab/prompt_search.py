@@ -159,7 +159,7 @@ def grammar(bank: Sequence[str]) -> Proposer:
 
 
 @dataclass(slots=True)
-class AskedModel:
+class ModelProposer:
     """Proposer that shows a model the worst answers and rejected edits, and parses its lines strictly."""
 
     ask: Callable[[str, int], str]

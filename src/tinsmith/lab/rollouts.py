@@ -269,7 +269,7 @@ def _recorded(
             one.failed(where, f"{type(error).__name__}: {error}")
 
 
-_Asked = tuple[list[_Live[I]], int]
+_Request = tuple[list[_Live[I]], int]
 """Conversations whose next reply has the same prompt, and the seed of its sample."""
 
 
@@ -284,7 +284,7 @@ def _begin(subject: Environments[I, A], item: I, count: int, seed: int) -> list[
     return begun
 
 
-def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
+def _together(group: list[_Live[I]]) -> list[_Request[I]]:
     """Return one request for all conversations with the same prompt, which is nearly always all of them."""
     if len({one.observation for one in group}) == 1 and group[0].observation is not None:
         return [(group, group[0].seed)]
@@ -292,7 +292,7 @@ def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
     return [([one], derive(one.seed, "turn", 0, one.so_far.sample)) for one in begun]
 
 
-def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
+def _alike(group: list[_Live[I]], turn: int) -> list[_Request[I]]:
     """Return one request per distinct prompt of a group: a few dozen instead of a hundred per step."""
     waiting: dict[tuple[int, ...], list[_Live[I]]] = {}
     for one in group:
@@ -304,12 +304,12 @@ def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
     ]
 
 
-def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, asked: Sequence[_Asked[I]]) -> None:
+def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, requests: Sequence[_Request[I]]) -> None:
     """Sample every conversation's next reply, and advance its environment."""
-    ahead = len(asked) if sampling.progress is silent else AHEAD
+    ahead = len(requests) if sampling.progress is silent else AHEAD
     moves: list[tuple[_Live[I], Move]] = []
-    sampling.progress(0, len(asked))
-    for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):
+    sampling.progress(0, len(requests))
+    for first, part in ((0, requests[:ahead]), (ahead, requests[ahead:])):
         pending = [_request(_speaker(client, ones[0]), subject, sampling, ones, seed) for ones, seed in part]
         for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
             sequences: Sequence[types.SampledSequence] = ()
@@ -322,7 +322,7 @@ def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, ask
                 if _observed(sampling, ones):
                     read = text_logprobs(answered.prompt_logprobs or (), len(ones[0].waits_at()))
             if place >= ahead:  # those that go ahead are computed together, and tell nothing one by one
-                sampling.progress(place, len(asked))
+                sampling.progress(place, len(requests))
             if ones[0].failure is not None:
                 continue
             for one, sequence in zip(ones, sequences, strict=True):

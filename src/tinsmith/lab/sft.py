@@ -32,8 +32,8 @@ from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, Sampling, sample_groups
 from tinsmith.lab.run import EpochOrder, Run
 from tinsmith.lab.schedule import batch
-from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.lab.service.official_client import loss_of
+from tinsmith.lab.service.served_policy import ServedPolicy
 from tinsmith.lab.settings import Order, Pushed, SftSettings, SparseSettings
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError, ConfigError
@@ -156,14 +156,14 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
         subject.restore(json.loads(later))
     else:
         run.observe(0, groups)
-    rollouts = kept_rollouts(groups, settings)
+    rollouts = chosen_of(groups, settings)
     if not rollouts:
         what = "no item has right and wrong answers, so that there is nothing to tell apart"
         fix = "more asked_items or base_rollouts, or an easier task"
         raise ConfigError(what, field="asked_items", value=count, fix=fix)
     if run.connection is None:
         raise BackendError("without a server's address its distributions cannot be asked for")
-    base = AskedPolicy.base(run.connection, run.model_name)
+    base = ServedPolicy.base(run.connection, run.model_name)
     chosen = gated_rollouts(base, rollouts, settings)
     gated = sum(sum(one.gated) for one in chosen)
     return chosen, {
@@ -173,7 +173,7 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
     }
 
 
-def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
+def chosen_of(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
     """Return rollouts, without the longest, of the items with mean rewards nearest 1/2, and their advantages."""
     informative = [group for group in groups if group.informative and group.compared]
     nearest = sorted(informative, key=_from_a_half)[: settings.kept_items]
@@ -196,12 +196,12 @@ def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
 
 
 def gated_rollouts(
-    base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
+    base: ServedPolicy, own: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
 ) -> list[Chosen]:
     """Score rollouts under the base, and return them with masks of pushed and held tokens."""
-    spreads = base.spreads([one.sequence() for one, _ in kept], begins=[one.written().index(True) for one, _ in kept])
+    spreads = base.spreads([one.sequence() for one, _ in own], begins=[one.written().index(True) for one, _ in own])
     chosen: list[Chosen] = []
-    for (one, advantage), spread in zip(kept, spreads, strict=True):
+    for (one, advantage), spread in zip(own, spreads, strict=True):
         high = [entropy is not None and entropy > settings.entropy_threshold for entropy in spread.entropy]
         mine = one.written()
         chosen.append(

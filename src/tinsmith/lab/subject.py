@@ -51,7 +51,7 @@ class Probe:
     reasoning: tuple[int, ...]  # All before the answer begins; the whole reply where none does.
     answers: tuple[tuple[int, ...], ...]  # Every answer that there is, from what introduces it to what ends the reply.
     gold: int  # The place of the right one.
-    said: int | None  # The place of the reply's own; None: it has none, or another.
+    answered: int | None  # The place of the reply's own; None: it has none, or another.
 
 
 class Subject(Environments[I, A], Protocol[I, A]):

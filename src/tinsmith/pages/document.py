@@ -266,7 +266,7 @@ def drawn(svg: Markup | None, words: str) -> Block:
     return missing(words) if svg is None else Drawing(svg)
 
 
-def kept(*blocks: Block | None) -> tuple[Block, ...]:
+def present(*blocks: Block | None) -> tuple[Block, ...]:
     """Return the blocks that are there."""
     return tuple(block for block in blocks if block is not None)
 
@@ -277,4 +277,4 @@ def summary(
     """Return the first section: results, limits, and unreadable files."""
     lists = {"What cannot be said": limits, "What could not be read": notes}
     callouts = (Callout(title, [Bullets(lines)]) for title, lines in lists.items() if lines)
-    return Section("summary", "Summary", kept(Story(story), *callouts, *blocks))
+    return Section("summary", "Summary", present(Story(story), *callouts, *blocks))

@@ -102,10 +102,10 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def told(measure: Measure) -> str:
+def ranged(measure: Measure) -> str:
     """Return a value with its interval in words.
 
-    >>> told(Measure(0.5, 0.4, 0.6))
+    >>> ranged(Measure(0.5, 0.4, 0.6))
     '0.500 (0.400 to 0.600)'
     """
     if measure.low is None or measure.high is None:

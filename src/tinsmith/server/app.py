@@ -100,7 +100,7 @@ def build_app(
         large_paths=(FORWARD_BACKWARD,),
         hosts=hosts,
         most_at_once=most_at_once,
-        observers=(answers, partial(_heard, service), *observers),
+        observers=(answers, partial(_note, service), *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(UnavailableError)(_end)
@@ -123,11 +123,11 @@ def build_app(
     return app
 
 
-def _heard(service: Service, answered: Answered) -> None:
+def _note(service: Service, answered: Answered) -> None:
     """Count a request for anything of a session as its client's sign of life."""
     for identity in answered.ids:
         if owner_of(identity) == answered.name:
-            service.presence.heard(identity)
+            service.presence.note(identity)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -232,7 +232,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         if session is None or session.finished is not None:  # the SDK does not ask again then
             gone = {"error": f"session {body.session_id} has ended, or is not known"}
             return JSONResponse(gone, status_code=410)
-        service.presence.heard(body.session_id)
+        service.presence.note(body.session_id)
         return JSONResponse({"type": "session_heartbeat"})
 
     async def finish(session_id: str, request: Request) -> None:
@@ -291,7 +291,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         body = await bodies.read(OfModel, request)
         # It may have to write a tokenizer's files first.
         info = await asyncio.to_thread(service.info, body.model_id)
-        service.presence.heard(body.model_id)
+        service.presence.note(body.model_id)
         return info
 
     def submit(call: ForwardBackwardCall) -> Answer:
@@ -399,7 +399,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     async def create(request: Request) -> Answer:
         body = await bodies.read(CreateSamplingSession, request)
         created = await samplers.create(body, service.runs, service.turns)
-        service.presence.heard(created)
+        service.presence.note(created)
         # The SDK's client looks for a tokenizer under the name that it was created with.
         await asyncio.to_thread(service.offer_tokenizer, samplers.record(created).base_model)
         return {"sampling_session_id": created, "type": "create_sampling_session"}
@@ -415,14 +415,14 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     async def cancel(request: Request) -> Answer:
         request_id = (await bodies.read(OfFuture, request)).request_id
         samplers.cancel(request_id)
-        service.presence.heard(request_id)
+        service.presence.note(request_id)
         return {}
 
     async def join(request: Request) -> Answer:
         body = await bodies.read(JoinSamplingSession, request)
         async with service.store.on_the_loop():
             counter = samplers.join(body.sampling_session_id)
-        service.presence.heard(body.sampling_session_id)
+        service.presence.note(body.sampling_session_id)
         return {"client_counter": counter, "type": "join_sampling_session"}
 
     async def sampler(sampler_id: str) -> Answer:

@@ -73,7 +73,7 @@ class Futures:
             InputError: the number was used for something else; or the key has reached a limit on concurrent work.
             BusyError: that limit, for a sampling request.
         """
-        self._presence.heard(owner)
+        self._presence.note(owner)
         content = content or call_content()
         if (num_bytes or caller_limits() is not UNLIMITED) and kind != UNLOAD:
             known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind, content=content)
@@ -163,7 +163,7 @@ class Futures:
         if not is_own(request_id):
             return NoResult.UNKNOWN
         event = self._waiters.setdefault(request_id, asyncio.Event())
-        self._presence.heard(request_id)
+        self._presence.note(request_id)
         outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
             try:

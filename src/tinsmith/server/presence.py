@@ -29,7 +29,7 @@ class Presence:
     silent_seconds: float = SILENT_HOURS * 3600
     """Seconds of silence after which a session's client counts as gone; 0 for never."""
     clock: Callable[[], float] = time.monotonic
-    _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
+    _signs: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """Sessions by time of their last sign of life, oldest first."""
     _sessions: Counter[str] = field(default_factory=Counter[str])
     """Number of sessions per key."""
@@ -38,14 +38,14 @@ class Presence:
     def began(self, session: str) -> None:
         """Add an open session."""
         self._sessions[owner_of(session)] += 1
-        self._heard[session] = self.clock()
+        self._signs[session] = self.clock()
 
-    def heard(self, identity: str) -> None:
+    def note(self, identity: str) -> None:
         """Record a sign of life: from the id of an open session, or of anything below one."""
         session = identity.partition(":")[0]
-        if session in self._heard:  # results of a session that has ended may still be fetched
-            self._heard[session] = self.clock()
-            self._heard.move_to_end(session)
+        if session in self._signs:  # results of a session that has ended may still be fetched
+            self._signs[session] = self.clock()
+            self._signs.move_to_end(session)
 
     @contextmanager
     def place_of(self, owner: str) -> Generator[None]:
@@ -70,7 +70,7 @@ class Presence:
 
     def ended(self, session_id: str) -> None:
         """Remove a session."""
-        if self._heard.pop(session_id, None) is not None:
+        if self._signs.pop(session_id, None) is not None:
             self._sessions[owner_of(session_id)] -= 1
 
     def silent(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Presence:
         """
         latest = self.clock() - self.silent_seconds
         found = tuple(
-            takewhile(lambda session: self._heard[session] <= latest, self._heard) if self.silent_seconds else ()
+            takewhile(lambda session: self._signs[session] <= latest, self._signs) if self.silent_seconds else ()
         )
         certain = tuple(session for session in found if session in self._suspected)
         self._suspected = frozenset(found)

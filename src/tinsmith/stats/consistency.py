@@ -259,7 +259,7 @@ def _possible(run: ReportedRun, names: Sequence[str], lumped: int, sizes: Ints) 
 MOST_CASES = 20_000_000
 
 
-def said_ranges(rate: Rate, sizes: Ints, correct: Ints, answers: Window) -> Window | None:
+def answer_ranges(rate: Rate, sizes: Ints, correct: Ints, answers: Window) -> Window | None:
     """Narrow the numbers of answers to those with which (1/K) sum 2 C_kk / (R_k + P_k) prints as `rate`, a macro-F1.
 
     R_k are `sizes`, C_kk `correct`. The numbers must also belong to some confusion matrix: sum P_k + invalid = n and
@@ -426,7 +426,7 @@ def _by_means(run: ReportedRun, lumped: int, sizes: Ints, correct: Window, answe
         rate = run.rate(metric.value)
         if rate is not None and not rate.holds(float(value)):
             return None
-    return answers if f1 is None else said_ranges(f1, sizes, correct.low, answers)
+    return answers if f1 is None else answer_ranges(f1, sizes, correct.low, answers)
 
 
 def _lump_fits(rate: Rate, lumped: int, sizes: Ints, correct: Window, answers: Window) -> bool:

@@ -57,7 +57,7 @@ _SOLVED: Final = 0.5  # Share of successes above which few answers are needed, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class StepCounts:
     """Counts of one step."""
 
     commands: tuple[str, ...]
@@ -76,7 +76,7 @@ class Boredom:
     alarm: int | None  # The first step at whose end it is raised; None: never.
 
 
-def boredom(steps: Sequence[Heard]) -> Boredom | None:
+def boredom(steps: Sequence[StepCounts]) -> Boredom | None:
     """Return it; None where there are fewer steps than are looked at together."""
     if len(steps) < WINDOW:
         return None
@@ -91,16 +91,16 @@ def boredom(steps: Sequence[Heard]) -> Boredom | None:
     )
 
 
-def _entropy(steps: Sequence[Heard]) -> float:
+def _entropy(steps: Sequence[StepCounts]) -> float:
     return entropy([one for step in steps for one in step.answers])
 
 
-def _different(steps: Sequence[Heard]) -> float:
+def _different(steps: Sequence[StepCounts]) -> float:
     commands = [one for step in steps for one in step.commands]
     return len(set(commands)) / len(commands) if commands else 0.0
 
 
-def _bored(steps: Sequence[Heard], first: float) -> bool:
+def _bored(steps: Sequence[StepCounts], first: float) -> bool:
     solved = sum(one.solved for one in steps) / len(steps)
     return solved < _SOLVED and _entropy(steps) < _LEFT * first
 

@@ -177,12 +177,12 @@ def same_items(n: int, left_out: int, of: str = "items") -> Check:
     return checked(CheckName.ITEMS, passed, f"scored on the same {n} {of}" if passed else left)
 
 
-def same_training(seen: tuple[Training, Training] | None) -> Check:
+def same_training(both: tuple[Training, Training] | None) -> Check:
     """The first may have been trained on no other data, and no longer, than what it is to beat."""
     check = partial(checked, CheckName.TRAINING)
-    if seen is None:
+    if both is None:
         return check(None, "what the two were trained on, and how long, is not known")
-    mine, theirs = seen
+    mine, theirs = both
     if theirs.examples == 0:
         return check(True, "the second was not trained: whether training helps is the question")
     if mine.data != theirs.data:
@@ -213,18 +213,18 @@ def _holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bo
     return interval is not None and interval.above(0.0) and p_holm < 1.0 - bootstrap.level
 
 
-def one_model(seen: ParityRecord | None) -> Check:
+def one_model(parity: ParityRecord | None) -> Check:
     """Say whether sampler and trainer agreed to the bit."""
-    if seen is None or seen.steps == 0:
+    if parity is None or parity.steps == 0:
         return checked(CheckName.PARITY, None, "sampler and trainer were not compared")
-    equal = seen.unequal_bits == 0
-    agreed = f"sampler and trainer agree in every bit over {seen.steps} steps"
-    differ = f"sampler and trainer differ in {seen.unequal_bits} log-probabilities"
+    equal = parity.unequal_bits == 0
+    agreed = f"sampler and trainer agree in every bit over {parity.steps} steps"
+    differ = f"sampler and trainer differ in {parity.unequal_bits} log-probabilities"
     return checked(CheckName.PARITY, equal, agreed if equal else differ)
 
 
 _WITHOUT = "without an interval"
-RECALL_KEPT = 0.8  # Share of the other system's smallest recall that must be kept.
+RECALL_SHARE = 0.8  # Share of the other system's smallest recall that must be kept.
 _RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
 
 
@@ -335,7 +335,7 @@ def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> _Tested:
         checks = [same_training(one.training), above_zero(first.name, gap, gap.at(level), p_holm, bootstrap)]
         if isinstance(first, Runs) and items:
             mine, theirs = (each.score(Metric.MIN_CLASS_RECALL) for each in (first, second))
-            needed = RECALL_KEPT * theirs
+            needed = RECALL_SHARE * theirs
             sentence = f"smallest recall {mine:.3f} against {theirs:.3f} (at least {needed:.3f} is needed)"
             checks.append(checked(CheckName.RECALL, mine >= needed, sentence))
         return Claim(

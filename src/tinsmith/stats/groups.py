@@ -107,7 +107,7 @@ def deviation(rewards: Sequence[float]) -> float:
     return math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards))
 
 
-def kept_groups(deviations: Sequence[float], top_p: float, scale: float = 1.0) -> tuple[bool, ...]:
+def chosen_groups(deviations: Sequence[float], top_p: float, scale: float = 1.0) -> tuple[bool, ...]:
     """Return a mask of the groups with the largest deviations, up to `top_p` of their sum, less 0.01 of `scale`.
 
     `scale` is what lies between the least and the largest reward, so that rewards in other units keep the same groups.

@@ -310,7 +310,7 @@ class Optimum:
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about training with this reward, one sentence each."""
         notes: list[str] = []
-        shares = dict(zip(self.policy.labels, _said(self.policy).tolist(), strict=True))
+        shares = dict(zip(self.policy.labels, _answer_shares(self.policy).tolist(), strict=True))
         for label in self.ruling:
             lost = f"; {' and '.join(self.dead)} die in it" if self.dead else ""
             notes.append(
@@ -360,7 +360,7 @@ def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], ste
     converged = [ascend(posteriors, checked(), first, steps)]
     for start in beginnings:
         rest = ascend(posteriors, checked(), start, max(steps // 4, 1))
-        if min(np.abs(_said(rest[0]) - _said(policy)).max() for policy, _, _ in converged) > _ANOTHER:
+        if min(np.abs(_answer_shares(rest[0]) - _answer_shares(policy)).max() for policy, _, _ in converged) > _ANOTHER:
             converged.append(rest)
     return _optimum(posteriors, checked, converged, reacts=True, tied=0.0)
 
@@ -393,12 +393,12 @@ def _optimum(
     )
 
 
-def _said(policy: Policy) -> FloatArray:
+def _answer_shares(policy: Policy) -> FloatArray:
     return policy.class_score(ClassMetric.PREDICTED_SHARE)
 
 
 def _labels_where(policy: Policy, holds: Callable[[float], bool]) -> tuple[str, ...]:
-    shares = _said(policy).tolist()
+    shares = _answer_shares(policy).tolist()
     return tuple(label for label, share in zip(policy.labels, shares, strict=True) if holds(share))
 
 

@@ -169,9 +169,9 @@ class CollapseMonitor:
         looks = (self._share, self._recall, self._information, self._chance, self._goodhart)
         return self._begin([alarm for look in looks for alarm in look(signals)], kinds)
 
-    def observe_answers(self, step: int, read: int, asked: int) -> tuple[Alarm, ...]:
+    def observe_answers(self, step: int, read: int, requested: int) -> tuple[Alarm, ...]:
         """Observe the share of a training step's answers that parse; return the alarm if it is raised."""
-        return self._begin(self._unread(step, read, asked), {AlarmKind.UNREAD})
+        return self._begin(self._unread(step, read, requested), {AlarmKind.UNREAD})
 
     def observe_groups(self, step: int, census: Mapping[str, LabelGroups]) -> tuple[Alarm, ...]:
         """Observe the groups of one training step; return the alarms that it raises.
@@ -212,13 +212,13 @@ class CollapseMonitor:
                 goodhart = state.goodhart_streak + 1
         self._state = replace(state, share_streaks=streaks, best=best, goodhart_streak=goodhart)
 
-    def _unread(self, step: int, read: int, asked: int) -> Sequence[Alarm]:
+    def _unread(self, step: int, read: int, requested: int) -> Sequence[Alarm]:
         limit = self.limits.min_read
-        if asked < self.limits.read_answers or read >= limit * asked:
+        if requested < self.limits.read_answers or read >= limit * requested:
             return []
-        share = read / asked
+        share = read / requested
         message = (
-            f"{'hardly any' if read else 'no'} answer could be read: {share:.1%} of {asked} keep the contract "
+            f"{'hardly any' if read else 'no'} answer could be read: {share:.1%} of {requested} keep the contract "
             f"(limit {limit:.0%}); scores by label mean nothing until they do. Supervised steps first (sft_steps), "
             "another prompt or contract, or more max_tokens may help"
         )
@@ -291,45 +291,45 @@ MAX_JUDGE_FAILED = 0.05
 MAX_FAILED = 0.05  # Share of rollouts without a reward.
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _State(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[Alarm, ...] = ()
 
 
-class _KeptKinds(_Kept, frozen=True, kw_only=True):
+class _KindsState(_State, frozen=True, kw_only=True):
     holding: tuple[AlarmKind, ...] = ()
 
 
-class _KeptSteps(_Kept, frozen=True, kw_only=True):
+class _StepsState(_State, frozen=True, kw_only=True):
     steps: tuple[tuple[tuple[float, ...], ...], ...] = ()  # Rewards by step and group.
     holding: bool = False
 
 
-KeptT = TypeVar("KeptT", bound=_Kept)
+StateT = TypeVar("StateT", bound=_State)
 
 
-class _Monitor(Generic[KeptT]):
+class _Monitor(Generic[StateT]):
     """Base of monitors whose alarms are raised once when their condition begins; observe steps in order."""
 
-    def __init__(self, nothing: KeptT) -> None:
-        self._kept = nothing
+    def __init__(self, nothing: StateT) -> None:
+        self._state = nothing
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        return self._kept.alarms
+        return self._state.alarms
 
     def state(self) -> object:
-        return msgspec.to_builtins(self._kept)
+        return msgspec.to_builtins(self._state)
 
     def restore(self, state: object) -> None:
-        self._kept = msgspec.convert(state, type(self._kept))
+        self._state = msgspec.convert(state, type(self._state))
 
 
-class ResponseMonitor(_Monitor[_KeptKinds]):
+class ResponseMonitor(_Monitor[_KindsState]):
     """Monitor of free responses: one text for every prompt, and failed responses."""
 
     def __init__(self, right_share: float = 0.0) -> None:
         """Monitor responses; `right_share` is the largest share of prompts with one and the same right answer."""
-        super().__init__(_KeptKinds())
+        super().__init__(_KindsState())
         self._right_share = right_share
 
     def observe(
@@ -354,9 +354,9 @@ class ResponseMonitor(_Monitor[_KeptKinds]):
         )
         failures = [Alarm(kind, None, share, most, step, text) for kind, share, most, text in shares if share > most]
         holding = [*(_same_text(step, texts, self._right_share) if step > 0 else ()), *failures]
-        begun = [alarm for alarm in holding if alarm.kind not in self._kept.holding]
+        begun = [alarm for alarm in holding if alarm.kind not in self._state.holding]
         kinds = tuple(alarm.kind for alarm in holding)
-        self._kept = _KeptKinds(alarms=(*self._kept.alarms, *begun), holding=kinds)
+        self._state = _KindsState(alarms=(*self._state.alarms, *begun), holding=kinds)
         return begun
 
 
@@ -384,26 +384,26 @@ GROUPS = 30  # ... and the fewest groups in them to judge by.
 LEAST_EXPECTED = 0.2  # Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever.
 
 
-class DeterminismMonitor(_Monitor[_KeptSteps]):
+class DeterminismMonitor(_Monitor[_StepsState]):
     """Watches groups for prompts that are always right or always wrong."""
 
     def __init__(self) -> None:
-        super().__init__(_KeptSteps())
+        super().__init__(_StepsState())
 
     def observe(self, step: int, groups: Sequence[Sequence[float]]) -> list[Alarm]:
         """Observe the rewards of a step's groups; return the alarm if it is raised."""
-        steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
+        steps = (*self._state.steps, tuple(tuple(group) for group in groups))[-DETERMINISM_STEPS:]
         census = group_census([group for each in steps for group in each])
         index, begun = census.determinism, list[Alarm]()
         holds = census.groups >= GROUPS and census.expected >= LEAST_EXPECTED and index > MAX_DETERMINISM
-        if holds and not self._kept.holding:
+        if holds and not self._state.holding:
             message = (
                 f"{census.observed:.1%} of {census.groups} groups have rewards that differ, where chance would give "
                 f"{census.expected:.1%}: prompts are always right or always wrong (index {index:.2f}, "
                 f"limit {MAX_DETERMINISM}), and more samples teach nothing"
             )
             begun = [Alarm(AlarmKind.DETERMINISM, None, index, MAX_DETERMINISM, step, message)]
-        self._kept = _KeptSteps(steps=steps, holding=holds, alarms=(*self._kept.alarms, *begun))
+        self._state = _StepsState(steps=steps, holding=holds, alarms=(*self._state.alarms, *begun))
         return begun
 
 

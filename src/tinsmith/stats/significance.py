@@ -223,10 +223,10 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
         raise DataError("helped + hurt of n pairs", value=(helped, hurt, n))
     gain, reach = (helped - hurt) / n, _NORMAL.inv_cdf(1.0 - tail) ** 2
 
-    def kept(delta: float) -> bool:
+    def accepted(delta: float) -> bool:
         return (helped - hurt - n * delta) ** 2 <= reach * n * _variance(helped, hurt, n, delta)
 
-    low, high = _last_kept(kept, gain, -1.0), _last_kept(kept, gain, 1.0)
+    low, high = _last_accepted(accepted, gain, -1.0), _last_accepted(accepted, gain, 1.0)
     if not low <= 0.0 <= high and mcnemar(helped, hurt).p_value > 2.0 * tail:
         from scipy.special import betaincinv  # studies are read without it
 
@@ -250,13 +250,13 @@ def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, 
     flipped_nets, flipped_sizes = map(np.concatenate, zip(*pairs, strict=True))
     total, count = float(net.sum()), float(size.sum())
 
-    def kept(gain: float) -> bool:
+    def accepted(gain: float) -> bool:
         drawn = np.abs(flipped_nets - gain * flipped_sizes)
         reached = int((drawn >= abs(total - gain * count) - 1e-9).sum())
         return (1 + reached) / (_DRAWS + 1) > alpha
 
     gain = total / count
-    return Interval(_last_kept(kept, gain, -1.0), _last_kept(kept, gain, 1.0), level)
+    return Interval(_last_accepted(accepted, gain, -1.0), _last_accepted(accepted, gain, 1.0), level)
 
 
 def least_moved(alpha: float) -> int:
@@ -277,12 +277,12 @@ def _variance(helped: int, hurt: int, n: int, delta: float) -> float:
     return max(2.0 * likeliest + delta * (1.0 - delta), 0.0)
 
 
-def _last_kept(kept: Callable[[float], bool], inside: float, end: float) -> float:
+def _last_accepted(accepted: Callable[[float], bool], inside: float, end: float) -> float:
     """The value farthest towards `end` that is kept, where all between it and `inside` are."""
-    if inside == end or kept(end):
+    if inside == end or accepted(end):
         return end
     outside = end
     for _ in range(_STEPS):
         middle = (inside + outside) / 2.0
-        inside, outside = (middle, outside) if kept(middle) else (inside, middle)
+        inside, outside = (middle, outside) if accepted(middle) else (inside, middle)
     return inside

@@ -22,7 +22,7 @@ from tinsmith.lab.runs.files import STATE, TRACE, Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, Size, Study
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
@@ -53,16 +53,16 @@ _ABOVE: Final = Column(head="macro-F1|above LoRA", form="+.3f", missing="the ref
 _MAGNITUDE: Final = ".lora_magnitude_vector"
 
 
-def with_arms(study: Study, asked: Asked) -> Study:
+def with_arms(study: Study, request: Request) -> Study:
     """Return the study of the adapters that are asked for, each with its learning rates."""
-    keys = asked.given
+    keys = request.given
     require_a_score(keys)
     if "steps" in keys:
         count("steps", keys["steps"], 1)
-    named = {name.strip() for name in asked.own["adapters"].split(",")}
+    named = {name.strip() for name in request.own["adapters"].split(",")}
     if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
         what = "name at least one adapter to compare with LoRA"
-        raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=ADAPTERS)
+        raise ConfigError(what, field="adapters", value=request.own["adapters"], allowed=ADAPTERS)
     for key, value in keys.items():
         if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
             allowed = [f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named]
@@ -88,12 +88,12 @@ def with_arms(study: Study, asked: Asked) -> Study:
     )
 
 
-def place_of(asked: Asked) -> Mapping[str, str]:
+def place_of(request: Request) -> Mapping[str, str]:
     """Return what all runs have where they run; at the place of the source notes their whole notebook, LoRA too."""
-    if asked.given.get("at") == At.SEED.value:
-        return {**{key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}, **asked.shared}
-    rank = {"lora_rank": "32"} if asked.given.get("at") == At.SMALL.value else {}
-    return {**RECIPE, **rank, **asked.shared}
+    if request.given.get("at") == At.SEED.value:
+        return {**{key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}, **request.shared}
+    rank = {"lora_rank": "32"} if request.given.get("at") == At.SMALL.value else {}
+    return {**RECIPE, **rank, **request.shared}
 
 
 def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:

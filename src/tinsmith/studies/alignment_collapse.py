@@ -30,7 +30,7 @@ from tinsmith.lab.study.checks import PerRun, equivalent, falls, higher, more, m
 from tinsmith.lab.study.measures import ArmRuns
 from tinsmith.lab.study.study import Arm, Beats, BeforeAfter, Expectation, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.learned_reward import LearnedReward, influence
-from tinsmith.lab.user_task.step_reward import Asked, Scored
+from tinsmith.lab.user_task.step_reward import Conversation, Scored
 from tinsmith.lab.user_task.task import Task
 from tinsmith.stats.ridge import Floats, Moments
 from tinsmith.studies.dead_groups import DOORS, ITEMS, SIGNS, door_of
@@ -84,7 +84,7 @@ class Steered(LearnedReward):
     gamma: float
     groups: Sequence[int] = ()  # Of the step's answers.
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
         """Return the rewards of a step's answers, as LearnedReward has them, and remember their groups."""
         self.groups = [one.group for one in answers]
         return LearnedReward.__call__(self, answers)

@@ -20,7 +20,7 @@ from tinsmith.lab.study.study import Arm, Beats, Expectation, Learned, Measure, 
 from tinsmith.lab.user_task.dialogue import revised, revising
 from tinsmith.lab.user_task.items import named_item
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations
-from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Scored, StepReward
 from tinsmith.lab.user_task.task import Base, Task
 from tinsmith.types.seeds import derive
 
@@ -112,7 +112,7 @@ class Staged(StepReward):
     coarse_steps: int
     seen: int = 0
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
         """Return each answer's reward."""
         pays = end if self.seen < self.coarse_steps else sound
         self.seen += 1

@@ -174,7 +174,7 @@ class Learning:
         return [drawn] if lines else []
 
 
-def arms_asked(text: str) -> list[str]:
+def arms_of(text: str) -> list[str]:
     """Return the arms that are named, in the order of the page."""
     named = {name.strip() for name in text.split(",")}
     if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
@@ -183,7 +183,7 @@ def arms_asked(text: str) -> list[str]:
     return [name for name in LABELS if name in named]
 
 
-def sizes_asked(text: str) -> list[int]:
+def sizes_of(text: str) -> list[int]:
     """Return numbers of items to train on, beside all of them."""
     found = sorted(numbers("sizes", text, int)) if text else []
     if len(set(found)) < len(found) or (found and found[0] < 1):

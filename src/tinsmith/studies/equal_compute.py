@@ -27,7 +27,7 @@ from tinsmith.lab.experiment.replay import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.task import Item, bank_of
 from tinsmith.lab.papers.compute_spent import Accountant, LabelCourse, Ledger, Spent, mean_spent
-from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.labels import label_task_of
 from tinsmith.lab.papers.run_data import data_of, label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search import (
@@ -51,7 +51,7 @@ from tinsmith.lab.study.files import made_once, write_text
 from tinsmith.lab.study.keys import count
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.sizes import Asked, Cell
+from tinsmith.lab.study.sizes import Cell, Request
 from tinsmith.lab.study.study import Listing
 from tinsmith.models.base import read_shape, tokenizer_of
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
@@ -69,7 +69,7 @@ def paid(items: Sequence[Item]) -> dict[str, Fraction]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedPapers:
+class PaperScorer:
     """Scores documents; see Score. Counts the papers and tokens that it takes."""
 
     client: tinker.SamplingClient
@@ -129,16 +129,16 @@ SEARCHES: Final = "searches"  # The folder of the prompts that were found, in th
 _SEARCH_KEYS: Final = ("search_steps", "search_batch", "search_candidates", "search_gate")
 
 
-def search_asked(asked: Asked, *, papers: int) -> SearchSettings | None:
+def search_of(request: Request, *, papers: int) -> SearchSettings | None:
     """Read how a prompt is to be searched, to look at `papers` or more; None: it is not."""
-    given = asked.given
-    if not truth("prompt_search", asked.own["prompt_search"]):
+    given = request.given
+    if not truth("prompt_search", request.own["prompt_search"]):
         for key in _SEARCH_KEYS:
             if key in given:
                 fix = "give prompt_search=true as well"
                 raise ConfigError("no prompt is searched", field=key, value=given[key], fix=fix)
         return None
-    batch, candidates, gate = (count(key, asked.own[key], 1) for key in _SEARCH_KEYS[1:])
+    batch, candidates, gate = (count(key, request.own[key], 1) for key in _SEARCH_KEYS[1:])
     enough = -(-papers // (batch * (1 + candidates)))
     steps = count("search_steps", given.get("search_steps", str(enough)), 1)
     return SearchSettings(steps=steps, batch=batch, candidates=candidates, gate=gate)
@@ -163,16 +163,16 @@ class Materials:
     tokenizer: PreTrainedTokenizerBase = field(init=False)
     accountant: Accountant = field(init=False)
 
-    def find(self, asked: Asked, say: Say) -> Mapping[str, str]:
+    def find(self, request: Request, say: Say) -> Mapping[str, str]:
         """Find or build papers and base, and return the keys that say where they are."""
-        planted, data = self.world == "planted", asked.given.get("data")
+        planted, data = self.world == "planted", request.given.get("data")
         if data is not None:
             source = open_slice(Path(data), say)
         else:
             source = planted_slice(PlantedRecipe(), say) if planted else world_slice(WorldRecipe(), say)
-        model = asked.given.get("model_name") or (SMALL_MODEL if self.at == At.SMALL.value else None)
+        model = request.given.get("model_name") or (SMALL_MODEL if self.at == At.SMALL.value else None)
         if model is None:
-            task = task_asked(make_plan(REMEDY_EXP6, asked.shared))
+            task = label_task_of(make_plan(REMEDY_EXP6, request.shared))
             recipe = PLANTED_BASE if planted else PaperBaseRecipe()
             model = str(nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), say))
         self.source, self.tokenizer = source, tokenizer_of(model)
@@ -218,7 +218,7 @@ class Materials:
         assert self.search is not None, "prompts are searched"
         shuffle = {"shuffle_labels": "true"} if is_shuffled else {}
         plan = make_plan(cell.experiment, {**cell.overrides, **shuffle})
-        bank, data = bank_of(task_asked(plan)), data_of(plan, self.source)
+        bank, data = bank_of(label_task_of(plan)), data_of(plan, self.source)
         search = msgspec.structs.replace(self.search, seed=derive(plan.settings.seed, "search"))
         # As the run's server said of its model.
         base = sha256_of(RunFolder(cell.folder).manifest().identity.get("model"))
@@ -228,7 +228,7 @@ class Materials:
         def make() -> FoundPrompt:
             with reopened(plan, cell.folder, say) as there:
                 say(f"{file.stem}: a prompt is searched")
-                score = AskedPapers(
+                score = PaperScorer(
                     client=there.base().client,
                     study=data.subject(self.tokenizer),
                     samples=self.group_size,

@@ -18,7 +18,7 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates
 from tinsmith.lab.study.record import Column
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.lab.study.study import Curves, Points
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.studies.effort import (
@@ -33,38 +33,38 @@ from tinsmith.studies.effort import (
     Learning,
     all_gains,
     answers_side_by_side,
-    arms_asked,
+    arms_of,
     baselines,
     efforts_of,
     ends_and_baselines,
     forgotten,
     method_of,
-    sizes_asked,
+    sizes_of,
 )
 from tinsmith.types.errors import ConfigError
 
 
-def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
+def with_arms(study: ts.Study, request: Request) -> ts.Study:
     """Return the study of what is learned of the task that is asked for."""
-    given, own = asked.given, asked.own
+    given, own = request.given, request.own
 
     def first(key: str) -> dict[str, float]:
         return {"learning_rate": learning_rates(key, own[key])[0]} if own[key] else {}
 
     counts = {key: given[key] for key in ("steps", "groups_per_batch") if key in given}
-    plan = asked.plan({"sft_steps": 0, **counts, **first("rl_rates")})
+    plan = request.plan({"sft_steps": 0, **counts, **first("rl_rates")})
     settings, entry = plan.settings, plan.experiment.subject
     assert isinstance(settings, RlSettings)
     assert isinstance(entry, UserTaskEntry)
     task = entry.task_of(plan)
-    names = arms_asked(own["arms"])
+    names = arms_of(own["arms"])
     if "arms" not in given and task.answer is None:
         names = [name for name in names if method_of(name) == RL]
     batch = count("batch_size", own["batch_size"] or str(settings.groups_per_batch), 1)
     efforts = efforts_of(settings.steps, settings.groups_per_batch, batch)
     by_example = settings
     if any(method_of(name) != RL for name in names):
-        by_example = asked.plan(first("sft_rates"), Kind.TASK_SFT).settings
+        by_example = request.plan(first("sft_rates"), Kind.TASK_SFT).settings
     usual = {SFT: by_example.learning_rate, RL: settings.learning_rate}
     rates = {name: learning_rates(f"{name}_rates", own[f"{name}_rates"] or repr(one)) for name, one in usual.items()}
     for name, found in rates.items():
@@ -72,7 +72,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
             fix = f"name one rate, or add {name} to arms"
             what = f"of several learning rates the arm {name} chooses one"
             raise ConfigError(what, field=f"{name}_rates", value=own[f"{name}_rates"], fix=fix)
-    looks, sizes = count("looks", own["looks"], 1), sizes_asked(own["sizes"])
+    looks, sizes = count("looks", own["looks"], 1), sizes_of(own["sizes"])
     apart = {name: name for name in task.rewards if name not in task.metrics} if len(task.rewards) > 1 else {}
     metrics = {name: f"metric/{name}" for name in task.metrics}
     measures = {REWARD: "total", **apart, **metrics}

@@ -24,7 +24,7 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.record import Column, Shown
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.pages.measures import within
 from tinsmith.stats.mean_runs import gap_of
 from tinsmith.stats.rates import Metric
@@ -96,9 +96,9 @@ def by_world(name: str) -> str:
     return shown if small in (papers, planted) else f"{shown}; at=small: {small}"
 
 
-def numbers(asked: Asked) -> dict[str, str]:
+def numbers(request: Request) -> dict[str, str]:
     """Return keys with the numbers of the world that is asked for; what is given goes before them."""
-    given, at = asked.given, asked.own["at"]
+    given, at = request.given, request.own["at"]
     if ("world" in given and given["world"] not in ("planted", "quickstart")) or {"world", "data"} <= given.keys():
         what, allowed = "give a world's name, or data=FOLDER of a slice", "planted, quickstart; or data=DIR without it"
         raise ConfigError(what, field="world", value=given["world"], allowed=allowed)
@@ -108,12 +108,12 @@ def numbers(asked: Asked) -> dict[str, str]:
     return {**usual, **given}
 
 
-def shared(asked: Asked) -> Mapping[str, str]:
+def shared(request: Request) -> Mapping[str, str]:
     """Return keys of every run."""
     found = {
-        key: value for key, value in numbers(asked).items() if key not in asked.own or key in ("data", "model_name")
+        key: value for key, value in numbers(request).items() if key not in request.own or key in ("data", "model_name")
     }
-    small = {"at": At.SMALL.value} if asked.own["at"] == At.SMALL.value else {}
+    small = {"at": At.SMALL.value} if request.own["at"] == At.SMALL.value else {}
     return {**{key: value for key, value in found.items() if not key.startswith(_REWARD)}, **small}
 
 
@@ -123,14 +123,14 @@ def looks(steps: int) -> dict[str, int]:
     return {"steps": steps, "eval_every": every, "save_every": every}
 
 
-def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
+def with_arms(study: ts.Study, request: Request) -> ts.Study:
     """Return the study on the world that is asked for."""
     from tinsmith.lab.papers.run_data import minutes  # not above: mistakes in keys are told without these
-    from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
+    from tinsmith.studies.equal_compute import Materials, compute_tables, search_of
     from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
 
-    require_a_score(asked.given)
-    options = numbers(asked)
+    require_a_score(request.given)
+    options = numbers(request)
     rates = {name: learning_rates(f"{name}_rates", options[f"{name}_rates"]) for name in (SFT, RL)}
     if len(rates[SFT]) != len(rates[RL]):
         what, allowed = "SFT and RL must try equally many learning rates", f"{len(rates[SFT])}, as sft_rates has"
@@ -140,10 +140,10 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     first = count("sft_steps", options.get("sft_steps", str(steps // 2)), 1)
     if first >= steps:
         raise ConfigError("no step is left for RL", field="sft_steps", value=first, allowed=f"1 to {steps - 1}")
-    search = search_asked(asked, papers=steps * papers)
+    search = search_of(request, papers=steps * papers)
     world = options.get("world", "data" if "data" in options else "quickstart")
     is_planted = world == "planted"
-    made = Materials(world=world, at=asked.own["at"], group_size=group, search=search)
+    made = Materials(world=world, at=request.own["at"], group_size=group, search=search)
     by_example = {"batch_size": papers}
     by_reward = {
         **looks(steps),
@@ -184,7 +184,7 @@ def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
         materials=made.find,
         effort=made.papers_of,
         took=made.seconds_of,
-        warnings=made.warnings(len(asked.own["seeds"].split(","))),
+        warnings=made.warnings(len(request.own["seeds"].split(","))),
         pace=partial(minutes, prompt_tokens=PLANTED_TOKENS if is_planted else None),
         tables=[*study.tables, *compute_tables(made, RL), *(truth_tables(RL, SFT, OFFSET) if is_planted else [])],
         expectations=[*study.expectations, *([ts.Expectation(CEILING, below_the_best)] if is_planted else [])],

@@ -22,7 +22,7 @@ from tinsmith.lab.study.checks import lower
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, learning_rates
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
 from tinsmith.lab.study.record import Shown, apart
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.pages.measures import Measure as Figure
@@ -48,18 +48,18 @@ def drawn_keys(budget: int, items: int) -> dict[str, int]:
     return {"asked_items": num_items, "base_rollouts": min(_ROLLOUTS, max(2, budget // num_items))}
 
 
-def with_arms(study: Study, asked: Asked) -> Study:
+def with_arms(study: Study, request: Request) -> Study:
     """Return the study with its arms, whose rollouts hang on what GRPO draws."""
-    rate = {} if asked.rate is None else {"learning_rate": float(str(asked.rate))}
-    settings = asked.plan(rate).settings
+    rate = {} if request.rate is None else {"learning_rate": float(str(request.rate))}
+    settings = request.plan(rate).settings
     assert isinstance(settings, RlSettings)
-    assert asked.source is not None, "the study is of a task"
+    assert request.source is not None, "the study is of a task"
     total = settings.steps * settings.groups_per_batch * settings.group_size
     budget = {GRPO: total, SPARSE: total, TENTH: total // 10, GOOD: total}
-    key = next((one for one in asked.source.keys if one.name == "items"), None)
-    items = 0 if key is None else int(key.read(asked.shared.get("items")))
-    rates = learning_rates("sparse_rates", asked.own["sparse_rates"])
-    steps = count("sparse_steps", asked.own["sparse_steps"], 1)
+    key = next((one for one in request.source.keys if one.name == "items"), None)
+    items = 0 if key is None else int(key.read(request.shared.get("items")))
+    rates = learning_rates("sparse_rates", request.own["sparse_rates"])
+    steps = count("sparse_steps", request.own["sparse_steps"], 1)
 
     def sparse(name: str, label: str, pushed: Pushed) -> Arm:
         keys = {"kind": Kind.TASK_SPARSE.value, "steps": steps, "learning_rate": rates, "pushed": pushed.value}

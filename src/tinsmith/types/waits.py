@@ -57,7 +57,7 @@ def tell(line: str) -> None:
     """Print a line on standard error, above a running counter of seconds."""
     clear = ""
     for wait in _waits:
-        wait.heard()
+        wait.postpone()
         clear = _CLEAR if wait.in_place else clear
     print(f"{clear}{visible(line)}", file=sys.stderr, flush=True)
 
@@ -74,24 +74,24 @@ class Ticks:
     """True if `say` replaces the previous line with each new one."""
     clock: Callable[[], float] = time.perf_counter
     _began: float = field(init=False)
-    _heard: float = field(init=False)
+    _last_line: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._heard = self.clock()
+        self._began = self._last_line = self.clock()
 
     @property
     def in_place(self) -> bool:
         """True if one line of a terminal counts the seconds."""
         return is_terminal(sys.stderr)
 
-    def heard(self) -> None:
+    def postpone(self) -> None:
         """Postpone the next line on this wait, as another line was printed."""
-        self._heard = self.clock()
+        self._last_line = self.clock()
 
     def tick(self) -> float:
         """Print a line if one is due; return the seconds until the next."""
         now = self.clock()
-        if (early := self._heard + self._pause - now) > 0:
+        if (early := self._last_line + self._pause - now) > 0:
             return early
         took = now - self._began
         line = f"{self.what if isinstance(self.what, str) else self.what()}, {took:.0f} s so far"
@@ -100,14 +100,14 @@ class Ticks:
             print(f"\r{visible(line)[:columns]}\x1b[K", end="", file=sys.stderr, flush=True)
         else:
             (self.say or tell)(line)
-        self._heard = now
+        self._last_line = now
         return self._pause
 
     @property
     def _pause(self) -> float:
         """Return the seconds from the last line to the next."""
-        first = self._heard == self._began
-        return FIRST_SECONDS if first or self.replaces or self.in_place else pause_after(self._heard - self._began)
+        first = self._last_line == self._began
+        return FIRST_SECONDS if first or self.replaces or self.in_place else pause_after(self._last_line - self._began)
 
 
 _CLEAR: Final = "\r\x1b[K"

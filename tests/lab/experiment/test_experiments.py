@@ -14,7 +14,7 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan, make_plan, plan
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.experiment.materials import require_possible
 from tinsmith.lab.labels.rewards import make_reward
-from tinsmith.lab.papers.labels import on_papers, task_asked
+from tinsmith.lab.papers.labels import label_task_of, on_papers
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.errors import BackendError, ConfigError
@@ -52,7 +52,7 @@ def test_every_experiment_resolves(name: str, at: At) -> None:
     kind = resolved.frame.kind
     assert type(resolved.settings) is (SftSettings if kind is Kind.SFT else RlSettings)
     if resolved.frame.kind is Kind.RL:
-        make_reward(on_papers(resolved).reward, task_asked(resolved), **resolved.reward_settings)
+        make_reward(on_papers(resolved).reward, label_task_of(resolved), **resolved.reward_settings)
     assert resolved.experiment.question.endswith("?")
 
 
@@ -166,7 +166,7 @@ def test_a_reward_is_refused_what_it_does_not_take_before_anything_is_built() ->
 def test_values_are_read_as_what_they_are() -> None:
     resolved = plan(steps="7", learning_rate="5e-4", with_metadata="false", select_by="last")
     assert (resolved.settings.steps, resolved.settings.learning_rate) == (7, 5e-4)
-    assert task_asked(resolved).with_metadata is False
+    assert label_task_of(resolved).with_metadata is False
     assert resolved.settings.select_by.value == "last"
     assert dict(plan("remedy/exp6", **{"reward.window": "64"}).reward_settings) == {"window": 64.0}
 
@@ -253,8 +253,8 @@ def test_a_delta_wins_over_the_place_and_the_command_line_over_both() -> None:
     assert plan("ladder/exp4", at="seed").settings.max_tokens == 64
     assert plan("ladder/exp4", at="seed", max_tokens="9").settings.max_tokens == 9
     # The nano base has read the brief prompt only.
-    assert task_asked(plan("ladder/exp4")).prompt == "brief"
-    assert task_asked(plan("ladder/exp4", prompt="plain")).prompt == "plain"
+    assert label_task_of(plan("ladder/exp4")).prompt == "brief"
+    assert label_task_of(plan("ladder/exp4", prompt="plain")).prompt == "plain"
 
 
 def test_a_run_without_a_folder_is_named_after_itself() -> None:

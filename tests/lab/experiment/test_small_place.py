@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.estimate import (
 )
 from tinsmith.lab.experiment.experiment import Plan, key_help, make_plan
 from tinsmith.lab.experiment.key_text import SMALL_MODEL, At
-from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.labels import label_task_of
 from tinsmith.lab.papers.run_data import minutes, missing_before
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import SparseSettings, Watched
@@ -41,9 +41,9 @@ def small(name: str, **changes: str) -> Plan:
 @pytest.mark.parametrize("name", ["ladder/baseline", "ladder/exp5", "remedy/exp6", "sft/qdora"])
 def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
     plan = small(name)
-    assert (task_asked(plan).prompt, task_asked(plan).contract.form) == ("short", "two_key")
+    assert (label_task_of(plan).prompt, label_task_of(plan).contract.form) == ("short", "two_key")
     assert plan.circumstances.model_name == SMALL_MODEL
-    assert task_asked(small(name, prompt="plain")).prompt == "plain", "the command line goes before it"
+    assert label_task_of(small(name, prompt="plain")).prompt == "plain", "the command line goes before it"
 
 
 def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:

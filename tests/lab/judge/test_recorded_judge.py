@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tinsmith import Asked, Failed, Scored, Task, judged
+from tinsmith import Conversation, Failed, Scored, Task, judged
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.records import FailureCause
 from tinsmith.lab.judge.rules import RulesOnly
@@ -63,7 +63,7 @@ def test_an_answer_that_was_lost_after_its_verdicts_is_lost_again(tmp_path: Path
     ledger: list[Any] = []
     reward = judged(lambda _: criteria, lambda _: "p", score=lambda _, passed: 1 / (2 - sum(passed)))
     opened = reward.opened(RecordedJudge(tmp_path), lambda *line: ledger.append(line))
-    answers = [Asked(item=None, replies=(one,), text=one) for one in ("odd", "yes")]
+    answers = [Conversation(item=None, replies=(one,), text=one) for one in ("odd", "yes")]
     failed, scored = opened(answers)
     assert failed == Failed(where, lost["what"])
     assert isinstance(scored, Scored)

@@ -18,11 +18,11 @@ from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Answer, Confidence, Contract
 from tinsmith.lab.labels.task import Item, make_joint_task, make_task
 from tinsmith.lab.papers import worlds
-from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.labels import label_task_of
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Scored, StepReward
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -35,7 +35,7 @@ def item(*golds: str) -> Item:
 
 def scored(task: Task, *pairs: tuple[Item, Answer]) -> list[Scored]:
     assert isinstance(task.reward, StepReward)
-    found = task.reward([Asked(item=one, replies=(answer,), text="") for one, answer in pairs])
+    found = task.reward([Conversation(item=one, replies=(answer,), text="") for one, answer in pairs])
     return [one for one in found if isinstance(one, Scored)]
 
 
@@ -119,7 +119,7 @@ def test_it_is_planned_as_any_task_and_its_experiments_by_their_own_kinds() -> N
     task = replace(tinsmith.Labels("disruption"), items=[item("neutral")], held_out=0.0)
     assert open_task(task_value(task), {"steps": "3"}).frame.kind.value == "task"
     plan = make_plan(find("remedy/exp6"), {"contract": "four_key", "reward.window": "64"})
-    assert plan.own["contract"] == task_asked(plan).contract.form == "four_key"
+    assert plan.own["contract"] == label_task_of(plan).contract.form == "four_key"
     assert (plan.own["reward"], dict(plan.reward_settings)) == ("macro_f1", {"window": 64.0})
 
 

@@ -16,7 +16,7 @@ from tinsmith.lab.papers.compute_spent import Ledger
 from tinsmith.lab.prompt_search import Search, SearchSettings, grammar, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.equal_compute import AskedPapers, paid
+from tinsmith.studies.equal_compute import PaperScorer, paid
 from tinsmith.types.errors import ConfigError
 
 TASK: Task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
@@ -77,14 +77,14 @@ class Reader:
         return done
 
 
-def made(reader: Reader, *, positions: int = 4096, samples: int = 2) -> AskedPapers:
+def made(reader: Reader, *, positions: int = 4096, samples: int = 2) -> PaperScorer:
     study = LabelledPapers(
         task=TASK,
         papers=Papers(train=ITEMS, validation=(), test=()),
         renderer=cast("Any", Letters()),
         tokenizer=cast("Any", None),
     )
-    return AskedPapers(
+    return PaperScorer(
         client=cast("tinker.SamplingClient", reader),
         study=study,
         samples=samples,

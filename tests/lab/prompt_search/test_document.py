@@ -4,10 +4,10 @@ import pytest
 
 from tinsmith.lab.prompt_search import (
     MOST_LINES,
-    AskedModel,
     Change,
     Document,
     Edit,
+    ModelProposer,
     Wish,
     edited,
     grammar,
@@ -109,7 +109,7 @@ def test_a_model_is_shown_what_was_rejected_and_its_unreadable_lines_are_counted
         asked.append(prompt)
         return "delete: b\nswap: b <> a\nswap: a <> b\nperhaps: c\nadd: c"
 
-    model = AskedModel(ask)
+    model = ModelProposer(ask)
     found = model(wish(rejected=frozenset({refused})))
     assert [str(edit) for edit in found] == ["swap: a <> b", "add: c"]
     assert model.unreadable == 3

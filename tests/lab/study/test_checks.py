@@ -12,7 +12,7 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import Expectation, Finding, Study
-from tinsmith.pages.measures import Measure, told
+from tinsmith.pages.measures import Measure, ranged
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.recursion import COIN, LOST, RIGHT
 from tinsmith.types.errors import DataError
@@ -77,7 +77,7 @@ def test_a_gain_of_no_width_is_that_no_score_changed(tmp_path: Path) -> None:
     unmoved = replace(found.gains[COIN], gain=Measure(0.0, 0.0, 0.0))
     still = within(COIN, 0.1)(replace(found, gains={COIN: unmoved}))
     assert still == Finding(
-        True, f"from {unmoved.before.value:.3f} to {told(unmoved.after)}: no score changed, within 0.1"
+        True, f"from {unmoved.before.value:.3f} to {ranged(unmoved.after)}: no score changed, within 0.1"
     )
 
 

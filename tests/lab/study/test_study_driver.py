@@ -7,7 +7,7 @@ import pytest
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.conduct import Stage, forecast, tune
-from tinsmith.lab.study.keys import asked_cluster
+from tinsmith.lab.study.keys import cluster_of
 from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
@@ -106,7 +106,7 @@ def test_every_study_of_runs_can_be_given_a_cluster_that_its_runs_do_not_know(na
 )
 def test_a_cluster_that_cannot_be_had_is_refused_by_its_key(given: dict[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        asked_cluster(given)
+        cluster_of(given)
     assert caught.value.field == field
     with pytest.raises(ConfigError) as caught:
         STUDIES["rubric_quality"].read({"ray": "local"})

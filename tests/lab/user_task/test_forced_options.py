@@ -12,7 +12,7 @@ from own_task import KEYS as SHORT
 from own_task import NANO
 from tinker import types
 
-from tinsmith import Asked, Scored, StepReward, Task, of_group
+from tinsmith import Conversation, Scored, StepReward, Task, of_group
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.grouping import score_groups
@@ -89,7 +89,7 @@ class Remembers(StepReward):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
         self.texts = self.texts + [one.text for one in answers]
         return [Scored(terms={"reward": 0.0}) for _ in answers]
 

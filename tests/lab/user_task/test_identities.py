@@ -8,7 +8,7 @@ import pytest
 
 from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.learned_reward import LearnedReward
-from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Scored, StepReward
 from tinsmith.lab.user_task.task import Task, Turns, of_conversation
 
 
@@ -34,7 +34,7 @@ class Times(StepReward):
     def __init__(self, times: float) -> None:
         self.times = times
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
         return [Scored(terms={"reward": self.times * len(one.text)}) for one in answers]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tinsmith.lab.user_task.learned_reward import LabelsAlone, LearnedReward, influence
-from tinsmith.lab.user_task.step_reward import Asked, Failed
+from tinsmith.lab.user_task.step_reward import Conversation, Failed
 from tinsmith.stats.ridge import Floats, Moments, dots
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -61,8 +61,8 @@ def reward(**changed: Any) -> LearnedReward:
     return LearnedReward(**{**parts, "features": lambda item, text: [len(text), float(text == item)], **changed})
 
 
-def asked(*texts: str) -> list[Asked]:
-    return [Asked(item="ab", replies=(text,), text=text) for text in texts]
+def asked(*texts: str) -> list[Conversation]:
+    return [Conversation(item="ab", replies=(text,), text=text) for text in texts]
 
 
 def test_it_pays_nothing_before_its_first_fit_and_then_what_it_learned() -> None:

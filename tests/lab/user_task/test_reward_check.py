@@ -14,7 +14,7 @@ from tinsmith.lab.experiment.experiment import plan_fingerprint
 from tinsmith.lab.user_task.items import named_item
 from tinsmith.lab.user_task.learned_reward import LearnedReward
 from tinsmith.lab.user_task.reward_check import RewardCheck, Tried, check_lines, check_reward, mutants
-from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Scored, StepReward
 from tinsmith.lab.user_task.task import Child, Reward, Spawn, Task, Turns, of_conversation, of_group, of_tree
 from tinsmith.types.errors import ConfigError
 
@@ -108,7 +108,7 @@ def test_what_a_reward_remembers_of_this_is_forgotten() -> None:
         def __init__(self) -> None:
             self.number = 0
 
-        def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+        def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
             self.number += len(answers)
             return [Scored(terms={"reward": exact(one.item, one.text)}) for one in answers]
 

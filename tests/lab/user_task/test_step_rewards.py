@@ -10,7 +10,7 @@ import pytest
 from own_task import lines
 
 from command_line import command
-from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith import Conversation, Failed, Scored, StepReward, Task, judged
 from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
 from tinsmith.lab.rollouts import Failure, Rollout, Turn
 from tinsmith.lab.runs.folder import RunFolder
@@ -48,8 +48,8 @@ def defined(word: str) -> Task:
     return task
 
 
-def asked(text: str, item: object = None) -> Asked:
-    return Asked(item=item, replies=(text,), text=text)
+def asked(text: str, item: object = None) -> Conversation:
+    return Conversation(item=item, replies=(text,), text=text)
 
 
 def test_the_pages_judge_rewards_the_share_of_criteria_that_hold() -> None:
@@ -88,7 +88,7 @@ class Odd(StepReward):
     def __init__(self, *given: object) -> None:
         self.given = given
 
-    def __call__(self, answers: Sequence[Asked]) -> Any:
+    def __call__(self, answers: Sequence[Conversation]) -> Any:
         del answers
         return self.given
 
@@ -296,7 +296,7 @@ class Counting(StepReward):
     def __init__(self, states: bool) -> None:
         self.states = states
 
-    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> Sequence[Scored | Failed]:
         return [Scored(terms={"reward": 1.0}) if one.text == "a" else Failed("reward", "lost") for one in answers]
 
     def figures(self, groups: Sequence[Sequence[Scored | Failed]]) -> dict[str, float] | None:

@@ -170,7 +170,7 @@ def test_a_child_that_fails_is_in_no_sum_and_the_one_above_goes_on() -> None:
     group, _, subject = sampled({**{key: SCRIPT[key] for key in SCRIPT if key != "ab"}, "- 4": "5"})
     one = group[0]
     assert isinstance(one.children[0], Failure)
-    assert one.answer.heard == ("- 4",)
+    assert one.answer.observations == ("- 4",)
     assert one.answer.terms == {"own": 1.04, "below": 10 * 1.02}
     failed, *others = subject.facts(one)["tree"]
     assert (failed["prompt_id"], failed["depth"]) == (one.children[0].item.prompt_id, 1)

@@ -10,7 +10,7 @@ import pytest
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.user_task.dialogue import Earned, Failed, converse, earned, score_group
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Model, Task, Turns
 from tinsmith.types.errors import ConfigError, DataError, InputError
 
@@ -46,7 +46,7 @@ def test_a_copy_goes_on_from_where_a_conversation_stands() -> None:
     other.say("3")
     found = [each.total for each in earned(one.task, [one, other]) if isinstance(each, Earned)]
     assert found == [1.0, 0.0]
-    assert one.heard == other.heard
+    assert one.observations == other.observations
 
 
 def asks(item: Any, replies: Sequence[str], seed: int) -> Ask:
@@ -62,7 +62,7 @@ def test_a_question_to_a_model_is_answered_before_the_next_reply() -> None:
         one.say("y")
     assert one.tell(asked.then(" yes ")) == "YES"
     assert one.say("1") is None
-    assert one.heard == ("YES",)
+    assert one.observations == ("YES",)
 
 
 def test_a_question_without_a_model_fails_the_conversation() -> None:
@@ -81,11 +81,11 @@ class Seeds(StepReward):
     terms: ClassVar[tuple[str, ...]] = ("drawn", "length")
     metrics: ClassVar[tuple[str, ...]] = ("heard", "never")
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored | Failed]:
         return [
             Scored(
                 terms={"drawn": one.seed / 10, "length": len(one.replies) / 10},
-                metrics={"heard": float(len(one.heard)), "never": None},
+                metrics={"heard": float(len(one.observations)), "never": None},
             )
             for one in answers
         ]

@@ -64,7 +64,7 @@ def kept(groups: Groups) -> list[DebateRollout]:
     return [one for group in groups for one in group if isinstance(one, Rollout)]
 
 
-class Heard:
+class StepCounts:
     """A sampling client that keeps what it was asked."""
 
     def __init__(self, client: tinker.SamplingClient) -> None:
@@ -83,7 +83,7 @@ class Heard:
 def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     sampler: tinker.SamplingClient, connection: Connection, max_tokens: int
 ) -> None:
-    client: Any = Heard(sampler)
+    client: Any = StepCounts(sampler)
     where = debated(connection)
     some = items(connection)
     groups = sample_groups(client, where, some, dataclasses.replace(SAMPLING, max_tokens=max_tokens))

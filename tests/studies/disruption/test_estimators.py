@@ -19,7 +19,7 @@ import tinsmith
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.task import Paper, make_task, paper_of
-from tinsmith.lab.papers.labels import LABEL_KINDS, task_asked
+from tinsmith.lab.papers.labels import LABEL_KINDS, label_task_of
 from tinsmith.lab.papers.worlds import LoadedSlice, labelled, split_items, unlabelled
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.service.connect import Connection
@@ -252,7 +252,7 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert two.difference.value == 0.0
     assert two.seeds == 2
     assert always.name.startswith("always ")
-    assert always.most_said[1] == 1.0
+    assert always.most_frequent[1] == 1.0
     assert always.macro_f1.interval is None  # whatever is drawn, its score is the same
     assert two.difference.interval is None
     assert one.macro_f1.value == pytest.approx(fitted.score(papers.test))
@@ -406,7 +406,7 @@ def test_papers_of_one_text_are_in_one_fold() -> None:
     labels = ["disruptive", "consolidating"] * 12
     rows = [{"id": f"{n}", "title": f"paper {n // 4 if n < 12 else n}", "abstract": ""} for n in range(24)]
     rows = [{**row, "title": f"{row['title']}, {label}"} for row, label in zip(rows, labels, strict=True)]
-    items = labelled(rows, labels, task_asked(SFT().plan()))
+    items = labelled(rows, labels, label_task_of(SFT().plan()))
     texts = [item.paper.title for item in items]
     assert len(set(texts)) < len(texts)
     for train, test in drawn_folds(items, 3, 0):

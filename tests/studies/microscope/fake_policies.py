@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tinsmith.lab.service.asked_policy import Draw, Spread
+from tinsmith.lab.service.served_policy import Draw, Spread
 
 END = 0
 Law = Callable[[tuple[int, ...]], tuple[float, ...]]

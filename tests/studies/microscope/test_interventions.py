@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from fake_policies import END, TablePolicy
 
-from tinsmith.lab.service.asked_policy import AskedPolicy
+from tinsmith.lab.service.served_policy import ServedPolicy
 from tinsmith.studies.microscope.looking import Decoding, Fate, Line, LookSettings, Pair, Place, Rule, write_corrected
 
 PROMPT = (6, 6)
@@ -35,7 +35,7 @@ ELSEWHERE = law((0, 0.0, 0.0, 0.0, 0.0, 0, 1.0))
 
 
 def pair(first: TablePolicy, second: TablePolicy) -> Pair:
-    return Pair(cast(AskedPolicy, first), cast(AskedPolicy, second), str)
+    return Pair(cast(ServedPolicy, first), cast(ServedPolicy, second), str)
 
 
 def one(

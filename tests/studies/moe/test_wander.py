@@ -30,7 +30,7 @@ from tinsmith.studies.moe.sides import (
     our_decoder,
     step_ratios,
 )
-from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched, wander
+from tinsmith.studies.moe.study import Amounts, Computed, Dtype, Engine, Side, Text, batched, wander
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.waits import unsaid
@@ -57,7 +57,7 @@ def ours(base: OpenedBase) -> Ours:
     return Ours(our_decoder(CANONICAL, base.config, base.weights))
 
 
-def _same(one: Sequence[Seen], other: Sequence[Seen]) -> bool:
+def _same(one: Sequence[Computed], other: Sequence[Computed]) -> bool:
     return all(
         a.logprobs.tobytes() == b.logprobs.tobytes() and np.array_equal(a.routes, b.routes)
         for a, b in zip(one, other, strict=True)
@@ -134,7 +134,7 @@ def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: 
 def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> None:
     seen, exact = batched(ours.forward, texts, 4), partial(ours.gradient, texts, ADVANTAGES)
     other = [
-        Seen(
+        Computed(
             logprobs=one.logprobs + np.float32([-0.5, 0.0, 0.3, 0.0, -2.0]),
             routes=np.where(np.arange(len(one.routes)) == 3, 7, one.routes),
         )
@@ -167,10 +167,10 @@ def test_advantages_are_a_groups() -> None:
     assert coin_advantages(40, 4, 1) == found.ravel().tolist()
 
 
-def _seen(changed: Sequence[int], moved: float = 0.0, length: int = 6) -> Seen:
+def _seen(changed: Sequence[int], moved: float = 0.0, length: int = 6) -> Computed:
     routes = np.zeros(length, np.int64)
     routes[list(changed)] = 5
-    return Seen(logprobs=np.full(3, -1.0 + moved, np.float32), routes=routes)
+    return Computed(logprobs=np.full(3, -1.0 + moved, np.float32), routes=routes)
 
 
 def test_changed_routes_are_counted_by_token_and_text() -> None:

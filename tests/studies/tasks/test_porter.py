@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tinsmith.lab.user_task.step_reward import Asked
+from tinsmith.lab.user_task.step_reward import Conversation
 from tinsmith.studies.curriculum import (
     DOORS,
     GUESTS,
@@ -86,7 +86,7 @@ def test_a_second_answer_keeps_what_was_right_before_the_first_wrong_door() -> N
 
 
 def test_a_staged_reward_pays_the_end_first_and_goes_on_from_its_state() -> None:
-    one, asked = Staged(2), [Asked(item=ITEM, replies=("ann B hana D",), text="ann B hana D")]
+    one, asked = Staged(2), [Conversation(item=ITEM, replies=("ann B hana D",), text="ann B hana D")]
     assert [one(asked)[0].total for _ in range(3)] == [1.0, 1.0, 0.0]
     other = Staged(2)
     other.restore(one.state())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tinsmith.lab.user_task.step_reward import Asked
+from tinsmith.lab.user_task.step_reward import Conversation
 from tinsmith.stats.ridge import Floats, Moments
 from tinsmith.studies.alignment_collapse import DECAY, DOORS, SOME, SURE, Steered, door_of, is_sure, label, right
 
@@ -39,7 +39,7 @@ def sampled(counts: Counts) -> list[int]:
 
 def earned(reward: Steered, counts: Counts) -> Floats:
     """Return what each answer earns in a step of a run."""
-    step = [Asked(item=None, replies=(f"{one}",), text=f"{one}", group=0) for one in sampled(counts)]
+    step = [Conversation(item=None, replies=(f"{one}",), text=f"{one}", group=0) for one in sampled(counts)]
     totals = np.array([one.total for one in reward(step)])
     first = np.cumsum(counts) - counts
     assert np.array_equal(totals, np.repeat(totals[first], counts)), "one answer, one reward"
@@ -139,7 +139,9 @@ def paid(steer: str) -> list[list[float]]:
     texts = [f"{door}{tone}" for door in DOORS for tone in ("", f" {SURE}")]
     signs = SOME[0], SOME[-1]
     asked = [
-        Asked(item=item, replies=(text,), text=text, group=group) for group, item in enumerate(signs) for text in texts
+        Conversation(item=item, replies=(text,), text=text, group=group)
+        for group, item in enumerate(signs)
+        for text in texts
     ]
     first, second = (reward(asked[skip:]) for skip in (3, 0))
     assert all(one.total == 0.0 for one in first), "nothing is paid before the first fit"

@@ -172,7 +172,7 @@ def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
             )
 
 
-def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
+def _fault(entry: zipfile.ZipInfo, earlier: set[str]) -> str | None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     parts = entry.orig_filename.split("/")
     if entry.orig_filename.endswith("/") or kind not in (0, stat.S_IFREG):
@@ -180,7 +180,7 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
     sizes = [len(part.encode(errors="replace")) for part in parts]
     if any(part in (".", "..") or not _PART.fullmatch(part) for part in parts) or max(sizes) > 255 or sum(sizes) > 1024:
         return "does not lie in its folder, or has a name that not every system takes"
-    if entry.filename.casefold() in seen:
+    if entry.filename.casefold() in earlier:
         return "is there twice"
     if entry.flag_bits & 1 or entry.compress_type not in _ALLOWED:
         return "is encrypted, or compressed in a way that is not read here"

@@ -40,7 +40,7 @@ from tinsmith.types.source import PACKAGE
 from tinsmith.types.version import VERSION
 
 
-def pack(folder: Path, out: Path, *, kept: Kept, statement: Statement, origin_of: OriginOf) -> dict[str, int]:
+def pack(folder: Path, out: Path, *, which: Checkpoints, statement: Statement, origin_of: OriginOf) -> dict[str, int]:
     """Write a bundle of a run or a study; the same folder and statement give the same bytes.
 
     Returns:
@@ -53,14 +53,14 @@ def pack(folder: Path, out: Path, *, kept: Kept, statement: Statement, origin_of
         record = cast(Json, json.loads((folder / STUDY_JSON).read_text(encoding="utf-8")))
         title, question = str(record.get("title", folder.name)), str(record.get("question", ""))
         identity = file_sha256(folder / STUDY_JSON)
-        files, texts = study_files(folder, kept, origin_of), {CARD: f"# {title}\n\n{question}\n\n{_CHECK_STUDY}\n"}
+        files, texts = (study_files(folder, which, origin_of), {CARD: f"# {title}\n\n{question}\n\n{_CHECK_STUDY}\n"})
     else:
         run = read_run(folder)
         if run.manifest is None:
             raise DataError(f"{folder} has no readable manifest.json", field="DIR", value=str(folder))
         title, question, identity = run.config.title, run.config.question, run.config.identity_sha256
         last = run.metrics[run.last_step] if run.last_step is not None else {}
-        files = run_files(folder, kept, origin_of(folder))
+        files = run_files(folder, which, origin_of(folder))
         texts = {
             CARD: _model_card(run.config, run.manifest, last, statement),
             DATA_CARD: _data_card(run.config, statement),
@@ -199,7 +199,7 @@ def _lines(name: str, content: Content) -> Iterator[tuple[int, bytes]]:
 _OF_STUDY: Final = (".html", ".json", ".jsonl", ".md")
 
 
-class Kept(StrEnum):
+class Checkpoints(StrEnum):
     """Checkpoints in a bundle."""
 
     ALL = "all"
@@ -212,7 +212,7 @@ OriginOf = Callable[[Path], Mapping[str, Path]]
 """Function from a run's folder to its input files elsewhere, by their names in the bundle."""
 
 
-def study_files(folder: Path, kept: Kept, origin_of: OriginOf) -> dict[str, Content]:
+def study_files(folder: Path, which: Checkpoints, origin_of: OriginOf) -> dict[str, Content]:
     """Return the files of a study and of each of its runs, by their names in a bundle."""
     runs = sorted(each.parent for each in folder.rglob(CONFIG) if holds_run(each.parent))
     runs = [each for each in runs if (each / MANIFEST).is_file()]
@@ -222,7 +222,7 @@ def study_files(folder: Path, kept: Kept, origin_of: OriginOf) -> dict[str, Cont
             files[_name(each, folder)] = _without_places(each, {str(folder.absolute()): "."})
     for run in runs:
         prefix = _name(run, folder)
-        files |= {f"{prefix}/{name}": content for name, content in run_files(run, kept, origin_of(run)).items()}
+        files |= {f"{prefix}/{name}": content for name, content in run_files(run, which, origin_of(run)).items()}
     return files
 
 
@@ -230,7 +230,7 @@ def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str, Content]:
+def run_files(folder: Path, which: Checkpoints, packed: Mapping[str, Path]) -> dict[str, Content]:
     """Return a run's files by their names in a bundle.
 
     Raises:
@@ -254,7 +254,7 @@ def run_files(folder: Path, kept: Kept, packed: Mapping[str, Path]) -> dict[str,
     selected = run.manifest_of(manifest).selected
     paths = set[str]() if selected is None else {*selected.final_path.split(), *selected.sampler_path.split()}
     marks = [mark for mark in run.marks() if mark.here]
-    marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
+    marks = marks if which is Checkpoints.ALL else marks[-1:] if not paths else []
     files[CHECKPOINTS] = b"".join(run.lines_of(marks))
     paths.update(path for mark in marks for several in (mark.state_path, *best_of(mark)) for path in several.split())
     for path in sorted(paths):

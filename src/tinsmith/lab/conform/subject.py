@@ -174,8 +174,8 @@ def words_of(error: BaseException) -> str:
     return _shortened(message)
 
 
-def _shortened(said: object) -> str:
-    line = " ".join(str(said).split())
+def _shortened(message: object) -> str:
+    line = " ".join(str(message).split())
     return line if len(line) <= _MOST else line[: _MOST - 3] + "..."
 
 
@@ -332,7 +332,7 @@ class Subject:
         """Create two adapters that equal steps keep equal: with one seed, or from one saved state."""
         if self.seed_noise <= SAME_NATS:
             return self.trainer(), self.trainer()
-        path = self.kept(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)
+        path = self.to_delete(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)
         again = self.service.create_training_client_from_state_with_optimizer
         try:
             return self.wait(again(path)), self.wait(again(path))
@@ -350,7 +350,7 @@ class Subject:
         for name in ("base", "trained", "sampler"):
             self.__dict__.pop(name, None)
 
-    def kept(self, path: str) -> str:
+    def to_delete(self, path: str) -> str:
         """Register a checkpoint for deletion at the end."""
         self.saved.append(path)
         return path

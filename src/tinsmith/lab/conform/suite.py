@@ -91,13 +91,13 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
                     end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
 
 
-def _chosen(told: Sequence[Served], name: str | None) -> Served:
-    trainable = [one for one in told if one.trainable]
+def _chosen(served: Sequence[Served], name: str | None) -> Served:
+    trainable = [one for one in served if one.trainable]
     if name is None and trainable:
         return trainable[0]
-    if name is not None and not told:
+    if name is not None and not served:
         return Served(name)
-    for one in told:
+    for one in served:
         if one.name == name:
             return one
     what = "the server serves no model that can be trained" if name is None else "the server does not serve this model"
@@ -122,10 +122,10 @@ def _require_protocol(url: str, key: str) -> None:
         raise ConfigError(what, field="URL", value=url, fix=fix)
 
 
-def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
+def ask(subject: Subject, checks: Sequence[Check]) -> Iterator[Found]:
     """Run the checks in order; skip the rest once the server is gone."""
     gone = False
-    for one in asked:
+    for one in checks:
         began = time.monotonic()
         verdict = differs("no answer: the server is gone") if gone else _within(subject, one)
         yield Found(check=one, verdict=verdict, seconds=time.monotonic() - began)

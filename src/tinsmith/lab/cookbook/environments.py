@@ -23,25 +23,25 @@ class TaskEnv:
     """One conversation about an item, as the cookbook's `Env`."""
 
     conversation: UserEnvironment
-    seen: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
         """Return the initial prompt and the stop condition."""
-        self.seen = self.conversation.first()
-        return tinker.ModelInput.from_ints(list(self.seen)), list(self.conversation.subject.stop())
+        self.tokens = self.conversation.first()
+        return tinker.ModelInput.from_ints(list(self.tokens)), list(self.conversation.subject.stop())
 
     async def step(self, action: list[int], *, extra: Mapping[str, object] | None = None) -> cookbook.StepResult:
         """Take a reply; return the task's response to it. Rewards are computed at the end of the group."""
         del extra  # a reply that was cut off is known by its tokens
         # A task's own model may need the loop that this runs in.
-        heard = await asyncio.to_thread(self.conversation.step(action).observation)
+        observation = await asyncio.to_thread(self.conversation.step(action).observation)
         if (failed := self.conversation.failed) is not None:
             raise TaskError(f"{failed.where} {failed.what}")
-        self.seen = (*self.seen, *action, *(heard or ()))
+        self.tokens = (*self.tokens, *action, *(observation or ()))
         return cookbook.StepResult(
             reward=0.0,
-            episode_done=heard is None,
-            next_observation=tinker.ModelInput.from_ints(list(self.seen)),
+            episode_done=observation is None,
+            next_observation=tinker.ModelInput.from_ints(list(self.tokens)),
             next_stop_condition=list(self.conversation.subject.stop()),
         )
 

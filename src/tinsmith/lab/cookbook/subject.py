@@ -102,7 +102,7 @@ class CookbookEnvironment:
     loop: BackgroundLoop
     stop: Stop
     beginning: Future[Any]
-    seen: list[int] = field(default_factory=list[int])  # Everything so far, replies included.
+    tokens: list[int] = field(default_factory=list[int])  # Everything so far, replies included.
     steps: list[StepLike] = field(default_factory=list[StepLike])
     reasons: list[str] = field(default_factory=list[str])
 
@@ -113,31 +113,31 @@ class CookbookEnvironment:
             raise InputError("the environment has no room for its first prompt")
         observation, stop = cast("tuple[tinker.ModelInput, Stop]", begun)
         self._same_stop(stop)
-        self.seen = _tokens_of(observation)
-        return tuple(self.seen)
+        self.tokens = _tokens_of(observation)
+        return tuple(self.tokens)
 
     def step(self, tokens: Sequence[int]) -> CookbookMove:
         """Start the environment's step on a reply; the result is awaited later."""
         action = list(tokens)
-        self.seen = [*self.seen, *action]
+        self.tokens = [*self.tokens, *action]
         # Where texts end a reply, tokens do not tell whether one did.
         by_text = isinstance(self.stop[0], str) if self.stop else False
         ended = by_text or not action or action[-1] in self.stop
         self.reasons.append("stop" if ended else "length")
         return CookbookMove(self, self.loop.start(_stepped(self.env, action, self.reasons[-1])))
 
-    def heard(self, result: StepLike) -> tuple[int, ...] | None:
+    def observed(self, result: StepLike) -> tuple[int, ...] | None:
         """Record the result of a step; return the tokens after the reply, None at the end."""
         self.steps.append(result)
         if result.episode_done:
             return None
         self._same_stop(result.next_stop_condition)
         after = _tokens_of(result.next_observation)
-        if after[: len(self.seen)] != self.seen or len(after) == len(self.seen):
+        if after[: len(self.tokens)] != self.tokens or len(after) == len(self.tokens):
             what = "the environment does not go on from what was seen and sampled: it rewrites or adds nothing"
-            raise InputError(what, field="next_observation", value=f"{len(after)} tokens after {len(self.seen)}")
-        new = tuple(after[len(self.seen) :])
-        self.seen = after
+            raise InputError(what, field="next_observation", value=f"{len(after)} tokens after {len(self.tokens)}")
+        new = tuple(after[len(self.tokens) :])
+        self.tokens = after
         return new
 
     def trajectory(self, turns: Sequence[Turn]) -> Trajectory:
@@ -176,7 +176,7 @@ class CookbookMove(Move):
 
     def observation(self) -> tuple[int, ...] | None:
         """Wait for the environment."""
-        return self.environment.heard(self.step.result(WAIT_SECONDS))
+        return self.environment.observed(self.step.result(WAIT_SECONDS))
 
 
 async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:
@@ -257,13 +257,13 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     def figures(self, groups: Sequence[Group[CookbookItem, Earned]], split: str) -> dict[str, float]:
         """Return the means of the environments' metrics, as `SPLIT/env/NAME`, and of the rewards."""
         played = [one.answer for group in groups for one in group if isinstance(one, Rollout)]
-        found = _told(played, split)
+        found = _figures(played, split)
         if played:
             found[f"{split}/reward/total"] = math.fsum(one.terms.total for one in played) / len(played)
         return found
 
     def train_figures(self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]) -> dict[str, float]:
-        return _told([one.rollout.answer for group in groups for one in group.scored], "train")
+        return _figures([one.rollout.answer for group in groups for one in group.scored], "train")
 
     def facts(self, rollout: CookbookRollout) -> Line:
         return {
@@ -323,7 +323,7 @@ def _earned(
     return found
 
 
-def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
+def _figures(played: Sequence[Earned], split: str) -> dict[str, float]:
     return {f"{split}/env/{name}": mean for name, mean in metric_means([one.metrics for one in played]).items()}
 
 

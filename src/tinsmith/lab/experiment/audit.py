@@ -245,7 +245,7 @@ def _computed(suspect: Suspect, materials: Materials, places: Sequence[int], say
                     engine=engine,
                     name=materials.model_name,
                     source=materials.models[materials.model_name],
-                    kept=state_folder,
+                    loaded_from=state_folder,
                     saved=fresh / STATE,
                     unit_hashes=plan.circumstances.unit_hashes,
                 )

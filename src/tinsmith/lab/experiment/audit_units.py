@@ -108,7 +108,7 @@ def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
 
 def _require_alone(materials: Materials, manifest: Manifest, trace: Mapping[int, Sequence[Line]]) -> None:
     run_data = materials.run_data
-    asks = isinstance(run_data, TaskData) and run_data.asked is not None
+    asks = isinstance(run_data, TaskData) and run_data.other_model is not None
     found = {
         "several agents": any("agent" in line for lines in trace.values() for line in lines),
         "more to ask of its server than to train": asks or needs_server(materials, manifest),
@@ -120,7 +120,7 @@ def _require_alone(materials: Materials, manifest: Manifest, trace: Mapping[int,
 
 
 def _computed(
-    kept: Path,
+    loaded_from: Path,
     materials: Materials,
     engine: Engine,
     mark: Mark | None,
@@ -137,7 +137,7 @@ def _computed(
             engine=engine,
             name=materials.model_name,
             source=materials.models[materials.model_name],
-            kept=kept,
+            loaded_from=loaded_from,
             saved=place / STATE,
             unit_hashes=True,
             drawn=by_substep,
@@ -233,20 +233,20 @@ class Alone(ComputeUnits):
     count: int = 0  # Units that there are.
 
     def __call__(
-        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, request: UnitRequest
     ) -> Iterator[Block]:
         """Yield a block for each unit; none has a gradient that would be applied."""
-        objective = objective_of(asked.loss, asked.settings)
-        for number, unit in enumerate(asked.units, asked.first):
-            if asked.backward and number not in self.drawn:
-                yield Block({at: _as_recorded(asked.datums[at], objective) for at in unit.datums}, None)
+        objective = objective_of(request.loss, request.settings)
+        for number, unit in enumerate(request.units, request.first):
+            if request.backward and number not in self.drawn:
+                yield Block({at: _as_recorded(request.datums[at], objective) for at in unit.datums}, None)
                 continue
-            alone = replace(asked, units=[unit], first=number, marked=True)
+            alone = replace(request, units=[unit], first=number, marked=True)
             for block in ComputeHere()(adapter, sums, micro_batches, alone):
                 self.marks.update((number, mark) for mark in block.marks)
                 yield Block(block.found, None, block.routes)
-        if asked.backward:
-            self.count = asked.first + len(asked.units)
+        if request.backward:
+            self.count = request.first + len(request.units)
 
 
 def _as_recorded(datum: Datum, objective: Objective) -> tuple[DatumOutput, LossValue]:

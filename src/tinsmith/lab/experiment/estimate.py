@@ -115,8 +115,8 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     supervised_one = (lengths.prompt + lengths.answer) * pace.trained + pace.datum
     by_reward = first = 0.0
     if isinstance(settings, SparseSettings):  # the base answers items before the first step
-        asked = lengths.prompt * pace.read + pace.request + settings.base_rollouts * lengths.answer * pace.written
-        first = settings.asked_items * asked
+        a_request = lengths.prompt * pace.read + pace.request + settings.base_rollouts * lengths.answer * pace.written
+        first = settings.asked_items * a_request
     if is_rl:
         prompts = settings.groups_per_batch * lengths.prompt
         replies = settings.groups_per_batch * settings.group_size

@@ -25,8 +25,8 @@ from tinsmith.lab.runs.files import CONFIG, MANIFEST, SERVED_NAME, Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Run
-from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.lab.service.connect import Connection, open_connection
+from tinsmith.lab.service.served_policy import ServedPolicy
 from tinsmith.lab.user_task.entry import Asking
 from tinsmith.models.base import tokenizer_of
 from tinsmith.models.published.sources import is_here
@@ -132,13 +132,13 @@ def is_received(folder: Path) -> bool:
     return any((place / CRATE).exists() for place in (folder, *folder.absolute().parents[:2]))
 
 
-def _steps(run: Run, manifest: Manifest, asked: int | None) -> int | None:
+def _steps(run: Run, manifest: Manifest, wanted: int | None) -> int | None:
     """Return the number of steps to replay; None for a whole, finished run."""
     done = 0 if run.last_step is None else run.last_step + 1
     if done == 0:
         raise DataError(f"{run.folder} has no finished step: there is nothing to compare with")
-    if asked is not None and run.config.steps is not None and asked < run.config.steps:
-        return asked
+    if wanted is not None and run.config.steps is not None and wanted < run.config.steps:
+        return wanted
     return None if manifest.status == Status.FINISHED.value else done
 
 
@@ -192,9 +192,9 @@ class Reopened:
     connection: Connection
     paths: Mapping[str, str]  # Places of saved weights, by the step after which it was; the last one's is FINAL too.
 
-    def base(self) -> AskedPolicy:
+    def base(self) -> ServedPolicy:
         """Return the base that the run was trained from."""
-        return AskedPolicy.base(self.connection, self.materials.model_name)
+        return ServedPolicy.base(self.connection, self.materials.model_name)
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Return its base's tokenizer."""
@@ -202,7 +202,7 @@ class Reopened:
             return tokenizer_of(source)
         return self.base().client.get_tokenizer()
 
-    def policy(self, when: str = FINAL) -> AskedPolicy:
+    def policy(self, when: str = FINAL) -> ServedPolicy:
         """Return the policy after a step, after the last one (FINAL), or before the first (BASE)."""
         if when == BASE:
             return self.base()
@@ -210,7 +210,7 @@ class Reopened:
             raise ConfigError(
                 "no weights of this run were saved there", field="@", value=when, allowed=[BASE, *self.paths]
             )
-        return AskedPolicy.checkpoint(self.connection, self.paths[when])
+        return ServedPolicy.checkpoint(self.connection, self.paths[when])
 
 
 @contextmanager

@@ -44,7 +44,7 @@ from tinsmith.types.seeds import derive
 
 logger = logging.getLogger(__name__)
 
-LONGEST_ASKED_WAIT_S: Final = 600.0
+LONGEST_RETRY_AFTER_S: Final = 600.0
 """A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
 _CHAT_TOKENS: Final = 64  # What a chat template may add to the texts, from above.
 
@@ -174,10 +174,10 @@ class ChatJudge:
                 self._without |= trouble.drop
                 continue
             failure = JudgeFailure(cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse)
-            wait = trouble.asked_wait
+            wait = trouble.retry_after
             if not trouble.again or attempt >= settings.judge_max_retries:
                 return failure
-            if wait is not None and wait > LONGEST_ASKED_WAIT_S:
+            if wait is not None and wait > LONGEST_RETRY_AFTER_S:
                 return replace(failure, detail=f"{trouble.detail}: asks for {wait:.0f} s of waiting")
             if wait is not None:
                 self._limits.pause(wait)  # It holds for every call, not only for this one.
@@ -315,15 +315,15 @@ class Clock:
         await asyncio.sleep(seconds)
 
 
-def backoff(seed: int, key: str, attempt: int, asked: float | None = None) -> float:
+def backoff(seed: int, key: str, attempt: int, retry_after: float | None = None) -> float:
     """Return the seconds before attempt `attempt + 1`: doubling, capped, and spread from half to whole.
 
     Where the server asked for some: never fewer, and spread a little. The spread is drawn from (seed, key, attempt), so
     that calls that failed together do not come back together, and the same run waits the same again.
     """
     unit = (derive(seed, "judge", "backoff", key, attempt) >> 11) * 2.0**-53
-    if asked is not None:
-        return asked + 0.5 * FIRST_WAIT_S * unit
+    if retry_after is not None:
+        return retry_after + 0.5 * FIRST_WAIT_S * unit
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt, 32)) * (0.5 + 0.5 * unit)
 
 

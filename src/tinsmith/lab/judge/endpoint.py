@@ -44,7 +44,7 @@ class Trouble:
     cause: FailureCause
     detail: str
     again: bool  # True if another attempt may go better.
-    asked_wait: float | None = None
+    retry_after: float | None = None
     drop: frozenset[str] = frozenset()  # Optional fields that the endpoint names as the reason.
     usage: Usage | None = None  # Token counts that came all the same; None: there were none.
     unbilled: bool = False  # True if no token was written: the endpoint declined the call, or was never reached.

@@ -42,14 +42,14 @@ class ShareTable:
         """Return the share of papers of label y."""
         return math.fsum(self.cells[y])
 
-    def said(self, k: int) -> float:
+    def answered(self, k: int) -> float:
         """Return the share of answers with label k."""
         return math.fsum(row[k] for row in self.cells)
 
-    def said_if_valid(self, k: int) -> float | None:
+    def answered_if_valid(self, k: int) -> float | None:
         """Return the share of valid answers with label k; None if no answer is valid."""
         valid = math.fsum(share for row in self.cells for share in row[:-1])
-        return self.said(k) / valid if valid > 0.0 else None
+        return self.answered(k) / valid if valid > 0.0 else None
 
     def recall(self, y: int) -> float | None:
         """Return the share of papers of label y that are recognised; None without such papers."""
@@ -58,7 +58,7 @@ class ShareTable:
 
     def f1(self, k: int) -> float:
         """Return the F1 of label k, with invalid answers counted as wrong; 0 if k does not occur."""
-        both = self.truth(k) + self.said(k)
+        both = self.truth(k) + self.answered(k)
         return 2.0 * self.cells[k][k] / both if both > 0.0 else 0.0
 
     def macro_f1(self) -> float:
@@ -114,7 +114,7 @@ class MacroF1Influence(Objective):
     def task_terms(self, shares: ShareTable) -> Matrix:
         """Return clipped slopes."""
         labels = range(len(shares.cells))
-        half = [0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels]
+        half = [0.5 * self.scale / max(shares.truth(k) + shares.answered(k), self.floor) for k in labels]
         f1 = [shares.f1(k) for k in labels]
         return [[min(max(half[k] * (2.0 * (y == k) - f1[k]), self.low), self.high) for k in labels] for y in labels]
 
@@ -133,7 +133,7 @@ class PriorMatching(Objective):
         """Return accuracy less each label's excess."""
         offsets: list[float] = []
         for k, expected in enumerate(shares.prior):
-            observed = shares.said_if_valid(k)
+            observed = shares.answered_if_valid(k)
             share = expected if observed is None else max(observed, self.floor)
             # ln(x) rounded from 30 digits: `math.log` has other last bits on other machines.
             offsets.append(self.strength * float(_PRECISE.ln(Decimal(share / expected))))
@@ -196,7 +196,7 @@ class InverseShare(Objective):
     def task_terms(self, shares: ShareTable) -> Matrix:
         """Return inverse shares on the diagonal."""
         size = len(shares.cells)
-        observed = [shares.said_if_valid(k) for k in range(size)]
+        observed = [shares.answered_if_valid(k) for k in range(size)]
         return diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in observed])
 
 

@@ -29,10 +29,10 @@ SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "
 """Placeholders that a paper fills: everything of a paper that a prompt may contain."""
 
 
-def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
+def _sections(sections: frozenset[str]) -> Mapping[str, frozenset[str]]:
     metadata = {"year", "citations"}
     users = {"user": SHOWN_OF_A_PAPER, "user_without_metadata": SHOWN_OF_A_PAPER - metadata}
-    return MappingProxyType({"system": said | {"answer"}, **users, "answer": said})
+    return MappingProxyType({"system": sections | {"answer"}, **users, "answer": sections})
 
 
 _SECTIONS: Final = _sections(frozenset({"labels", "label_key", "confidences", "example"}))
@@ -76,14 +76,14 @@ def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
     answer_sha256 = None
     filled = None
     if system is not None:
-        values = _said_by(contract)
+        values = _words_of(contract)
         answers, answer_sha256 = read_sections(f"answers/{contract.form}.md", allowed)
         filled = system.format_map({**values, "answer": answers["answer"].format_map(values)})
     identity = [sha256, answer_sha256, part, contract.name, filled]
     return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
 
 
-def _said_by(contract: Contract) -> dict[str, str]:
+def _words_of(contract: Contract) -> dict[str, str]:
     values = {"confidences": _listed(tuple(Confidence))}
     if len(contract.subjects) == 1:
         values["labels"] = _listed(contract.labels)

@@ -32,7 +32,7 @@ from tinsmith.lab.labels.objectives import (
     diagonal,
 )
 from tinsmith.lab.labels.task import Item, Task
-from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, NamedTerms, Scored, StepReward, rounded_sum
+from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Conversation, NamedTerms, Scored, StepReward, rounded_sum
 from tinsmith.stats.incentives import Optimum, Posteriors, reacting_optimum, table_optimum
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
@@ -193,7 +193,7 @@ class Reward:
         for at, label in enumerate(self.labels):
             if (recall := shares.recall(at)) is not None:
                 traced[f"ema_recall/{label}"] = recall
-            traced[f"ema_share/{label}"] = shares.said(at)
+            traced[f"ema_share/{label}"] = shares.answered(at)
             traced[f"correct/{label}"] = float(totals[at, at])
             traced[f"wrong/{label}"] = float(totals[at - 1, at])
             if self._state.duals:
@@ -326,7 +326,7 @@ class LabelReward(StepReward):
         names = TERMS if len(several) == 1 else ("parse", "contract", *several, "think")
         self.terms = names  # pyright: ignore[reportAttributeAccessIssue]  # of its task
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored]:
         """Score answers by the state before this step, then update the state; terms add up to the reward."""
         items, read = [one.item for one in answers], [one.replies[-1] for one in answers]
         scored = self.score(items, read)

@@ -89,14 +89,14 @@ class Task:
         names = [subject.value for subject in self.subjects]
         return dict(zip(names, values, strict=True))
 
-    def one_a_subject(self, told: object) -> list[object]:
+    def one_a_subject(self, value: object) -> list[object]:
         """Return the values in a mapping made by `by_subject`."""
         if len(self.subjects) == 1:
-            return [told]
+            return [value]
         names = [subject.value for subject in self.subjects]
-        if not isinstance(told, Mapping) or set(told) != set(names):
+        if not isinstance(value, Mapping) or set(value) != set(names):
             raise CheckpointError("this is no joint task's state", field="subjects", allowed=names)
-        return [told[name] for name in names]
+        return [value[name] for name in names]
 
     def under(self, group: str, subject: Subject) -> str:
         """Return the prefix of a subject's metrics: `group`, or `group/SUBJECT` if there are several."""

@@ -27,9 +27,9 @@ def in_notebook() -> bool:
     return "ipykernel" in sys.modules or "marimo" in sys.modules
 
 
-def silent(answered: int, asked: int) -> None:
+def silent(answered: int, total: int) -> None:
     """Report nothing."""
-    del answered, asked
+    del answered, total
 
 
 @dataclass(slots=True)
@@ -42,17 +42,17 @@ class Wait:
     _due: float = LONG_SECONDS
     _counted: bool = False
 
-    def __call__(self, answered: int, asked: int) -> None:
+    def __call__(self, answered: int, total: int) -> None:
         """Report the number of answers and the remaining time; the last answer too, after an earlier report."""
         took = self.clock() - self._began
         if answered == 0:
             self._began, self._due, self._counted = self._began + took, LONG_SECONDS, False
-        elif answered == asked and self._counted:
-            self.say(f"{answered} of {asked} answers received")
-        elif answered < asked and took >= self._due and took * asked / answered > LONG_SECONDS:
+        elif answered == total and self._counted:
+            self.say(f"{answered} of {total} answers received")
+        elif answered < total and took >= self._due and took * total / answered > LONG_SECONDS:
             self._due, self._counted = took + pause_after(took), True
-            left = f", about {duration(took * (asked - answered) / answered)} left"
-            self.say(f"{answered} of {asked} answers received{left if answered >= _TELLING * asked else ''}")
+            left = f", about {duration(took * (total - answered) / answered)} left"
+            self.say(f"{answered} of {total} answers received{left if answered >= _TELLING * total else ''}")
 
 
 def duration(seconds: float) -> str:

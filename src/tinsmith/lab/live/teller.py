@@ -52,12 +52,12 @@ class LiveTable:
         self._live = Live(get_renderable=self._rendered, console=self._console, refresh_per_second=1)
         self._live.start()
 
-    def show(self, standing: Standing, metrics: Mapping[str, object], *, kept: bool) -> None:
+    def show(self, standing: Standing, metrics: Mapping[str, object], *, permanent: bool) -> None:
         """Redraw after a step; an evaluation's row stays, any other is replaced by the next step's."""
         with self._lock:
             self._latest, self._began = (standing, metrics), time.perf_counter()
             self._live.refresh()
-            if kept:
+            if permanent:
                 self._rows = [*self._rows, (standing.step, metrics)][-_ROWS:]
 
     def show_workers(self, words: str) -> None:
@@ -173,20 +173,20 @@ class Teller:
         self._doing = f"step {step + 1}/{self.steps}" if step + 1 < self.steps else "the last evaluation and the test"
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
         if self._table is not None:
-            self._table.show(standing, metrics, kept=examined)
+            self._table.show(standing, metrics, permanent=examined)
         elif self._in_place:
             filled = _BAR_COLUMNS * step // max(1, self.steps)
             bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(standing, metrics)}"
             self._doing = bar
-            self._heard()
+            self._postpone()
             self._write_anew(bar)
         elif examined or now >= self._due:
-            self._heard()
+            self._postpone()
             print(self._line(standing, metrics), file=self.out, flush=True)
 
     def say(self, words: str) -> None:
         """Report a line on the run."""
-        self._heard()
+        self._postpone()
         if self._table is not None:
             self._table.say(words)
         elif not self.quiet:
@@ -213,10 +213,10 @@ class Teller:
         """Return the reporter of a long wait for answers."""
         return Wait(lambda words: self.say(f"{what}: {words}"))
 
-    def _heard(self) -> None:
+    def _postpone(self) -> None:
         """Postpone the next line, since one is printed now."""
         if self._ticks is not None:
-            self._ticks.heard()
+            self._ticks.postpone()
         now = self.clock()
         self._due = now + pause_after(now - self._began, _STEP_PART)
 

@@ -123,7 +123,7 @@ def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequenc
 
 
 WITH_TOKENS = "moe/frac_with_tokens"
-_TOLD = {
+_REPORTED = {
     "e_frac_with_tokens:mean": WITH_TOKENS,
     "e_frac_oversubscribed:mean": "moe/frac_oversubscribed",
     "e_max_violation:mean": "moe/max_violation",
@@ -134,23 +134,23 @@ _TOLD = {
 _LOAD = "e_tokens/"
 
 
-def expert_metrics(told: Mapping[str, float]) -> dict[str, float]:
+def expert_metrics(reported: Mapping[str, float]) -> dict[str, float]:
     """Return metrics `moe/...` from a loss's metrics; empty for a dense model.
 
     The Tinker SDK names the first five (types.ForwardBackwardOutput.metrics); `moe/router_entropy` is a share of that
     of equal probabilities, and `moe/tokens/LAYER/EXPERT` a load, told of models with few experts.
     """
-    found = {ours: told[theirs] for theirs, ours in _TOLD.items() if theirs in told}
-    for name in sorted(told):
+    found = {ours: reported[theirs] for theirs, ours in _REPORTED.items() if theirs in reported}
+    for name in sorted(reported):
         if name.startswith(_LOAD):
-            found["moe/tokens/" + name.removeprefix(_LOAD).removesuffix(":sum")] = told[name]
+            found["moe/tokens/" + name.removeprefix(_LOAD).removesuffix(":sum")] = reported[name]
     return found
 
 
-def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
+def route_metrics(reported: Mapping[str, float]) -> dict[str, float]:
     """Return the number of trained tokens that the sampler routed to other experts, and that of all compared."""
     names = {"optim/unequal_routes": "e_unequal_routes:sum", "optim/compared_routes": "e_compared_routes:sum"}
-    return {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
+    return {ours: reported[theirs] for ours, theirs in names.items() if theirs in reported}
 
 
 class ExpertWatch(ExpertMonitor):

@@ -284,14 +284,14 @@ _ARM_MEASURES = (
 )
 
 
-def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
+def _by_judging(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
     return lambda arm: "; ".join(dict.fromkeys(of(one.judging) for one in arm.reads if one.judging))
 
 
 _JUDGED = (
-    Measure("judge", "judge", _told(lambda one: one.judge)),
-    Measure("cost", "judging", _told(cost_words)),
-    Measure("failed", "without verdicts", _told(failed_words)),
+    Measure("judge", "judge", _by_judging(lambda one: one.judge)),
+    Measure("cost", "judging", _by_judging(cost_words)),
+    Measure("failed", "without verdicts", _by_judging(failed_words)),
 )
 
 

@@ -19,9 +19,9 @@ from tinsmith.lab.study.record import Column, Shown, apart
 from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Tone, Words, kept, missing
+from tinsmith.pages.document import Block, Document, Pairs, Plate, Plates, Section, Tone, Words, missing, present
 from tinsmith.pages.drawing import series_mark
-from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
+from tinsmith.pages.measures import Measure, counted, from_estimate, ranged, signed
 from tinsmith.pages.tables import Table, plain, shown_table
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, common_items, mean_difference, mean_ratio, shared_items
@@ -151,7 +151,7 @@ def page_of_run(run: Run) -> Document:
         claims=_claims(read, gaps),
         top=(Plates([_scores(read)], half=True),),
         sections=(
-            Section("gains", "Gains", kept(gained, _evaluations(read), _figures(read), _terms(read))),
+            Section("gains", "Gains", present(gained, _evaluations(read), _figures(read), _terms(read))),
             Section("steps", "Over the steps", [Plates(details.drawn_plates(run, _drawn(read)))]),
             *own,
             *judged,
@@ -282,7 +282,7 @@ def _claims(read: TaskRunRecords, gaps: Sequence[Gap]) -> str:
 def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:
     measured = {read.score: "total", **{name: f"metric/{name}" for name in read.task.metrics}}
     means = [(name, _mean(one.by_item(value), read)) for name, value in measured.items()]
-    known = ", ".join(f"{name} {told(mean)}" for name, mean in means if mean is not None)
+    known = ", ".join(f"{name} {ranged(mean)}" for name, mean in means if mean is not None)
     return f"{SPLIT_WORDS.get(split, split).capitalize()}, {counted(len(one.by_item()), 'item')}: {known}."
 
 

@@ -53,8 +53,8 @@ def labels(
     prompt_lines: Lines before the paper in every prompt, such as a search finds them; none where it is empty.
     """
     lines = tuple(line.strip() for line in prompt_lines.splitlines() if line.strip())
-    asked = make_task(task, prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(replace(asked, prompt_lines=lines), reward, settings, shuffle_labels=shuffle_labels)
+    label_task = make_task(task, prompt=prompt, contract=contract, with_metadata=with_metadata)
+    return _task(replace(label_task, prompt_lines=lines), reward, settings, shuffle_labels=shuffle_labels)
 
 
 def joint(
@@ -74,8 +74,8 @@ def joint(
     reward: The reward of each label; each has a memory of its own.
     shuffle_labels: Shuffle the training papers' pairs of labels among them: the negative control.
     """
-    asked = make_joint_task(prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(asked, reward, settings, shuffle_labels=shuffle_labels)
+    label_task = make_joint_task(prompt=prompt, contract=contract, with_metadata=with_metadata)
+    return _task(label_task, reward, settings, shuffle_labels=shuffle_labels)
 
 
 def Labels(  # a value, as Task is
@@ -99,45 +99,45 @@ def Labels(  # a value, as Task is
         settings: of the reward.
     """
     if len(subjects) == 1:
-        asked = make_task(subjects[0], prompt=prompt, contract=contract or "two_key", with_metadata=with_metadata)
+        label_task = make_task(subjects[0], prompt=prompt, contract=contract or "two_key", with_metadata=with_metadata)
     else:
-        asked = make_joint_task(prompt=prompt, contract=contract or "three_key", with_metadata=with_metadata)
-        if subjects != tuple(one.value for one in asked.subjects):
-            known = ", ".join(asked.subjects)
+        label_task = make_joint_task(prompt=prompt, contract=contract or "three_key", with_metadata=with_metadata)
+        if subjects != tuple(one.value for one in label_task.subjects):
+            known = ", ".join(label_task.subjects)
             raise ConfigError("there are no such labels together", field="subjects", value=subjects, allowed=known)
-    made = _task(asked, reward, settings, data=None if data is None else Path(data))
+    made = _task(label_task, reward, settings, data=None if data is None else Path(data))
     return replace(made, run=None, identity={**made.identity, "reward": canonical_json([reward, settings])})
 
 
 def _task(
-    asked: LabelTask,
+    label_task: LabelTask,
     reward: str,
     settings: Mapping[str, object],
     *,
     shuffle_labels: bool = False,
     data: Path | None = None,
 ) -> Task:
-    contract = asked.contract
+    contract = label_task.contract
 
     def demonstrated(item: Item, rng: Random) -> str:
         """Return an answer that satisfies the contract, independent of the labels."""
         del item
-        drawn = [rng.choice(subject.labels) for subject in asked.subjects]
+        drawn = [rng.choice(subject.labels) for subject in label_task.subjects]
         return contract.answer_text(drawn, rng.choice(tuple(Confidence)))
 
     given = {key.removeprefix(REWARD_PREFIX): value for key, value in settings.items()}
     return Task(
-        items=PapersOf(asked, data, Split.TRAIN),
-        held_out=PapersOf(asked, data, Split.VALIDATION),
+        items=PapersOf(label_task, data, Split.TRAIN),
+        held_out=PapersOf(label_task, data, Split.VALIDATION),
         item_id=lambda item: item.prompt_id,
-        prompt=lambda item: [{"role": one.role, "content": one.content} for one in prompt_messages(asked, item)],
+        prompt=lambda item: [{"role": one.role, "content": one.content} for one in prompt_messages(label_task, item)],
         parse=contract.parse,
-        reward=make_label_reward(reward, asked, **given),
+        reward=make_label_reward(reward, label_task, **given),
         metrics={"exact_match": lambda item, answer: answer.predicted_labels == item.golds},
         answer=lambda item: contract.answer_text(item.golds, Confidence.MEDIUM),
         demonstrate=demonstrated,
-        identity={"prompt_sha256": asked.prompt_sha256},
-        run=PaperRun(asked=asked, reward=reward, shuffle_labels=shuffle_labels),
+        identity={"prompt_sha256": label_task.prompt_sha256},
+        run=PaperRun(label_task=label_task, reward=reward, shuffle_labels=shuffle_labels),
     )
 
 
@@ -145,7 +145,7 @@ def _task(
 class PapersOf:
     """Papers of a split of a slice, opened when iterated over."""
 
-    asked: LabelTask
+    label_task: LabelTask
     data: Path | None
     split: Split
 
@@ -154,18 +154,18 @@ class PapersOf:
         from tinsmith.lab.labels.task import items_of
         from tinsmith.lab.papers.worlds import slice_in
 
-        source = slice_in(self.data, self.asked, print)
+        source = slice_in(self.data, self.label_task, print)
         if source.card.oversampled:  # items of one id are one item
             what, fix = "the slice repeats training papers, which a task has once", "cut it again without --oversample"
             raise DataError(what, field="data", value=str(self.data), fix=fix)
-        return iter(items_of(source.rows(self.split), self.asked))
+        return iter(items_of(source.rows(self.split), self.label_task))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRun:
     """Runs of the experiments on labels: the question that is put about papers, and the reward of answers."""
 
-    asked: LabelTask
+    label_task: LabelTask
     reward: str
     shuffle_labels: bool
 
@@ -178,7 +178,7 @@ class PaperRun:
         if foreseen:
             raise ConfigError(what, field="env_loss_coef", value=foreseen, allowed="0")
         chosen = plan.settings.select_by
-        if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
+        if len(self.label_task.subjects) > 1 and chosen not in SELECTIONS:
             what = "a run on two labels has no label_match of its own"
             fix = "select_by=macro_f1 is the mean over both tasks"
             raise ConfigError(what, field="select_by", value=chosen.value, allowed=", ".join(SELECTIONS), fix=fix)
@@ -188,7 +188,7 @@ class PaperRun:
         from tinsmith.lab.papers.run_data import data_of
         from tinsmith.lab.papers.worlds import slice_in
 
-        return data_of(plan, slice_in(plan.circumstances.data, self.asked, say))
+        return data_of(plan, slice_in(plan.circumstances.data, self.label_task, say))
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """Return the numbers of trained and evaluated tokens, and the time they take."""
@@ -205,9 +205,9 @@ def on_papers(plan: Plan) -> PaperRun:
     return task.run
 
 
-def task_asked(plan: Plan) -> LabelTask:
+def label_task_of(plan: Plan) -> LabelTask:
     """Return the labelling task of a plan's papers."""
-    return on_papers(plan).asked
+    return on_papers(plan).label_task
 
 
 _LABELS, _JOINT = (argument_keys(one, Path(__file__)) for one in (labels, joint))

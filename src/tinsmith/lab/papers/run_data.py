@@ -36,7 +36,7 @@ from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.watch import Examinee, Judged, Watch
 from tinsmith.lab.nano_base import missing_base, slower_here
 from tinsmith.lab.papers.compute_spent import LabelCourse
-from tinsmith.lab.papers.labels import on_papers, task_asked
+from tinsmith.lab.papers.labels import label_task_of, on_papers
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, is_missing, nano_base, paper_conversations, papers_of, slice_in
 from tinsmith.lab.rollouts import Group
 from tinsmith.lab.runs.files import BASELINES, Kind
@@ -169,12 +169,12 @@ class PaperData:
 
     def identity(self) -> Mapping[str, object]:
         """Return the identity's fields beyond the plan's keys; `data` identifies the papers."""
-        return {"prompt_sha256": task_asked(self.plan).prompt_sha256, "data": dict(self.data)}
+        return {"prompt_sha256": label_task_of(self.plan).prompt_sha256, "data": dict(self.data)}
 
     def config(self) -> Mapping[str, object]:
         """Return the entries of `config.json`: `task`, `reward`, `data`."""
         paper_run, rewards = on_papers(self.plan), self.plan.reward_settings
-        task = paper_run.asked
+        task = paper_run.label_task
         return {
             "task": {
                 "name": task.name,
@@ -218,7 +218,7 @@ class PaperData:
 
     @property
     def _read_by_base(self) -> Task:
-        return replace(task_asked(self.plan), prompt_lines=())
+        return replace(label_task_of(self.plan), prompt_lines=())
 
     def models(self) -> Mapping[str, str]:
         """Return the models that an embedded server serves beside the trained one: none."""
@@ -227,7 +227,7 @@ class PaperData:
     def before(self) -> Sequence[str]:
         """Return lines on the commonest pair of labels, and on the reward's optimum."""
         lines: list[str] = []
-        if len(task_asked(self.plan).subjects) > 1:
+        if len(label_task_of(self.plan).subjects) > 1:
             papers, pairs = len(self.papers.train), Counter(item.golds for item in self.papers.train)
             pair, count = max(pairs.items(), key=lambda each: (each[1], each[0]))
             has = f"the commonest pair, {' and '.join(pair)}, has {count / papers:.3f} of them"
@@ -244,7 +244,7 @@ class PaperData:
 
     def subject(self, tokenizer: PreTrainedTokenizerBase) -> LabelledPapers:
         """Return the papers as a subject, with prompts and rewards."""
-        plan, task = self.plan, task_asked(self.plan)
+        plan, task = self.plan, label_task_of(self.plan)
         named = plan.entry.named_reward
         reward = make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None
         renderer = renderer_for(tokenizer)
@@ -264,7 +264,7 @@ def data_of(plan: Plan, source: Slice) -> PaperData:
     """Return a slice's papers, labelled for the plan's task."""
     return PaperData(
         plan=plan,
-        papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
+        papers=papers_of(source, label_task_of(plan), shuffle_seed=shuffle_seed(plan)),
         data={"sha256": source.card.sha256, "rows": {one.value: source.card.splits[one].rows for one in Split}},
         source=source,
     )
@@ -299,7 +299,7 @@ def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse
         exact=exact if computed else None,
         tests_last=True,
         also_tested=with_offset if offset else None,
-        also_asked=len(study.choices()) * (len(validation) + len(test)) if offset else 0,
+        other_requests=len(study.choices()) * (len(validation) + len(test)) if offset else 0,
     )
 
 
@@ -329,7 +329,7 @@ def forecast_lines(plan: Plan) -> list[str]:
     evaluations = 1 + sum(due(step, settings.eval_every) for step in range(settings.steps))
     looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
-    world = "a synthetic world and " if is_missing(plan.circumstances.data, task_asked(plan)) else ""
+    world = "a synthetic world and " if is_missing(plan.circumstances.data, label_task_of(plan)) else ""
     return [
         f"{settings.steps} steps; {tokens}",
         *_tried(plan),
@@ -339,7 +339,7 @@ def forecast_lines(plan: Plan) -> list[str]:
 
 
 def _tried(plan: Plan) -> list[str]:
-    task = task_asked(plan)
+    task = label_task_of(plan)
     right, wrong = (tuple(subject.labels[place] for subject in task.subjects) for place in (0, 1))
     text = task.contract.answer_text(right, Confidence.MEDIUM)
     read = task.contract.parse(text)
@@ -362,7 +362,7 @@ def world_minutes() -> float:
 
 def missing_before(plan: Plan) -> Mapping[Path, float]:
     """Return the minutes to build a run's world and base on two cores, by the base's place; empty if they are there."""
-    where, task = plan.circumstances, task_asked(plan)
+    where, task = plan.circumstances, label_task_of(plan)
     if where.model_name is not None or where.base_url is not None:
         return {}
     if is_missing(where.data, task):
@@ -384,7 +384,7 @@ def minutes(plan: Plan, prompt_tokens: int | None = None, papers: Papers | None 
     lengths = Lengths(
         prompt=_prompt_length(plan, prompt_tokens, papers),
         answer=min(ANSWER_TOKENS[plan.frame.at], settings.max_tokens),
-        labels=len(task_asked(plan).labels),
+        labels=len(label_task_of(plan).labels),
         examined=settings.eval_items if papers is None else min(settings.eval_items, len(papers.validation)),
         tested=tested if papers is None else len(subset(papers.test, settings.test_items)),
     )
@@ -412,7 +412,7 @@ def _text_tokens(lengths: Sequence[int], at: At) -> int:
 
 def best_policy_lines(plan: Plan, source: Slice) -> list[str]:
     """Return warnings on classes that the optimal policy drops; none for SFT, or without the slice's baselines."""
-    every = task_asked(plan).alone if plan.entry.named_reward else ()
+    every = label_task_of(plan).alone if plan.entry.named_reward else ()
     report = read_report(source.folder) if every else None
     settings, lines = tuple(sorted(plan.reward_settings.items())), list[str]()
     for task in every:

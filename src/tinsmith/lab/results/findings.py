@@ -30,7 +30,7 @@ from tinsmith.lab.results.systems import (
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, Listing, baseline
-from tinsmith.pages.measures import Measure, counted, listed, percent, told
+from tinsmith.pages.measures import Measure, counted, listed, percent, ranged
 from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives import Optimum, Posteriors
 from tinsmith.stats.monitors import AlarmKind, Limits
@@ -89,11 +89,11 @@ def _scores(arm: LabelArm) -> str:
     first, greedy = next(iter(arm.systems.values()), None), _greedy(arm)
     if first is None:
         return f"{arm.name} was not evaluated."
-    figures = [f"{metric_name(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
+    figures = [f"{metric_name(key)} {ranged(first.measures[key])}" for key in _SCORES if key in first.measures]
     top, share = commonest_answer(first.measures)
     most = f"; {percent(share)} of the answers are {top}" if top else ""
     macro = greedy.measures.get("macro_f1") if greedy else None
-    greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
+    greedily = f"; greedily macro-F1 {ranged(macro)}" if macro else ""
     if macro is not None and macro.low is not None and macro.low == macro.high:  # as where one class is every answer
         greedily = f"; greedily macro-F1 {macro.value:.3f} in every draw"
     papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
@@ -122,7 +122,7 @@ def _control(arms: Sequence[LabelArm]) -> list[str]:
         if accuracy is not None:
             above = accuracy.above(arm.chance)
             words = "above chance, so that something is wrong" if above else "not above chance"
-            found.append(f"Trained on shuffled labels, {arm.name} has balanced accuracy {told(accuracy)}: {words}.")
+            found.append(f"Trained on shuffled labels, {arm.name} has balanced accuracy {ranged(accuracy)}: {words}.")
     return found or ["No run was trained on shuffled labels: without that control no claim of something learned holds."]
 
 
@@ -304,11 +304,11 @@ def mean_of(runs: Runs, metric: ClassMetric) -> FloatArray:
     return CLASS_SCORES[metric](runs.counts().astype(np.float64)).mean(axis=0)
 
 
-def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
+def _conclude(loses_none: bool | None, optimum: Optimum | str, k: int) -> str:
     """Return the conclusion from both kinds of evidence; the control takes precedence."""
-    if kept is True:
+    if loses_none is True:
         return "to the estimate from samples: the exact gradient of the same reward does not lose it"
-    if kept is False:
+    if loses_none is False:
         return "to the reward: its exact gradient loses it too"
     if isinstance(optimum, str):
         return f"to a cause not known: neither {TITLES[EXACT]} on the same reward nor an SFT run is here"

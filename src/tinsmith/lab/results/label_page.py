@@ -49,7 +49,7 @@ from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import Block, Browser, Document, Plates, Section, Words, kept, missing, note
+from tinsmith.pages.document import Block, Browser, Document, Plates, Section, Words, missing, note, present
 from tinsmith.pages.drawing import class_slot
 from tinsmith.pages.measures import Measure, Measures, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, shown_table, table_of, text
@@ -343,7 +343,7 @@ def _of_label(run: Run, record: StudyRecord, prefix: str) -> list[Section]:
     picture = pictures(record, f"{name}-arms") if prefix else ()
     curves = Plates(drawn_plates(run, _OF_LABELS, f"{name}-" if name else ""))
     title = f"{prefix}Over the steps"
-    return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(record, prefix)]
+    return [Section(f"{name}steps", title, present(*picture, flags, curves)), *result_sections(record, prefix)]
 
 
 def browser(label_run: LabelRun) -> Block:

@@ -382,11 +382,11 @@ def _prior(members: Mapping[str, LabelRun], golds: list[tuple[str, ...]]) -> flo
     return fsum(prod(each[one] for each, one in zip(shares, some, strict=True)) for some in golds) / len(golds)
 
 
-def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
-    if any(one.item not in said for one in tested.answers):
+def _answered(tested: Evaluation, predicted: Mapping[str, str]) -> Evaluation | None:
+    if any(one.item not in predicted for one in tested.answers):
         return None
     answers = (
-        Answered(item=one.item, gold=one.gold, predicted=said[one.item], outcome=Outcome.OK.value, parse_ok=True)
+        Answered(item=one.item, gold=one.gold, predicted=predicted[one.item], outcome=Outcome.OK.value, parse_ok=True)
         for one in tested.answers
     )
     return Evaluation(tested.labels, tuple(answers))

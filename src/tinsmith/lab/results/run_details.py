@@ -14,7 +14,7 @@ from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
 from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
-from tinsmith.pages.measures import Measure, told
+from tinsmith.pages.measures import Measure, ranged
 from tinsmith.pages.tables import Column, Shown, Table, flattened, shown_table
 from tinsmith.stats.monitors import AlarmKind
 from tinsmith.types.page_names import setting_text
@@ -41,7 +41,7 @@ def verdict(
     """
     best = max(baselines, key=lambda one: one[1], default=None)
     heads: list[str] = []
-    figures = [f"{score} {told(measure)}"]
+    figures = [f"{score} {ranged(measure)}"]
     if chance is not None:
         heads.append(_GUESSING[side_of(measure, chance)])
         figures.append(f"chance {chance:.3f}")

@@ -50,7 +50,7 @@ _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50
 
 
-class Said:
+class ServerOutput:
     """Output of a server: its address, progress lines and errors."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -94,32 +94,32 @@ class Said:
                     del self.wrong[:-_REMEMBERED]
 
 
-def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None = None) -> str:
+def wait_until_ready(process: subprocess.Popen[str], output: ServerOutput, say: Say | None = None) -> str:
     """Return the address of a started server; `say` receives lines on a long start.
 
     A server that has been still for too long is ended.
     """
     since, state, gave_up = time.monotonic(), (0, 0), False
-    with ticking(lambda: f"{STARTING}{said.doing}", say):
-        while not gave_up and not said.settled.wait(_LOOK_SECONDS):
-            before, state, now = state, (said.count, _cpu_ticks(process.pid)), time.monotonic()
+    with ticking(lambda: f"{STARTING}{output.doing}", say):
+        while not gave_up and not output.settled.wait(_LOOK_SECONDS):
+            before, state, now = state, (output.count, _cpu_ticks(process.pid)), time.monotonic()
             since = since if state == before else now
             gave_up = now - since > STILL_SECONDS
-    if said.base_url:
-        return said.base_url
+    if output.base_url:
+        return output.base_url
     if gave_up:
         process.kill()
     process.wait()
-    said.join()
+    output.join()
     if gave_up:
         what = f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped"
         fix = "check the disk, the memory and the load of this machine"
-        raise BackendError(what, field="last line", value=said.doing, fix=fix)
+        raise BackendError(what, field="last line", value=output.doing, fix=fix)
     if process.returncode < 0:
         what = f"the embedded server was ended by {_signal_name(-process.returncode)} before it answered"
         fix = "try again; if nobody stopped it, memory ran out: free some, or use a smaller model"
-        raise LostError(what, field="last line", value=said.doing, fix=fix)
-    last = "\n".join(said.wrong[-5:]) or f"exit code {process.returncode}"
+        raise LostError(what, field="last line", value=output.doing, fix=fix)
+    last = "\n".join(output.wrong[-5:]) or f"exit code {process.returncode}"
     raise BackendError(f"the embedded server did not start: {last}")
 
 
@@ -160,12 +160,12 @@ class Tombstone:
 
             do_PUT = do_DELETE = do_GET
 
-            def _answer(self, status: int, said: bytes = body) -> None:
+            def _answer(self, status: int, content: bytes = body) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(said)))
+                self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
                 del format, args
@@ -232,14 +232,14 @@ class EmbeddedServer:
             env={**os.environ, **around},
             start_new_session=True,
         )
-        self._said = Said(self._process)
+        self._output = ServerOutput(self._process)
         try:
-            self.base_url = wait_until_ready(self._process, self._said, say)
+            self.base_url = wait_until_ready(self._process, self._output, say)
         except BaseException:
             # It has not started to serve, and has no state to save.
             self._process.kill()
             self._process.wait()
-            self._said.join()
+            self._output.join()
             self._close_input()
             raise
         self._closing = False
@@ -269,7 +269,7 @@ class EmbeddedServer:
             self._process.kill()
             self._process.wait()
         self._watcher.join()
-        self._said.join()
+        self._output.join()
         if self._tombstone is not None:
             self._tombstone.close()
             self._tombstone = None
@@ -289,7 +289,7 @@ class EmbeddedServer:
         code = self._process.wait()
         if self._closing:
             return
-        detail = f": {self._said.wrong[-1]}" if self._said.wrong else ""
+        detail = f": {self._output.wrong[-1]}" if self._output.wrong else ""
         with suppress(OSError):
             port = int(self.base_url.rsplit(":", 1)[1])
             self._tombstone = Tombstone(port, f"the embedded server died (exit code {code}){detail}")

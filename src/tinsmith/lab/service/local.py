@@ -92,14 +92,14 @@ class LocalSampler:
             top_p=sampling_params.top_p,
             stop=None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
         )
-        return self._asked(prompt, params, num_samples, logprobs=include_prompt_logprobs)
+        return self._sampled(prompt, params, num_samples, logprobs=include_prompt_logprobs)
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Known[list[float | None]]:
         """Return the log-probability of each token after the previous ones."""
-        sampled = self._asked(prompt, SamplingParams(seed=0, max_tokens=0), 1, logprobs=True)
+        sampled = self._sampled(prompt, SamplingParams(seed=0, max_tokens=0), 1, logprobs=True)
         return Known(sampled.result().prompt_logprobs or [])
 
-    def _asked(self, prompt: types.ModelInput, params: SamplingParams, count: int, *, logprobs: bool) -> Sampled:
+    def _sampled(self, prompt: types.ModelInput, params: SamplingParams, count: int, *, logprobs: bool) -> Sampled:
         request = SampleRequest(
             prompt=np.array(prompt.to_ints(), np.int32), params=params, num_samples=count, prompt_logprobs=logprobs
         )
@@ -211,7 +211,7 @@ class LocalService:
     engine: Engine
     name: str  # Of the base, as the engine knows it.
     source: str  # Folder, file or name that the base is from.
-    kept: Path  # State folder of the checkpoints that are loaded.
+    loaded_from: Path  # State folder of the checkpoints that are loaded.
     saved: Path  # State folder of those that are saved.
     unit_hashes: bool = False
     waiting: list[Sampled] = field(default_factory=list[Sampled])
@@ -234,14 +234,14 @@ class LocalService:
 
     def create_training_client_from_state_with_optimizer(self, path: str) -> LocalTrainer:
         """Return a client of the weights and the optimizer of a checkpoint."""
-        return self._trainer(self._loaded(path, self.kept, with_optimizer=True))
+        return self._trainer(self._loaded(path, self.loaded_from, with_optimizer=True))
 
     def create_sampling_client(self, base_model: str = "", model_path: str | None = None) -> LocalSampler:
         """Return the base, or saved weights."""
         if model_path is None:
             return self.sampler(self.engine.base_policy(base_model))
         saved = is_checkpoint(TinkerPath.parse(model_path).folder(self.saved))
-        session = self._loaded(model_path, self.saved if saved else self.kept, with_optimizer=False)
+        session = self._loaded(model_path, self.saved if saved else self.loaded_from, with_optimizer=False)
         return self.sampler(freeze(session, self.engine.parts.policy_of))
 
     def sampler(self, policy: Policy) -> LocalSampler:

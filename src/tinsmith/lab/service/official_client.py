@@ -79,7 +79,7 @@ def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, second
     ]
 
 
-def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | None]:
+def text_logprobs(reported: Sequence[float | None], tokens: int) -> list[float | None]:
     """Return `compute_logprobs` as one entry per token of a text, None for the first.
 
     Some servers leave the first token's entry out.
@@ -87,9 +87,9 @@ def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | Non
     >>> text_logprobs([-1.0, -2.0], 3)
     [None, -1.0, -2.0]
     """
-    whole = [None, *told] if len(told) == tokens - 1 else list(told)
+    whole = [None, *reported] if len(reported) == tokens - 1 else list(reported)
     if len(whole) != tokens or None in whole[1:]:
-        raise BackendError(f"the server told {len(told)} log-probabilities of a text of {tokens} tokens")
+        raise BackendError(f"the server told {len(reported)} log-probabilities of a text of {tokens} tokens")
     return whole
 
 

@@ -232,7 +232,7 @@ def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:
     if ended.code == 0:
         say(f"{name}: {duration(ended.seconds)} on {ended.node}")
         return "", False
-    last = f": {' '.join(line.strip() for line in ended.said)}" if ended.said else ""
+    last = f": {' '.join(line.strip() for line in ended.last_lines)}" if ended.last_lines else ""
     how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
     return f"stopped with {how} on {ended.node}{last}", ended.code == LOST or ended.code < 0
 

@@ -11,7 +11,7 @@ from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated
 from tinsmith.lab.study.study import Expectation, Finding, PerItem
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, listed, over_seeds, signed, told
+from tinsmith.pages.measures import from_estimate, listed, over_seeds, ranged, signed
 from tinsmith.stats.gate import Verdict
 from tinsmith.stats.mean_runs import MeanRuns, shared_items
 from tinsmith.stats.significance import ALPHA
@@ -56,7 +56,7 @@ def within(arm: str, margin: float) -> Check:
 
     def inside(results: Results) -> Finding:
         one = results.gains[arm]
-        ends = f"from {one.before.value:.3f} to {told(one.after)}"
+        ends = f"from {one.before.value:.3f} to {ranged(one.after)}"
         return Finding(one.gain.within(margin), f"{ends}: no score changed" if one.gain.within(0.0) else one.course)
 
     return _limited(inside, f"within {margin:g}")

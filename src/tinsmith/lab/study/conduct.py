@@ -257,7 +257,7 @@ def _made(study: Study, cells: sizes.StudyCells, tuned: Tuned, say: Say) -> Made
     return made
 
 
-def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
+def _results(study: Study, request: sizes.Request, tuned: Tuned, made: Made, draws: Draws) -> Results:
     runs: dict[str, ArmRuns] = {}
     for arm in study.arms:
         if study.task is None and arm.name in tuned:
@@ -266,7 +266,7 @@ def _results(study: Study, asked: sizes.Asked, tuned: Tuned, made: Made, draws: 
         elif arm.on is not None or arm.name in tuned:
             folders = [cell.folder for cell in tuned[arm.name].cells] if arm.on is None else made[arm.on][0]
             found = () if arm.on is None else made[arm.on][2]
-            before = study.sizes[asked.size].before
+            before = study.sizes[request.size].before
             runs[arm.name] = ArmRuns(arm, read_runs(folders), study.clusters, before, made=found)
     for name, (label, of, split) in study.ways.items():
         arm = runs[of]

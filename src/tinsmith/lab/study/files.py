@@ -32,9 +32,9 @@ def holds_study(folder: Path) -> bool:
     return all((folder / name).is_file() for name in (STUDY_JSON, PAGE, TABLES))
 
 
-def made_once(file: Path, asked: object, kind: type[T], make: Callable[[], T]) -> T:
+def made_once(file: Path, request: object, kind: type[T], make: Callable[[], T]) -> T:
     """Return what a file holds, if it is of this version and was asked for in the same way; else make and write it."""
-    key = [VERSION, msgspec.json.decode(msgspec.json.encode(asked))]
+    key = [VERSION, msgspec.json.decode(msgspec.json.encode(request))]
     try:
         before = msgspec.json.decode(file.read_bytes())
         if before["asked"] == key:

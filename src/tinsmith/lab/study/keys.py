@@ -119,7 +119,7 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
     return tuple(found), first[0]
 
 
-def asked_cluster(given: Mapping[str, str]) -> tuple[str, int] | None:
+def cluster_of(given: Mapping[str, str]) -> tuple[str, int] | None:
     """Read a cluster's address, and most runs at once (0: one for each core); None: no cluster is asked for."""
     address, at_once = given.get(RAY.name, ""), given.get(CELLS_AT_ONCE.name)
     most = 0 if at_once is None else count(CELLS_AT_ONCE.name, at_once, 0)

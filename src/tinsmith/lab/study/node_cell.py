@@ -54,7 +54,7 @@ class Ended:
     node: str
     code: int = 0  # Its exit code; below 0: the number of the signal that killed it.
     seconds: float = 0.0
-    said: tuple[str, ...] = ()  # Its last lines on standard error.
+    last_lines: tuple[str, ...] = ()  # Its last lines on standard error.
     refused: str = ""  # Why it did not begin; empty: it did.
 
 
@@ -64,10 +64,10 @@ def run_cell(cell: NodeCell) -> Ended:
     if cell.source != source_sha256():
         return Ended(node=node, refused=OTHER_SOURCE)
     try:
-        is_seen = Path(cell.here).is_dir() and Path(cell.here, cell.sign).read_text() == cell.token
+        is_visible = Path(cell.here).is_dir() and Path(cell.here, cell.sign).read_text() == cell.token
     except OSError:
-        is_seen = False
-    if not is_seen:
+        is_visible = False
+    if not is_visible:
         return Ended(node=node, refused=UNSEEN)
     with Path(cell.here, cell.sign).open("r+") as sign:
         # A process whose node was given up may still write. The run holds the lock too, for as long as it lives.
@@ -99,7 +99,7 @@ def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
         last_lines = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
         code = run.wait()
     _runs.discard(run)
-    return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, last_lines)))
+    return Ended(node=node, code=code, seconds=time.perf_counter() - began, last_lines=tuple(filter(None, last_lines)))
 
 
 def interrupt_runs() -> bool:

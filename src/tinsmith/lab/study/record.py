@@ -9,7 +9,7 @@ from typing import Final
 
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
-from tinsmith.pages.measures import BOOTSTRAP, Measure, signed, told
+from tinsmith.pages.measures import BOOTSTRAP, Measure, ranged, signed
 from tinsmith.pages.tables import Column, Shown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate import Claim
@@ -91,7 +91,7 @@ class ArmGain:
     def course(self) -> str:
         """From where to where it went, in words."""
         ends = f" ({self.gain.between}, Holm {p_words(self.p_holm)})" if self.gain.between else ""
-        return f"from {self.before.value:.3f} to {told(self.after)}: {signed(self.gain.value)}{ends}"
+        return f"from {self.before.value:.3f} to {ranged(self.after)}: {signed(self.gain.value)}{ends}"
 
 
 def apart(name: str, missing: str = "not known") -> Column:

@@ -19,7 +19,7 @@ from tinsmith.pages.document import Block, ClaimTable, Document, Example, Facts,
 from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import counted, listed, signed, told
+from tinsmith.pages.measures import counted, listed, ranged, signed
 from tinsmith.pages.page import document_html
 from tinsmith.pages.tables import Table, shown, shown_table
 from tinsmith.stats.gate import Claim, ClaimKind, Verdict
@@ -78,7 +78,7 @@ def headline(found: StudyRecord) -> str:
     beside += [f"against {scores[second].after.value:.3f} for {second}"] if second in scores else []
     gained = [f"{_shown(one)}: {first}" for one in found.gains if one.words == first]
     head = next(iter(gained), _capital(first))
-    return f"{head}: {', '.join([f'{score} {told(after)}', *beside])}; {verdict}."
+    return f"{head}: {', '.join([f'{score} {ranged(after)}', *beside])}; {verdict}."
 
 
 def _difference(claim: Claim) -> str:

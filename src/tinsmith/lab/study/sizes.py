@@ -17,7 +17,7 @@ from tinsmith.lab.study.keys import (
     GENERATOR,
     StudyKey,
     StudyKeys,
-    asked_cluster,
+    cluster_of,
     numbers,
     seeds_apart,
 )
@@ -132,7 +132,7 @@ class StudyCells:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Request:
     """A study's keys as they are asked for: what is given goes before what its size says, and that before defaults."""
 
     size: str
@@ -262,7 +262,7 @@ def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
     del name, given
 
 
-def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Asked]:
+def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Request]:
     """Return what is asked of a study, and the study with what hangs on that, such as its arms."""
     if given.get("size") == SMALL and SMALL in study.sizes and given.get("at", SMALL) == SMALL:
         given = {**{key: value for key, value in given.items() if key != "size"}, "at": SMALL}  # As runs spell it.
@@ -277,7 +277,7 @@ def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no
         shared |= {_TASK: every[GENERATOR.name]} if GENERATOR.name in every else {}
     size = size_of(study, given)
     usual = {**study.keys, **(study.sizes[size].keys if sized else {})}.get(RATE)
-    request = Asked(
+    request = Request(
         size=size,
         source=source,
         given=given,
@@ -315,11 +315,11 @@ def _require_arms(study: Study, size: str) -> None:
         study.judged({})
 
 
-def _require_known(study: Study, asked: Asked, sized: bool) -> None:
+def _require_known(study: Study, request: Request, sized: bool) -> None:
     """Check that arms and sizes set keys that there are; of a packaged task's sizes each may name another one."""
-    of_runs = EVERY_KEY | asked.task_keys
-    of_sizes = of_runs | asked.own.keys() - _ARGUMENTS
-    there = study.sizes if not study.is_named else {asked.size: study.sizes[asked.size]} if sized else {}
+    of_runs = EVERY_KEY | request.task_keys
+    of_sizes = of_runs | request.own.keys() - _ARGUMENTS
+    there = study.sizes if not study.is_named else {request.size: study.sizes[request.size]} if sized else {}
     sizes = {f"size {name}": size.keys for name, size in there.items()}
     arms = {f"arm {arm.name}": arm.keys for arm in study.arms if arm.on is None and arm.experiment is None}
     for where, keys, known in (
@@ -370,40 +370,40 @@ def _passes(study: Study) -> frozenset[str]:
     return study.passes if study.task is None or _own_rates(study) else study.passes | {RATE}
 
 
-def first_cells(study: Study, asked: Asked) -> StudyCells:
+def first_cells(study: Study, request: Request) -> StudyCells:
     """Return the runs of a planned study that no others decide on."""
-    arms, own = [arm for arm in _arms(study, asked.size) if arm.on is None], asked.own
-    seeds = asked.given.get("seeds", ",".join(map(str, study.sizes[asked.size].seeds)))
+    arms, own = [arm for arm in _arms(study, request.size) if arm.on is None], request.own
+    seeds = request.given.get("seeds", ",".join(map(str, study.sizes[request.size].seeds)))
     reported, tuning_seed = seeds_apart(seeds, own["tuning_seed"], least=study.fewest_seeds)
-    of_all = frozenset(asked.shared) - asked.task_keys
+    of_all = frozenset(request.shared) - request.task_keys
     for arm in arms:
         of_all = of_all if arm.experiment is not None else of_all & TASK_KINDS[_kind(arm)].known
-    shared = {key: one for key, one in asked.shared.items() if key in of_all}
+    shared = {key: one for key, one in request.shared.items() if key in of_all}
     return StudyCells(
         name=study.name,
         question=study.question,
-        arms=tuple(_arm(asked, arm, arm.keys) for arm in arms if not arm.is_staged),
+        arms=tuple(_arm(request, arm, arm.keys) for arm in arms if not arm.is_staged),
         shared={**shared, "quiet": "true"},
-        out=Path(own["out"] or _out(study, asked)),
+        out=Path(own["out"] or _out(study, request)),
         seeds=reported,
         tuning_seed=tuning_seed,
         dry_run=truth("dry_run", own["dry_run"]),
-        cluster=asked_cluster(asked.given),
+        cluster=cluster_of(request.given),
     )
 
 
-def _out(study: Study, asked: Asked) -> str:
-    task = asked.own[_TASK]
+def _out(study: Study, request: Request) -> str:
+    task = request.own[_TASK]
     plain = Path(task).stem if task.endswith(".py") else task.replace(":", "-").replace("/", "-")
-    return "-".join(filter(None, [f"runs/{study.name.replace('/', '-')}", plain, asked.given.get(GENERATOR.name)]))
+    return "-".join(filter(None, [f"runs/{study.name.replace('/', '-')}", plain, request.given.get(GENERATOR.name)]))
 
 
 def later_arms(
-    study: Study, asked: Asked, rates: Mapping[str, float], computed: Mapping[str, Mapping[str, Value | BySeed]]
+    study: Study, request: Request, rates: Mapping[str, float], computed: Mapping[str, Mapping[str, Value | BySeed]]
 ) -> tuple[StudyArm, ...]:
     """Return the arms of a planned study that others decide on, by the rates they chose and what `after` computed."""
     found: list[StudyArm] = []
-    for arm in _arms(study, asked.size):
+    for arm in _arms(study, request.size):
         if arm.is_staged:
             require_known("arm with a learning rate of its own", [(n, "arms") for n in _tuned(arm)], list(rates))
             own = {key: rates[one.arm] if isinstance(one, Tuned) else one for key, one in arm.keys.items()}
@@ -414,7 +414,7 @@ def later_arms(
                         by_seed.setdefault(seed, {})[key] = text
                 else:
                     own[key] = value
-            found.append(replace(_arm(asked, arm, own), by_seed=by_seed))
+            found.append(replace(_arm(request, arm, own), by_seed=by_seed))
     return tuple(found)
 
 
@@ -432,25 +432,25 @@ def _kind(arm: Arm) -> Kind:
     return Kind(given)
 
 
-def _arm(asked: Asked, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
-    own = _texts(keys, asked.size)
+def _arm(request: Request, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
+    own = _texts(keys, request.size)
     if arm.experiment is not None:
-        return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(RATE), asked.size), own)
-    kind, rates = _kind(arm), _rates(keys.get(RATE), asked.size) or _rates(asked.rate, asked.size)
-    known = TASK_KINDS[kind].known | asked.task_keys
-    every = {**{key: value for key, value in asked.shared.items() if key in known}, **own}
-    if kind is Kind.TASK_SFT and "groups_per_batch" in asked.shared and "batch_size" not in own:
-        every["batch_size"] = asked.shared["groups_per_batch"]  # it looks at as many items a step as one that is paid
-    made = _of_task(asked, arm, arm.name, every, rates)
+        return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(RATE), request.size), own)
+    kind, rates = _kind(arm), _rates(keys.get(RATE), request.size) or _rates(request.rate, request.size)
+    known = TASK_KINDS[kind].known | request.task_keys
+    every = {**{key: value for key, value in request.shared.items() if key in known}, **own}
+    if kind is Kind.TASK_SFT and "groups_per_batch" in request.shared and "batch_size" not in own:
+        every["batch_size"] = request.shared["groups_per_batch"]  # it looks at as many items a step as one that is paid
+    made = _of_task(request, arm, arm.name, every, rates)
     if len(rates) < 2:
         return made
-    part = _EVALUATE if _EVALUATE in asked.task_keys else "examined"
+    part = _EVALUATE if _EVALUATE in request.task_keys else "examined"
     apart = {**every, part: Examined.VALIDATION.value}
-    return replace(made, tuned_as=_of_task(asked, arm, f"{arm.name}-validation", apart, rates))
+    return replace(made, tuned_as=_of_task(request, arm, f"{arm.name}-validation", apart, rates))
 
 
-def _of_task(asked: Asked, arm: Arm, name: str, every: Mapping[str, str], rates: tuple[float, ...]) -> StudyArm:
-    source, task_keys = asked.source, asked.task_keys
+def _of_task(request: Request, arm: Arm, name: str, every: Mapping[str, str], rates: tuple[float, ...]) -> StudyArm:
+    source, task_keys = request.source, request.task_keys
     assert source is not None, "the study is of a task"
     assert source.found_at is not None, "the task can be opened again"
     rated = {RATE: repr(rates[0])} if rates else {}

@@ -27,7 +27,7 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from tinsmith.lab.study.conduct import Stage
     from tinsmith.lab.study.measures import ArmRuns, Results
-    from tinsmith.lab.study.sizes import Asked
+    from tinsmith.lab.study.sizes import Request
 
 Value = str | int | float | bool
 BySize = Mapping[str, Value]
@@ -393,9 +393,9 @@ class Study(KnownArguments):
     fewest_seeds: int = 1
     ways: Mapping[str, tuple[str, str, Split]] = field(default_factory=dict[str, tuple[str, str, Split]])
     """Other ways to decide with the models of an arm on labels, by name: label, arm, and the split of the answers."""
-    shared: Callable[[Asked], Mapping[str, str]] | None = None
+    shared: Callable[[Request], Mapping[str, str]] | None = None
     """Computes the keys of every run from those that are asked for."""
-    materials: Callable[[Asked, Say], Mapping[str, str]] | None = None
+    materials: Callable[[Request, Say], Mapping[str, str]] | None = None
     """Finds or builds what all runs stand on, and returns keys that say where it is."""
     took: Callable[[str], float | None] | None = None
     """Returns the seconds that an arm took before its runs; None: it began with them."""
@@ -403,7 +403,7 @@ class Study(KnownArguments):
     """Sentences before the forecast, of what it does not know."""
     pace: Callable[[Plan], float | None] | None = None
     """Forecasts the minutes of a run; None: as of any run of its kind."""
-    complete: Callable[[Study, Asked], Study] | None = None
+    complete: Callable[[Study, Request], Study] | None = None
     """Returns the study with what hangs on the keys that are asked for, such as its arms."""
 
     @property

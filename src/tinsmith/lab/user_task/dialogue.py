@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.grouping import Example
 from tinsmith.lab.user_task.calls import Raised, attempt, raised
 from tinsmith.lab.user_task.items import UserItem, named_item
-from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, Failed, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Conversation, Failed, Scored, StepReward
 from tinsmith.lab.user_task.task import (
     Ask,
     Child,
@@ -46,7 +46,7 @@ class Earned:
     terms: Mapping[str, float]
     metrics: Mapping[str, float]  # Without those that do not apply to it.
     readable: bool  # True if `parse` could read the last reply; True where nothing is parsed.
-    heard: tuple[str, ...] = ()  # Texts of the environment between the model's replies.
+    observations: tuple[str, ...] = ()  # Texts of the environment between the model's replies.
     scored: Scored | None = None  # As a reward of whole steps gave it; None: the task has none.
 
     @property
@@ -65,7 +65,7 @@ class Dialogue:
     group: object = field(default_factory=object)  # The same for all that are compared with each other.
     replies: tuple[str, ...] = ()  # The model's.
     read: tuple[Any, ...] = ()  # The same, as `parse` reads them.
-    heard: tuple[str, ...] = ()  # Texts of the environment between them.
+    observations: tuple[str, ...] = ()  # Texts of the environment between them.
     failed: Failed | None = None
     is_over: bool = False
     depth: int = 0  # Conversations above it in its tree.
@@ -82,7 +82,7 @@ class Dialogue:
 
         What a function of the task raises ends the conversation, and is kept in `failed`.
         """
-        if self.is_over or len(self.heard) < len(self.replies):
+        if self.is_over or len(self.observations) < len(self.replies):
             raise InputError("no reply is due in this conversation")
         self.replies = (*self.replies, text)
         talk, self.is_over = self.task.talk, True
@@ -114,13 +114,13 @@ class Dialogue:
         last = [one if isinstance(one, str) else cast("Sequence[str]", one)[-1] for one in answers if one is not wrong]
         return self.tell(wrong or attempt(response.then, [_read(self.task, one) for one in last]))
 
-    def tell(self, said: object) -> str | None:
+    def tell(self, text: object) -> str | None:
         """Record the task's response; None for a failure."""
-        self.is_over = not isinstance(said, str)
-        if isinstance(said, str):
-            self.heard = (*self.heard, said)
-            return said
-        wrong = str(said) if isinstance(said, Raised) else f"it gave {type(said).__name__}, and no text or None"
+        self.is_over = not isinstance(text, str)
+        if isinstance(text, str):
+            self.observations = (*self.observations, text)
+            return text
+        wrong = str(text) if isinstance(text, Raised) else f"it gave {type(text).__name__}, and no text or None"
         self.failed = Failed(REPLY, wrong)
         return None
 
@@ -133,7 +133,7 @@ def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
 def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     """Score a step's finished conversations, including spawned ones."""
     results: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
-    to_score: dict[int, Asked] = {}
+    to_score: dict[int, Conversation] = {}
     trees: dict[int, Child] = {}  # by the conversation that was spawned
     groups: dict[object, list[int]] = {}  # by what they are compared in: an item may come twice in a step
     for place, talk in enumerate(played):
@@ -152,13 +152,13 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
             if isinstance(read, Failed):
                 results[place] = read
             else:
-                conversation: dict[str, Any] = {"replies": tuple(read), "text": talk.replies[-1], "heard": talk.heard}
-                to_score[place] = Asked(item=talk.item.item, group=group, seed=talk.seed, **conversation)
+                own: dict[str, Any] = {"text": talk.replies[-1], "seed": talk.seed, "observations": talk.observations}
+                to_score[place] = Conversation(item=talk.item.item, replies=tuple(read), group=group, **own)
     if isinstance(task.reward, StepReward):
         order = sorted(to_score)
         results |= zip(order, score_step(task, [to_score[place] for place in order]), strict=True)
     return [
-        result if isinstance(result := results[place], Failed) else replace(result, heard=talk.heard)
+        result if isinstance(result := results[place], Failed) else replace(result, observations=talk.observations)
         for place, talk in enumerate(played)
     ]
 
@@ -200,10 +200,10 @@ def right_example(task: Task, item: UserItem, renderer: Renderer) -> Example:
             raise TaskError(f"{talk.failed.where} of the item {item.prompt_id}: {talk.failed.what}")
         if not isinstance(response, str):
             raise TaskError(f"answer of the item {item.prompt_id}: the task has no reply to it")
-        heard = Message(role=Role.USER, content=response)
-        tokens = renderer.extend((), tokens, (heard,))
+        message = Message(role=Role.USER, content=response)
+        tokens = renderer.extend((), tokens, (message,))
         learned += [False] * (len(tokens) - len(learned))
-        alone = renderer.build_supervised_example((heard, Message(role=Role.ASSISTANT, content=reply)))
+        alone = renderer.build_supervised_example((message, Message(role=Role.ASSISTANT, content=reply)))
         written = [token for token, weight in zip(*alone, strict=True) if weight != 0.0]
         tokens = (*tokens, *written)
         learned += [True] * len(written)
@@ -211,7 +211,7 @@ def right_example(task: Task, item: UserItem, renderer: Renderer) -> Example:
     return Example(tokens=tokens, learned=tuple(learned))
 
 
-def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
+def score_step(task: Task, answers: Sequence[Conversation]) -> list[Earned | Failed]:
     """Score all answers of a step by a task's reward of whole steps, and by its metrics."""
     reward = task.reward
     assert isinstance(reward, StepReward)
@@ -225,20 +225,20 @@ def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
     return [_of_step(task, reward, answer, one) for answer, one in zip(answers, found, strict=True)]
 
 
-def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Earned | Failed:
+def _of_step(task: Task, reward: StepReward, conversation: Conversation, scored: object) -> Earned | Failed:
     if isinstance(scored, Failed):
         return scored
     if not isinstance(scored, Scored):
         return Failed(REWARD, f"it gave {type(scored).__name__}, and neither Scored nor Failed")
     if set(scored.terms) != set(reward.terms):
         return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
-    result: Earned | Failed = Earned(terms={}, metrics={}, readable=asked.replies[-1] is not None, scored=scored)
+    result: Earned | Failed = Earned(terms={}, metrics={}, readable=conversation.replies[-1] is not None, scored=scored)
     for name in reward.terms:
         result = _entered(result, REWARD, name, _number(scored.terms[name]))
     for name in reward.metrics:
         result = _entered(result, METRIC, name, _number(scored.metrics.get(name), optional=True))
     for name, metric in task.metrics.items():
-        (value,) = _valued(metric, asked.item, [list(asked.replies)], [()], optional=True)
+        (value,) = _valued(metric, conversation.item, [list(conversation.replies)], [()], optional=True)
         result = _entered(result, METRIC, name, value)
     return result
 

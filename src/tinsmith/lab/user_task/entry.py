@@ -210,13 +210,13 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             raise unknown_key(key, overrides[key], EVERY_KEY | own if of_another_kind else listed)
     experiment = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
-    _require_said(plan, overrides)
+    _require_given(plan, overrides)
     files = {key.name for key in source.keys if key.is_file}
     changed = {key: experiment.subject.own_keys[key] for key in sorted((own - files) & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
 
 
-def _require_said(plan: Plan, overrides: Mapping[str, str]) -> None:
+def _require_given(plan: Plan, overrides: Mapping[str, str]) -> None:
     task, settings, kind = plan.experiment.subject.task_of(plan), plan.settings, plan.frame.kind
     examples, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)

@@ -112,8 +112,8 @@ def require_judge(plan: Plan, task: Task, reward: JudgedReward, split: UserSplit
     (frame, asking), where = parts_of(plan), plan.circumstances
     named, elsewhere = frame.judge_model, os.environ.get("OPENAI_BASE_URL")
     controls = [one.reward for one in task.controls.values() if isinstance(one.reward, JudgedReward)]
-    asked = [(reward, one) for one in (*split.train, *split.held_out)]
-    for own, one in (*asked, *((own, one) for own in (reward, *controls) for one in split.tested)):
+    taught = [(reward, one) for one in (*split.train, *split.held_out)]
+    for own, one in (*taught, *((own, one) for own in (reward, *controls) for one in split.tested)):
         criteria = _request(own, one).criteria
         if named == records.RULES and isinstance(reward.rules, RulesOnly):
             _require_rules(one, criteria)

@@ -12,7 +12,7 @@ from tinsmith.lab.judge.records import Answered, JudgeFailure, Spent
 from tinsmith.lab.judge.rules import Judge, Outcome, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Failed, Groups, Scored, StepReward
 from tinsmith.types.errors import DataError
 
 JUDGE, SCORE = "judge", "score"  # Places of failure of an answer: without verdicts, and with them.
@@ -37,7 +37,7 @@ class JudgedReward(StepReward):
         """Return the reward with a judge."""
         return replace(self, judge=judge, paid=paid)
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored | Failed]:
         """Have every answer judged."""
         requests = [
             JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=listed(self.criteria(one.item)))
@@ -59,13 +59,13 @@ class JudgedReward(StepReward):
             raise failures[0].error()
         return [self._scored(one, judged) for one, judged in zip(answers, verdicts, strict=True)]
 
-    def _scored(self, asked: Asked, judged: Outcome) -> Scored | Failed:
+    def _scored(self, conversation: Conversation, judged: Outcome) -> Scored | Failed:
         if isinstance(judged, Failed):
             return judged
         if isinstance(judged, JudgeFailure):
             return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
         passed = [verdict.passed for verdict in judged.value]
-        score = pass_rate(passed) if self.score is None else attempt(self.score, asked.item, passed)
+        score = pass_rate(passed) if self.score is None else attempt(self.score, conversation.item, passed)
         if isinstance(score, Raised):
             return Failed(SCORE, str(score))
         verdicts = [{"passed": one.passed, "rationale": one.rationale} for one in judged.value]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinsmith.lab.hidden_states import LastStates
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Failed, Groups, Scored, StepReward
 from tinsmith.stats.ridge import Floats, Moments, dots, solve
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -54,7 +54,7 @@ class LearnedReward(StepReward):
         """Prepare the hidden states of the run's base."""
         self.states = LastStates(model)
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Any]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Any]:
         """Return the learned reward and the label of each answer, a Scored; one without a label is a Failed."""
         read = [self.read(one) for one in answers]
         known = [one for one in read if not isinstance(one, Failed)]
@@ -71,12 +71,12 @@ class LearnedReward(StepReward):
             self.weights = after.fitted(self.ridge)
         self.steps += 1
         scored = (
-            Scored(terms={LEARNED: float(one)}, metrics={LABEL: float(label)}, record={"predicted": float(said)})
-            for one, label, said in zip(paid, u_N, learned, strict=True)
+            Scored(terms={LEARNED: float(one)}, metrics={LABEL: float(label)}, record={"predicted": float(predicted)})
+            for one, label, predicted in zip(paid, u_N, learned, strict=True)
         )
         return [one if isinstance(one, Failed) else next(scored) for one in read]
 
-    def read(self, one: Asked) -> tuple[float, str | Sequence[float]] | Failed:
+    def read(self, one: Conversation) -> tuple[float, str | Sequence[float]] | Failed:
         """Return the label and the features of an answer; a Failed where one raises, or is no finite number."""
         label = attempt(lambda: float(self.label(one.item, one.text)))
         numbers = features = attempt(self.features, one.item, one.text)
@@ -118,10 +118,10 @@ class LearnedReward(StepReward):
         """Restore the state of a checkpoint."""
         self.steps, self.moments, self.weights = 0, None, None
         if state is not None:
-            kept = cast("Mapping[str, Any]", state)
-            outer, labelled, weights = (np.frombuffer(base64.b64decode(one), "<f8").copy() for one in kept["parts"])
-            moments = Moments(kept["weight"], outer.reshape(len(labelled), len(labelled)), labelled)
-            self.steps, self.moments, self.weights = kept["steps"], moments, weights
+            saved = cast("Mapping[str, Any]", state)
+            outer, labelled, weights = (np.frombuffer(base64.b64decode(one), "<f8").copy() for one in saved["parts"])
+            moments = Moments(saved["weight"], outer.reshape(len(labelled), len(labelled)), labelled)
+            self.steps, self.moments, self.weights = saved["steps"], moments, weights
 
     def train_figures(self, groups: Groups) -> Mapping[str, float]:
         """Return the mean of a step's predicted rewards minus labels."""
@@ -140,11 +140,11 @@ class LabelsAlone(StepReward):
 
     terms: ClassVar[tuple[str, ...]] = (LABEL,)
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored | Failed]:
         """Return each answer's label, or the failure of its label or features."""
         return [self._scored(one) for one in answers]
 
-    def _scored(self, one: Asked) -> Scored | Failed:
+    def _scored(self, one: Conversation) -> Scored | Failed:
         read = self.learned.read(one)
         return read if isinstance(read, Failed) else Scored(terms={LABEL: read[0]})
 

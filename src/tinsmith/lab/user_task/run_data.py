@@ -47,7 +47,7 @@ from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, item
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.reward_check import check_lines, filter_examples, tried
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
-from tinsmith.lab.user_task.subject import AskedModel, UserSubject
+from tinsmith.lab.user_task.subject import FrozenModel, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Reward, Task
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
@@ -91,14 +91,14 @@ class TaskData:
         return self.task.reward if isinstance(self.task.reward, JudgedReward) else None
 
     @property
-    def asked(self) -> Model | None:
+    def other_model(self) -> Model | None:
         """Frozen model that the task asks."""
         return None if self.task.talk is None else self.task.talk.model
 
     def identity(self) -> Mapping[str, object]:
         """Return the identity's fields beyond the plan's keys; locations of files are not among them."""
         # A folder stands here by the name that it is served by.
-        served = {} if self.asked is None else {name: key for key, name in self.models().items()}
+        served = {} if self.other_model is None else {name: key for key, name in self.models().items()}
         own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
         record = None if self.task.tools is None else self.task.tools.record
         data: dict[str, object] = {"sha256": self._items_sha256, "train": len(split.train)}
@@ -161,9 +161,9 @@ class TaskData:
 
     def models(self) -> Mapping[str, str]:
         """Return the judge's or frozen model's source, if the run's server is to load it too."""
-        if self.asked is not None:
-            loaded = self.asked.name != ITSELF and is_loaded_here(self.asked.name, self.plan.circumstances)
-            return {self.asked.key: self.asked.name} if loaded else {}
+        if self.other_model is not None:
+            loaded = self.other_model.name != ITSELF and is_loaded_here(self.other_model.name, self.plan.circumstances)
+            return {self.other_model.key: self.other_model.name} if loaded else {}
         if self.judged is None or not judge_choice.is_own(self.plan):
             return {}
         return {judge_choice.JUDGE_NAME: judge_choice.parts_of(self.plan)[0].judge_model}
@@ -272,7 +272,7 @@ class TaskData:
             folder.write_json(GENERAL, {"texts": changes})
             return general_metrics(changes)
 
-        model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
+        model = None if self.other_model is None else self._opened_model(self.other_model, connection, tokenizer)
         reward = self._opened_reward(folder, connection)
         task = replace(self.task, reward=reward)
         subject, settings = UserSubject(task=task, split=self.split, renderer=renderer, model=model), self.plan.settings
@@ -293,7 +293,7 @@ class TaskData:
             keep=lambda found: folder.write_json(SECTIONS, {"sections": msgspec.to_builtins(found)}),
         )
 
-    def _opened_model(self, model: Model, connection: Connection, own: PreTrainedTokenizerBase) -> AskedModel:
+    def _opened_model(self, model: Model, connection: Connection, own: PreTrainedTokenizerBase) -> FrozenModel:
         """Return the task's frozen model on the run's server; `own` is the trained model's tokenizer."""
         where = self.plan.circumstances
         trained = served_name(where.model_name, where.base_url)
@@ -304,7 +304,7 @@ class TaskData:
             raise ConfigError("this run's server has no such model", field=model.key, value=model.name, allowed=allowed)
         client = ready(connection.client.create_sampling_client(base_model=name), WAIT_SECONDS)
         tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
-        return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
+        return FrozenModel(client=client, renderer=renderer_for(tokenizer), model=model)
 
     def _rewarded_alike(self, control: Task, opened: Reward | Mapping[str, Reward] | StepReward) -> Task:
         """Return a control of the test with the task's reward as the run opened it, or its own with the same judge."""
@@ -485,10 +485,10 @@ def _conversation(task: Task, item: UserItem, seed: int) -> Conversation:
     messages = [*item.messages, Message(role=Role.ASSISTANT, content=replies[0])]
     talk = Dialogue(task=task, item=item, seed=seed)
     for reply, after in pairwise(replies):
-        heard = talk.say_shown(reply)
+        response = talk.say_shown(reply)
         if talk.failed is not None:
             raise refused(talk.failed.what)
-        if not isinstance(heard, str):
+        if not isinstance(response, str):
             break  # the task has nothing to say to it
-        messages += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
+        messages += [Message(role=Role.USER, content=response), Message(role=Role.ASSISTANT, content=after)]
     return tuple(messages)

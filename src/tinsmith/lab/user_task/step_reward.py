@@ -16,7 +16,7 @@ numbers in training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Conversation:
     """Finished conversation, as a reward of a step reads it."""
 
     item: Any
@@ -28,7 +28,7 @@ class Asked:
     """Equal for all conversations of one group."""
     seed: int = 0
     """Seed of the group, as passed to `Turns.reply`."""
-    heard: tuple[str, ...] = ()
+    observations: tuple[str, ...] = ()
     """Texts of the environment between the model's replies."""
 
 
@@ -61,7 +61,7 @@ class StepReward(ABC):
     """Names of the metrics."""
 
     @abstractmethod
-    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> Sequence[Scored | Failed]:
         """Return the reward of each answer by the state before this step; then update the state.
 
         What an evaluation asks does not enter it: the state is put back.
@@ -105,7 +105,7 @@ class StepReward(ABC):
 class _NoStepReward(StepReward):
     """Stand-in for a task without a reward of whole steps: it has neither state nor metrics."""
 
-    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> Sequence[Scored | Failed]:
         """Score nothing: the task's functions do."""
         raise NotImplementedError
 

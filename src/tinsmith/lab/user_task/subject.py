@@ -33,7 +33,7 @@ from tinsmith.types.seeds import derive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedModel:
+class FrozenModel:
     """Frozen model that a task asks, with seeds, through the Tinker API."""
 
     client: tinker.SamplingClient
@@ -77,18 +77,18 @@ class UserEnvironment(Dialogue):
         if response is None:
             return Move()
         if isinstance(response, str):
-            return Told(self, tuple(tokens), lambda: response)
+            return Response(self, tuple(tokens), lambda: response)
         if isinstance(response, Spawn):
             first = len(self.children)
             self.children = (*self.children, *(self._child(item, first + n) for n, item in enumerate(response.items)))
             begun = cast("tuple[UserEnvironment, ...]", self.children[first:])
-            return Told(
+            return Response(
                 self, tuple(tokens), lambda: self.tell(attempt(response.then, [one.answer for one in begun])), begun
             )
         assert model is not None, "a task's model is opened with its run"
         seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
         answer = model.ask(response.prompt, seed)
-        return Told(self, tuple(tokens), lambda: self.tell(attempt(response.then, answer())))
+        return Response(self, tuple(tokens), lambda: self.tell(attempt(response.then, answer())))
 
     def _child(self, item: object, place: int) -> UserEnvironment:
         seed, named = derive(self.seed, "spawned", self.item.prompt_id, place), named_item(self.task, item)
@@ -97,7 +97,7 @@ class UserEnvironment(Dialogue):
 
 
 @dataclass(slots=True)
-class Told(Move):
+class Response(Move):
     """Response to a reply, which may still wait for another model or for spawned conversations."""
 
     environment: UserEnvironment
@@ -130,7 +130,7 @@ class UserSubject(Subject[UserItem, Earned]):
     task: Task
     split: UserSplit
     renderer: Renderer
-    model: AskedModel | None = None  # Whom the task asks.
+    model: FrozenModel | None = None  # Whom the task asks.
     borders: TemplateBorders = field(init=False)
     _prompts: dict[tuple[Message, ...], tuple[int, ...]] = field(
         default_factory=dict[tuple[Message, ...], tuple[int, ...]]
@@ -252,7 +252,7 @@ class UserSubject(Subject[UserItem, Earned]):
             reasoning=turn.tokens[: bisect_right(ends, most, key=lambda end: len(self.text(turn.tokens[:end])))],
             answers=tuple(self._tail(rollout.item, probed.before_answer + one) for one in options),
             gold=options.index(gold),
-            said=options.index(answer.strip()) if mark and answer.strip() in options else None,
+            answered=options.index(answer.strip()) if mark and answer.strip() in options else None,
         )
 
     def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
@@ -344,7 +344,7 @@ def _turns(rollout: UserRollout) -> list[Line]:
     lines: list[Line] = []
     for number, turn in enumerate(rollout.turns):
         if number:
-            lines.append({"role": "user", "text": rollout.answer.heard[number - 1]})
+            lines.append({"role": "user", "text": rollout.answer.observations[number - 1]})
         lines.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
     return lines
 

@@ -143,11 +143,11 @@ class Tools:
             line
         ) in file.read_bytes().splitlines():  # of a text they would end at U+2028 too, which JSON leaves as it is
             turns = json.loads(line).get("turns", ())
-            for reply, heard in zip(turns[::2], turns[1::2], strict=False):
+            for reply, result in zip(turns[::2], turns[1::2], strict=False):
                 call = self.read(reply["text"])
-                if isinstance(call, Call) and results.setdefault(str(call), heard["text"]) != heard["text"]:
+                if isinstance(call, Call) and results.setdefault(str(call), result["text"]) != result["text"]:
                     what = "a call brought two results, and cannot be replayed"
-                    raise DataError(what, field="record", value=f"{call}: {results[str(call)]!r}, {heard['text']!r}")
+                    raise DataError(what, field="record", value=f"{call}: {results[str(call)]!r}, {result['text']!r}")
         return results
 
 

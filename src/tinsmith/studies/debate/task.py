@@ -14,7 +14,7 @@ from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.key_text import At, one_of
 from tinsmith.lab.labels.task import Item, items_of, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as Question
-from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Conversation, Failed, Groups, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Base, Model, Task, Turns, Value
 from tinsmith.studies.debate.challenge import (
     WORLD_CUES,
@@ -109,18 +109,18 @@ class Debate(StepReward):
 
         return Turns(reply=reply, most=2, forks=self.forks, model=self.model)
 
-    def exchange(self, asked: Asked) -> Exchange:
+    def exchange(self, conversation: Conversation) -> Exchange:
         """Return a finished conversation as it is scored."""
         contract, challenger = self.question.contract, self.challenger
-        first, last = contract.parse(asked.replies[0]), contract.parse(asked.text)
+        first, last = contract.parse(conversation.replies[0]), contract.parse(conversation.text)
         stance, words = _NOBODY, ""
         if challenger is not None:
-            stance, _ = challenger.stance(asked.item, first.predicted, asked.seed)
-            words = challenger.words(asked.heard[0])
+            stance, _ = challenger.stance(conversation.item, first.predicted, conversation.seed)
+            words = challenger.words(conversation.observations[0])
             if challenger.is_model and stance.label is not None:
-                stance = replace(stance, with_evidence=quotes(asked.item.paper, words))
-        reasons = reasons_of(contract, asked.text)
-        return Exchange(item=asked.item, first=first, last=last, stance=stance, challenge=words, reasons=reasons)
+                stance = replace(stance, with_evidence=quotes(conversation.item.paper, words))
+        reasons = reasons_of(contract, conversation.text)
+        return Exchange(item=conversation.item, first=first, last=last, stance=stance, challenge=words, reasons=reasons)
 
     def record(self, one: Exchange) -> dict[str, object]:
         """Return what is said of a conversation in `rollouts.jsonl`; `Debated.of` reads it."""
@@ -164,7 +164,7 @@ class Debate(StepReward):
         """Return it as it is: nothing is remembered."""
         return self
 
-    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+    def __call__(self, answers: Sequence[Conversation]) -> list[Scored | Failed]:
         """Return the reward of each conversation."""
         found: list[Scored | Failed] = []
         for exchange in map(self.exchange, answers):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from tinsmith.lab.labels.task import Item
-from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.labels import label_task_of
 from tinsmith.lab.papers.worlds import AnyPaper, labelled
 from tinsmith.lab.results.systems import commonest_answer, measures_of
 from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
@@ -53,7 +53,7 @@ def cross_val_score(
         LostError: the server was lost.
     """
     plan, score_metric = model.plan(), named_metric(metric)
-    items = labelled(papers, y, task_asked(plan))
+    items = labelled(papers, y, label_task_of(plan))
     labels = [item.gold for item in items]
     smallest = min(Counter(gold for gold, _ in {(item.gold, _text(item)) for item in items}).values(), default=0)
     if not 2 <= cv <= smallest:
@@ -121,7 +121,7 @@ class Row:
         return self.measures["min_class_recall"].value
 
     @property
-    def most_said(self) -> tuple[str, float]:
+    def most_frequent(self) -> tuple[str, float]:
         """Label that is answered most often, and its share of the answers."""
         return commonest_answer(self.measures)
 
@@ -186,7 +186,7 @@ class SideBySide:
             apart = row.difference
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
             p_value = "" if row.p_holm is None else p_cell(row.p_holm)
-            label, share = row.most_said
+            label, share = row.most_frequent
             scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
             cells.append((f"{row.name}{seeds}", *scores, f"{label} {100 * share:.0f} %", gap, p_value))
         return heads, cells

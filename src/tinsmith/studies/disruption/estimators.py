@@ -28,7 +28,7 @@ from tinsmith.lab.experiment.materials import named_model, with_model
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers, label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Item, Task
-from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.labels import label_task_of
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.worlds import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Sampling, sample_groups
@@ -102,13 +102,13 @@ class Policy:
 
     def label_logprobs(self, items: Sequence[Item]) -> NDArray[np.float64]:
         """Return [N, K] log-probabilities of the openings of the task's labels; not normalised."""
-        with self._asked() as (client, study):
+        with self._opened() as (client, study):
             return label_logprobs(client, study, items)
 
     def answers(self, items: Sequence[Item], *, temperature: float, seed: int) -> list[Answer]:
         """Return what the contract reads in one answer a paper."""
         sampling = Sampling(samples=1, max_tokens=self.max_tokens, temperature=temperature, seed=seed)
-        with self._asked() as (client, study):
+        with self._opened() as (client, study):
             groups = sample_groups(client, study, items, sampling)
         found: list[Answer] = []
         for (one,) in groups:
@@ -125,7 +125,7 @@ class Policy:
         self.connection = None
 
     @contextmanager
-    def _asked(self) -> Generator[tuple[tinker.SamplingClient, LabelledPapers], None, None]:
+    def _opened(self) -> Generator[tuple[tinker.SamplingClient, LabelledPapers], None, None]:
         try:
             if self._client is None:
                 self.connection = self.connection or open_connection(self.base_url, self.embedded)
@@ -275,7 +275,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         self._policy = Policy(
-            task=task_asked(plan),
+            task=label_task_of(plan),
             sampler_path=done.finished.sampler_path,
             base_url=plan.circumstances.base_url,
             embedded=embedded_settings(plan, materials.models, folder if server is None else server.folder),
@@ -292,7 +292,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         self.config_ = left.read_json(CONFIG)
         self.history_ = History(left.read_lines(METRICS))
         self.fingerprint_ = str(self.config_["identity_sha256"])
-        self.classes_: Strings = np.array(sorted(task_asked(plan).labels))
+        self.classes_: Strings = np.array(sorted(label_task_of(plan).labels))
         return self
 
     def predict(self, papers: Sequence[AnyPaper]) -> Strings:
@@ -382,7 +382,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
             return data_of(plan, papers.source)
-        items = labelled(papers, y, task_asked(plan))
+        items = labelled(papers, y, label_task_of(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
         base = None if hasattr(self, "adapter_") else self._bases.get(_base_key(plan))
@@ -455,7 +455,7 @@ class GRPO(PaperClassifier):
 
 
 def _base_key(plan: Plan) -> Task:
-    return replace(task_asked(plan), prompt_lines=())
+    return replace(label_task_of(plan), prompt_lines=())
 
 
 def named_metric(name: str) -> Metric:

@@ -23,7 +23,7 @@ from typing import Final
 import tinsmith as ts
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.user_task.task import Task, of_conversation
-from tinsmith.stats.diversity import WINDOW, Boredom, Heard, boredom
+from tinsmith.stats.diversity import WINDOW, Boredom, StepCounts, boredom
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -196,13 +196,13 @@ def shell(world: int = 0, facts: str = "true", explain: bool = False, base_steps
 HALF: Final = 0.5
 
 
-def heard(run: tuple[TaskRollout, ...]) -> list[Heard]:
+def heard(run: tuple[TaskRollout, ...]) -> list[StepCounts]:
     """Return what was said and answered in each step of a run's training."""
     steps: defaultdict[int, list[TaskRollout]] = defaultdict(list)
     for one in run:
         steps[one.step].append(one)
     return [
-        Heard(
+        StepCounts(
             commands=tuple(turn.text for line in lines for turn in line.turns if turn.role == "assistant"),
             answers=tuple(turn.text for line in lines for turn in line.turns if turn.role == "user"),
             solved=sum(line.metrics["right"] for line in lines) / len(lines),

@@ -23,8 +23,8 @@ from tinsmith.lab.experiment.replay import BASE, Reopened, plan_again, reopened
 from tinsmith.lab.rollouts import Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.asked_policy import AskedPolicy, Draw, Spread
 from tinsmith.lab.service.facts import model_identity, weights_sha256
+from tinsmith.lab.service.served_policy import Draw, ServedPolicy, Spread
 from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.dialogue import Failed, score_group
 from tinsmith.lab.user_task.items import UserItem
@@ -78,8 +78,8 @@ class Rule(StrEnum):
 class Pair:
     """Two policies on one tokenizer, which spells tokens: what the second would do is looked for in the first."""
 
-    first: AskedPolicy
-    second: AskedPolicy
+    first: ServedPolicy
+    second: ServedPolicy
     spelled: Callable[[int], str]
 
 
@@ -249,7 +249,7 @@ def write_corrected(
     one round more than it has corrections.
     """
 
-    def drawn(policy: AskedPolicy, some: Sequence[Line], what: str, most: Sequence[int]) -> list[tuple[int, ...]]:
+    def drawn(policy: ServedPolicy, some: Sequence[Line], what: str, most: Sequence[int]) -> list[tuple[int, ...]]:
         draws = [
             Draw(prompt=(*one.prompt, *one.answer), seed=derive(one.seed, what, turn), max_tokens=tokens)
             for one, tokens in zip(some, most, strict=True)

@@ -25,13 +25,13 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, numbers
 from tinsmith.lab.study.measures import BEFORE, Results
 from tinsmith.lab.study.record import Column, Panel
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Listing, OnRuns, PerItem, Points, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.pages.document import Block, Fold, MarkedText, MarkedToken, Section, TokenMark, note
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, told, within
+from tinsmith.pages.measures import from_estimate, ranged, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns, exact_mean
@@ -56,27 +56,27 @@ _SET: Final = frozenset(["kind", "seed", "base_url", "log_path", "stop_after", "
 _OF_SIDES: Final = frozenset([FIRST, SECOND, "out", "samples", "threshold", "dry_run", "size"])
 
 
-def with_arms(study: Study, asked: Asked) -> Study:
+def with_arms(study: Study, request: Request) -> Study:
     """Return the study of the policies that are asked for."""
-    text = asked.own["threshold"]
+    text = request.own["threshold"]
     found = numbers("threshold", text, float)
     if len(found) != 1 or not 0.0 <= found[0] < 100.0:
         raise unreadable("threshold", text, "nats, 0 or more")
-    samples, threshold = count("samples", asked.own["samples"], 1), found[0]
-    if FIRST in asked.given or SECOND in asked.given:
-        return _of_sides(study, asked, samples, threshold)
-    plan = asked.plan({} if asked.rate is None else {"learning_rate": float(str(asked.rate))})
+    samples, threshold = count("samples", request.own["samples"], 1), found[0]
+    if FIRST in request.given or SECOND in request.given:
+        return _of_sides(study, request, samples, threshold)
+    plan = request.plan({} if request.rate is None else {"learning_rate": float(str(request.rate))})
     grpo = Arm(GRPO, "GRPO", is_aside=True, kind=Kind.TASK.value, learning_rate=plan.settings.learning_rate)
 
     def make(folder: Path, file: Path, say: Say) -> Looked:
-        return looked_at((Side(folder, BASE), Side(folder, FINAL)), samples, threshold, asked.plan_of, file, say)
+        return looked_at((Side(folder, BASE), Side(folder, FINAL)), samples, threshold, request.plan_of, file, say)
 
     on_runs = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
     return with_looks(study, samples, threshold, on_runs, [grpo], plan.experiment.name, "GRPO")
 
 
-def _of_sides(study: Study, asked: Asked, samples: int, threshold: float) -> Study:
-    given = asked.given
+def _of_sides(study: Study, request: Request, samples: int, threshold: float) -> Study:
+    given = request.given
     for key, value in given.items():
         if key not in _OF_SIDES:
             what, allowed = "nothing is trained where two policies are named", sorted(_OF_SIDES)
@@ -89,7 +89,7 @@ def _of_sides(study: Study, asked: Asked, samples: int, threshold: float) -> Stu
     on_runs = OnRuns(
         folder="looks",
         name="two",
-        make=lambda _, file, say: looked_at((first, second), samples, threshold, asked.plan_of, file, say),
+        make=lambda _, file, say: looked_at((first, second), samples, threshold, request.plan_of, file, say),
         there=second.folder,
     )
     found = with_looks(study, samples, threshold, on_runs, [], run.task.name, str(second))
@@ -202,7 +202,7 @@ def lowest_of_control(looks: Sequence[Looked]) -> float:
     return float(min((Fraction(item.tokens - item.changed, item.tokens) for item in every), default=Fraction(1)))
 
 
-def _seen(results: Results) -> tuple[Looked, ...]:
+def _looks(results: Results) -> tuple[Looked, ...]:
     return results.arms[SECOND].made
 
 
@@ -211,8 +211,8 @@ def _expected(text: str, read: Read, *, least: float = -math.inf, most: float = 
     bound = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
 
     def check(results: Results) -> Finding:
-        value = read(_seen(results), results.draws.tables)
-        shown = "nothing to measure" if value is None else told(value)
+        value = read(_looks(results), results.draws.tables)
+        shown = "nothing to measure" if value is None else ranged(value)
         return Finding(value is not None and least <= value.value <= most, f"{shown}; asked {bound}")
 
     return Expectation(text, check)
@@ -247,7 +247,7 @@ def _texts(results: Results) -> list[Section]:
     ]
     for decoding in Decoding:
         for writer in reversed(Writer):
-            shown = _seen(results)[0].agreement(writer, decoding).shown
+            shown = _looks(results)[0].agreement(writer, decoding).shown
             texts = [MarkedText(item, [_marked(one) for one in places]) for item, places in shown.items()]
             opened = (writer, decoding) == (Writer.SECOND, Decoding.GREEDY)
             blocks.append(Fold(f"{WRITES[writer]}, {decoding}".capitalize(), texts, opened=opened))
@@ -335,7 +335,7 @@ study = Study(
                 *("reward|of the writer", Column(head="failed|answers", form="d")),
             ),
             lambda results: [
-                [f"{WRITES[writer]}|{way}", *agreed(_seen(results), writer, way, results.draws.tables).values()]
+                [f"{WRITES[writer]}|{way}", *agreed(_looks(results), writer, way, results.draws.tables).values()]
                 for writer in Writer
                 for way in Decoding
             ],
@@ -349,7 +349,7 @@ study = Study(
                 *("corrected|share of tokens", Column(head="failed|answers", form="d")),
             ),
             lambda results: [
-                [f"{RULES[rule]}|{way}", *corrected(_seen(results), rule, way, results.draws.tables).values()]
+                [f"{RULES[rule]}|{way}", *corrected(_looks(results), rule, way, results.draws.tables).values()]
                 for way in Decoding
                 for rule in Rule
             ],
@@ -360,7 +360,7 @@ study = Study(
     notes=(
         lambda results: (
             "The share of unshifted tokens hangs on who writes and how; against itself the second's is "
-            f"{lowest_of_control(_seen(results)):.3f} in every answer."
+            f"{lowest_of_control(_looks(results)):.3f} in every answer."
         ),
         "Every share is a mean over answers, so that how long answers are decides how small it can be.",
     ),

@@ -42,7 +42,7 @@ from tinsmith.studies.moe.sides import (
     our_decoder,
     step_ratios,
 )
-from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched
+from tinsmith.studies.moe.study import Amounts, Computed, Dtype, Engine, Side, Text, batched
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import IntArray
 from tinsmith.types.errors import ConfigError
@@ -127,12 +127,12 @@ def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say
     rows, from_canonical, greedy, rl_step = list[Figures](), list[Figures](), list[Figures](), list[Figures]()
 
     @cache
-    def canonical(dtype: Dtype) -> tuple[Ours, list[Seen]]:
+    def canonical(dtype: Dtype) -> tuple[Ours, list[Computed]]:
         """Return canonical, and what it shows of the texts."""
         ours = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
         return ours, ours.forward(texts)
 
-    def row(side: Side, way: str, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
+    def row(side: Side, way: str, batch: int, seen: Sequence[Computed], alone: Sequence[Computed]) -> None:
         found = compared(seen, alone)
         rows.append({"arithmetic": side.engine.value, "dtype": side.dtype.value, "way": way, "batch": batch, **found})
         counted = f"{found['changed_routes']} of {found['tokens']:,} routes"

@@ -38,7 +38,7 @@ from tinsmith.ops.routing import digests
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import Bf16Products
 from tinsmith.stats.intervals import wilson
-from tinsmith.studies.moe.study import Digests, Dtype, Engine, Floats, Seen, Side, Text
+from tinsmith.studies.moe.study import Computed, Digests, Dtype, Engine, Floats, Side, Text
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import Datum, IntArray, LossName
@@ -50,7 +50,7 @@ Gradient = Mapping[str, Tensor]  # By published name.
 Figures = dict[str, Any]  # Of a row of `wander.json`.
 
 
-def compared(first: Sequence[Seen], second: Sequence[Seen]) -> Figures:
+def compared(first: Sequence[Computed], second: Sequence[Computed]) -> Figures:
     """Compare two computations of the same texts: tokens that take another expert in some layer, and differences.
 
     Routes are of all tokens but each text's last, log-probabilities of the completions'. The 95 % interval of the share
@@ -102,8 +102,8 @@ def step_ratios(
     exact: Callable[[Sequence[Floats], LossName], tuple[Gradient, Mapping[str, float]]],
     own: Sequence[Floats],
     *,
-    sampler: Sequence[Seen],
-    trainer: Sequence[Seen],
+    sampler: Sequence[Computed],
+    trainer: Sequence[Computed],
     whole: Gradient,
 ) -> Figures:
     """Measure an RL step on policy: sampled in a batch by decoding, trained on whole texts by the same arithmetic.
@@ -173,7 +173,7 @@ class Ours:
 
     decoder: Decoder
 
-    def forward(self, texts: Sequence[Text]) -> list[Seen]:
+    def forward(self, texts: Sequence[Text]) -> list[Computed]:
         """Compute whole texts, as a trainer does."""
         lengths = [len(text.tokens) - 1 for text in texts]
         record = _recorder(self.decoder)
@@ -184,7 +184,7 @@ class Ours:
         found = self._logprobs(logits, np.concatenate([text.tokens[1:] for text in texts]))
         bounds, routes = np.cumsum(lengths)[:-1], record.digests(sum(lengths))
         return [
-            Seen(logprobs=logprobs[len(text.prompt) - 1 :], routes=own)
+            Computed(logprobs=logprobs[len(text.prompt) - 1 :], routes=own)
             for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(routes, bounds), strict=True)
         ]
 
@@ -202,7 +202,7 @@ class Ours:
         metrics = session.forward_backward(data, loss).metrics
         return {name: grad.clone() for name, grad in session.optimizer.gradient().items()}, metrics
 
-    def decode(self, texts: Sequence[Text]) -> list[Seen]:
+    def decode(self, texts: Sequence[Text]) -> list[Computed]:
         """Compute texts token by token over a cache, as a sampler does."""
         tokens = len(texts[0].completion)
         cached = _Cached(self.decoder, [text.prompt for text in texts], tokens)
@@ -213,7 +213,7 @@ class Ours:
             if step + 1 < tokens:
                 cached.feed(forced)
         by_text = np.stack(logprobs, axis=1)
-        return [Seen(logprobs=by_text[i], routes=np.concatenate(cached.routes[i])) for i in range(len(texts))]
+        return [Computed(logprobs=by_text[i], routes=np.concatenate(cached.routes[i])) for i in range(len(texts))]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
         """Draw the most probable token after each, `tokens` times; of equals the lower one."""
@@ -305,16 +305,17 @@ class Theirs:
             found.append(rows.gather(1, targets[:, None])[:, 0])
         return found
 
-    def forward(self, texts: Sequence[Text]) -> list[Seen]:
+    def forward(self, texts: Sequence[Text]) -> list[Computed]:
         """Compute all texts in one batch, padded on the right, as trainers do."""
         with torch.no_grad(), self._listening() as heard:
             logprobs = self.logprobs(texts)
         routes = self._together(heard, len(texts))
         return [
-            Seen(logprobs=logprobs[i].numpy(), routes=routes[i, : len(text.tokens) - 1]) for i, text in enumerate(texts)
+            Computed(logprobs=logprobs[i].numpy(), routes=routes[i, : len(text.tokens) - 1])
+            for i, text in enumerate(texts)
         ]
 
-    def decode(self, texts: Sequence[Text]) -> list[Seen]:
+    def decode(self, texts: Sequence[Text]) -> list[Computed]:
         """Compute texts token by token, padded on the left, as `generate` wants it."""
         forced = _Forced(np.stack([text.completion for text in texts]))
         with self._listening() as heard:
@@ -324,7 +325,7 @@ class Theirs:
         routes, logprobs = np.concatenate(passes, axis=1), np.stack(forced.logprobs, axis=1)
         width = max(len(text.prompt) for text in texts)
         return [
-            Seen(logprobs=logprobs[i], routes=routes[i, width - len(text.prompt) :]) for i, text in enumerate(texts)
+            Computed(logprobs=logprobs[i], routes=routes[i, width - len(text.prompt) :]) for i, text in enumerate(texts)
         ]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:

@@ -94,7 +94,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Computed:
     """One text as it was computed: log-probabilities of the completion's tokens, in nats, and routes of all but one."""
 
     logprobs: Floats

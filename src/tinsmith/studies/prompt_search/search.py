@@ -14,9 +14,9 @@ import msgspec
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
 from tinsmith.lab.prompt_search import (
-    AskedModel,
     Document,
     Earned,
+    ModelProposer,
     Search,
     Searched,
     SearchSettings,
@@ -28,7 +28,7 @@ from tinsmith.lab.rollouts import Sampling, mean_earned, sample_groups
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.asked_policy import Draw
+from tinsmith.lab.service.served_policy import Draw
 from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.items import UserItem
@@ -102,17 +102,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return {name: Fraction(value) for name, value in values.items()}
 
 
-def searched_on(asked: Searching, folder: Path, file: Path, say: Say) -> Found:
+def searched_on(searching: Searching, folder: Path, file: Path, say: Say) -> Found:
     """Search on the base of a run, or read what was found of it before with the same settings."""
-    with reopened(plan_again(folder, (Kind.TASK,), asked.plan_of), folder, say) as there:
-        search = msgspec.structs.replace(asked.search, seed=derive(there.materials.plan.settings.seed, "search"))
+    with reopened(plan_again(folder, (Kind.TASK,), searching.plan_of), folder, say) as there:
+        search = msgspec.structs.replace(searching.search, seed=derive(there.materials.plan.settings.seed, "search"))
         of_run = RunFolder(folder).manifest()  # its plan, and the base that its server served
         on = sha256_of((of_run.identity_sha256, of_run.identity.get("model")))
-        key = (search, asked.proposer, on, asked.written, asked.bank)
-        return made_once(file, key, Found, lambda: _search(asked, search, there))
+        key = (search, searching.proposer, on, searching.written, searching.bank)
+        return made_once(file, key, Found, lambda: _search(searching, search, there))
 
 
-def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Found:
+def _search(searching: Searching, settings: SearchSettings, there: Reopened) -> Found:
     plan = there.materials.plan
     frame = plan.frame
     assert isinstance(frame, TaskFrame)
@@ -134,7 +134,7 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
         groups = sample_groups(
             base.client,
             subject,
-            [_under(document, asked.written, items[name]) for name in names],
+            [_under(document, searching.written, items[name]) for name in names],
             Sampling(
                 samples=1 if greedy else samples,
                 max_tokens=plan.settings.max_tokens,
@@ -150,15 +150,15 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
         sampled, greedy = ({name: str(value) for name, value in one.items()} for one in both)
         return sampled, greedy
 
-    model = AskedModel(write)
+    model = ModelProposer(write)
     searched = Search(
         train=train,
         selection=selection,
         prompts={one.prompt_id: one.prompt for one in data.split.train},
         score=score,
-        proposer=grammar(asked.bank) if asked.proposer is ProposedBy.GRAMMAR else model,
+        proposer=grammar(searching.bank) if searching.proposer is ProposedBy.GRAMMAR else model,
         settings=settings,
-    ).run(asked.written)
+    ).run(searching.written)
     start = examined(searched.start)
     found = start if searched.found == searched.start else examined(searched.found)
     return Found(searched=searched, start=start, found=found, unreadable=model.unreadable)

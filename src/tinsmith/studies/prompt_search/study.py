@@ -20,7 +20,7 @@ from tinsmith.lab.prompt_search import SEARCH_HEADS, STEP_HEADS, Document, Searc
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import StudyKey, count
 from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Request
 from tinsmith.lab.study.study import UNTRAINED, OnRuns
 from tinsmith.pages.measures import counted, signed
 from tinsmith.stats.gate import Verdict
@@ -45,20 +45,20 @@ AMOUNTS: Final = {
 SearchOn = Callable[[Searching, Path, Path, Say], Found]
 
 
-def with_arms(study: ts.Study, asked: Asked, *, search: SearchOn = searched_on) -> ts.Study:
+def with_arms(study: ts.Study, request: Request, *, search: SearchOn = searched_on) -> ts.Study:
     """Return the study with its searches."""
-    task, proposer = asked.own["task"], asked.own["proposer"]
+    task, proposer = request.own["task"], request.own["proposer"]
     for key, value, allowed in (("task", task, list(TASKS)), ("proposer", proposer, list(ProposedBy))):
         if value not in allowed:
             raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed)
     written, bank = TASKS[task]
-    amounts = {name: count(key, asked.own[key], 1) for key, (name, _) in AMOUNTS.items()}
+    amounts = {name: count(key, request.own[key], 1) for key, (name, _) in AMOUNTS.items()}
     settings = Searching(
         written=written,
         bank=bank,
         proposer=ProposedBy(proposer),
         search=SearchSettings(**amounts),
-        plan_of=asked.plan_of,
+        plan_of=request.plan_of,
     )
     keys = {key: value for key, value in msgspec.structs.asdict(settings.search).items() if key != "seed"}
     searched = [
@@ -175,7 +175,7 @@ def same_before(results: ts.Results) -> ts.Finding:
     return ts.Finding(met, "in every search" if met else "not in every search")
 
 
-def _asked_of_the_gate(results: ts.Results) -> str:
+def _claims_at_the_gate(results: ts.Results) -> str:
     every = [one for _, one in searches(results)]
     accepted = sum(one.searched.accepted for one in every)
     return f"The gate was asked {sum(one.searched.put for one in every)} times and let edits through {accepted} times."
@@ -229,5 +229,5 @@ study = ts.Study(
             same_before,
         ),
     ),
-    notes=(_asked_of_the_gate,),
+    notes=(_claims_at_the_gate,),
 )

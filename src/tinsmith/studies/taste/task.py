@@ -252,8 +252,8 @@ def _by(name: str, value_of: Callable[[Mapping[str, Any]], tuple[int, str] | Non
         if not found:
             return f"No pair of this corpus has a {name}."
         return [
-            {name: told, "answers": len(each), "right": _share(sum(each), len(each))}
-            for (_, told), each in sorted(found.items())
+            {name: rows, "answers": len(each), "right": _share(sum(each), len(each))}
+            for (_, rows), each in sorted(found.items())
         ]
 
     return section

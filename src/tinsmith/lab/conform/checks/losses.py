@@ -165,21 +165,21 @@ def _measure(subject: Subject, loss_fn: types.LossFnType) -> tuple[float | None,
     return loss_of(output), losses, farthest(before, subject.forward(client))
 
 
-def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
-    if told is None:
+def _value(reported: float | None, losses: Sequence[Loss]) -> Verdict:
+    if reported is None:
         return differs("no metric loss:sum")
     values = [loss.value for loss in losses]
     total = sum(values)
-    apart = abs(told - total) / abs(total)
+    apart = abs(reported - total) / abs(total)
     if apart <= _RELATIVE:
-        return honoured(f"loss:sum {told:.5g}, by the formula {total:.5g}")
+        return honoured(f"loss:sum {reported:.5g}, by the formula {total:.5g}")
     tokens = sum(len(loss.gradient) for loss in losses)
     for count, what in ((len(values), "the mean over datums"), (tokens, "the mean over tokens")):
-        if abs(told * count - total) <= _RELATIVE * abs(total):
-            return silent(f"it is {what}: loss:sum {told:.5g}, by the formula {total:.5g}")
+        if abs(reported * count - total) <= _RELATIVE * abs(total):
+            return silent(f"it is {what}: loss:sum {reported:.5g}, by the formula {total:.5g}")
     if apart <= 1e-2:
-        return differs(f"loss:sum {told:.5g}, by the formula {total:.5g}: another rounding")
-    return silent(f"loss:sum {told:.5g}, by the formula {total:.5g}")
+        return differs(f"loss:sum {reported:.5g}, by the formula {total:.5g}: another rounding")
+    return silent(f"loss:sum {reported:.5g}, by the formula {total:.5g}")
 
 
 def _ask_loss(loss_fn: types.LossFnType) -> Callable[[Subject], Verdict]:
@@ -265,9 +265,9 @@ def two_dimensions(subject: Subject) -> Verdict:
     targets = np.array([PROMPT[1:], [32 + (token % 64) for token in PROMPT[1:]]], dtype=np.int64)
     weights = np.array([[0.75, 0.25]] * (len(PROMPT) - 1), dtype=np.float32)
 
-    def scored(asked: np.ndarray, of: np.ndarray) -> types.ForwardBackwardOutput:
+    def scored(targets: np.ndarray, of: np.ndarray) -> types.ForwardBackwardOutput:
         inputs = {
-            "target_tokens": types.TensorData.from_numpy(np.ascontiguousarray(asked)),
+            "target_tokens": types.TensorData.from_numpy(np.ascontiguousarray(targets)),
             "weights": types.TensorData.from_numpy(np.ascontiguousarray(of)),
         }
         one = types.Datum(model_input=prompt_of(PROMPT[:-1]), loss_fn_inputs=inputs)

@@ -76,7 +76,7 @@ def unknown_path(subject: Subject) -> Verdict:
     """Source: SDK, create_training_client_from_state."""
     load = subject.service.create_training_client_from_state
     saved = subject.wait(subject.trained.save_state("conform-there")).path
-    subject.wait(load(subject.kept(saved)))  # else any refusal would pass for the right one
+    subject.wait(load(subject.to_delete(saved)))  # else any refusal would pass for the right one
     return _made(subject, lambda: load("tinker://nope:train:0/weights/none"), "something was loaded")
 
 

@@ -205,24 +205,24 @@ def _trainers(subject: Subject) -> FloatArray:
     return subject.forward(subject.trained, [datum(PROMPT, {"weights": [1.0] * _ROWS})])[0]
 
 
-def _aligned(told: FloatArray, truth: FloatArray, what: str) -> Verdict:
+def _aligned(reported: FloatArray, truth: FloatArray, what: str) -> Verdict:
     """Judge the log-probabilities of a prompt's n tokens against those of the last n - 1."""
-    if len(told) == len(truth) + 1 and np.isnan(told[0]):
-        distance = farthest([told[1:]], [truth])
-        if np.isnan(told[1:]).any():
-            return silent(f"{what}: {int(np.isnan(told[1:]).sum())} tokens have no value")
-        if distance > 1e-3 and farthest([told[2:]], [truth[:-1]]) < 1e-3:
+    if len(reported) == len(truth) + 1 and np.isnan(reported[0]):
+        distance = farthest([reported[1:]], [truth])
+        if np.isnan(reported[1:]).any():
+            return silent(f"{what}: {int(np.isnan(reported[1:]).sum())} tokens have no value")
+        if distance > 1e-3 and farthest([reported[2:]], [truth[:-1]]) < 1e-3:
             return silent(f"{what}: shifted by one position, late")
-        if distance > 1e-3 and farthest([told[1:-1]], [truth[1:]]) < 1e-3:
+        if distance > 1e-3 and farthest([reported[1:-1]], [truth[1:]]) < 1e-3:
             return silent(f"{what}: shifted by one position, early")
         return graded(distance, what)
-    if len(told) == len(truth):
-        near = farthest([told], [truth]) < 1e-3
+    if len(reported) == len(truth):
+        near = farthest([reported], [truth]) < 1e-3
         if near:
             return differs(f"{what}: the entry without a value at the beginning is missing")
-    if len(told) == len(truth) + 1 and farthest([told[:-1]], [truth]) < 1e-3:
+    if len(reported) == len(truth) + 1 and farthest([reported[:-1]], [truth]) < 1e-3:
         return silent(f"{what}: shifted by one position, early")
-    return silent(f"{what}: {len(told)} values for {len(truth) + 1} tokens, the first is {told[:1]}")
+    return silent(f"{what}: {len(reported)} values for {len(truth) + 1} tokens, the first is {reported[:1]}")
 
 
 @check("scoring/compute_logprobs", "Are the sampler's log-probabilities of a text the trainer's, each in its place?")

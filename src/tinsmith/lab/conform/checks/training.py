@@ -285,7 +285,7 @@ _HOUR = 3600
 
 
 def _saved(subject: Subject, client: tinker.TrainingClient, name: str) -> str:
-    return subject.kept(subject.wait(client.save_state(name)).path)
+    return subject.to_delete(subject.wait(client.save_state(name)).path)
 
 
 def _stepped(subject: Subject, name: str) -> tuple[tinker.TrainingClient, str]:
@@ -297,7 +297,7 @@ def _stepped(subject: Subject, name: str) -> tuple[tinker.TrainingClient, str]:
 
 
 def _saved_sampler(subject: Subject, client: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
-    path = subject.kept(subject.wait(client.save_weights_for_sampler(name)).path)
+    path = subject.to_delete(subject.wait(client.save_weights_for_sampler(name)).path)
     return subject.wait(subject.service.create_sampling_client(model_path=path))
 
 
@@ -378,7 +378,7 @@ def list_and_delete(subject: Subject) -> Verdict:
 def expiry(subject: Subject) -> Verdict:
     """Source: SDK, TrainingClient.save_state (ttl_seconds), RestClient.set_checkpoint_ttl_from_tinker_path."""
     client = subject.trainer()
-    path = subject.kept(subject.wait(client.save_state("conform-ttl", ttl_seconds=_HOUR)).path)
+    path = subject.to_delete(subject.wait(client.save_state("conform-ttl", ttl_seconds=_HOUR)).path)
     if _listed(subject, client)[path].expires_at is None:
         return silent("ttl_seconds is accepted, and the list has no expiry")
     subject.wait(subject.rest.set_checkpoint_ttl_from_tinker_path(path, None))

@@ -39,7 +39,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedPolicy:
+class ServedPolicy:
     """Policy that a server answers for."""
 
     connection: Connection
@@ -47,13 +47,13 @@ class AskedPolicy:
     model: str  # A served base's name, or a `tinker://` path.
 
     @classmethod
-    def base(cls, connection: Connection, name: str) -> AskedPolicy:
+    def base(cls, connection: Connection, name: str) -> ServedPolicy:
         """Ask a base that a server serves."""
         made = connection.client.create_sampling_client(base_model=name)
         return cls(connection=connection, client=ready(made, WAIT_SECONDS), model=name)
 
     @classmethod
-    def checkpoint(cls, connection: Connection, path: str) -> AskedPolicy:
+    def checkpoint(cls, connection: Connection, path: str) -> ServedPolicy:
         """Ask a checkpoint of the server's state."""
         made = connection.client.create_sampling_client(model_path=path)
         return cls(connection=connection, client=ready(made, WAIT_SECONDS), model=path)
@@ -88,7 +88,7 @@ class AskedPolicy:
         return figures
 
     def drawn(
-        self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
+        self, draws: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
     ) -> list[tuple[int, ...]]:
         """Return the continuation of each text; its last token is the stop."""
         pending = [
@@ -102,6 +102,6 @@ class AskedPolicy:
                     stop=cast("list[int] | list[str]", list(stop)),
                 ),
             )
-            for one in asked
+            for one in draws
         ]
         return [tuple(one.result(WAIT_SECONDS).sequences[0].tokens) for one in pending]
