@@ -347,8 +347,17 @@ def test_before_and_after_of_a_gain_are_on_the_items_that_did_not_fail(tmp_path:
     assert gain.before != whole.gains[0].before
     assert broken.gains[1].before == whole.gains[1].before
     assert (len(whole.notes), len(broken.notes)) == (0, 1)
-    assert "RL are over 4 of 8 items" in broken.notes[0]
+    assert "RL failed; its means are over 4 of 8 items" in broken.notes[0]
     assert broken.notes[0] in sentences(broken)
+
+
+def test_items_that_the_score_is_not_of_are_not_counted_as_lost(tmp_path: Path) -> None:
+    ending = replace(example_score(), where=lambda item: item.endswith("flame"))
+    cases = {"apple-flame": "failed; its means are over 3 of 4 items.", "apple-earth": "failed."}
+    for lost, words in cases.items():
+        maker = Failing("plain", lambda item, lost=lost: item == lost)
+        note = values_of(finished(replace(example(), score=ending), tmp_path / lost, run=maker)).notes[0]
+        assert note.endswith(words)
 
 
 def test_few_items_meet_no_expectation_of_a_difference(tmp_path: Path) -> None:

@@ -82,16 +82,9 @@ class ArmRuns:
         """Return what the task's baselines earn on the items that the arm is scored on."""
         end = self.per_item(score)
         known = [self.baseline(one.name, score) for one in self.reads[0].task.baselines]
-        return tuple(
-            replace(
-                MeanRuns.of(
-                    one.name, [{k: row[k] for k in end.items if k in row} for row in one.by_seed], end.clusters
-                ),
-                items_are_seeds=end.items_are_seeds,
-            )
-            for one in known
-            if one is not None
-        )
+        own = [(one, [{k: row[k] for k in end.items if k in row} for row in one.by_seed]) for one in known if one]
+        made = [MeanRuns.of(one.name, rows, end.clusters) for one, rows in own]
+        return tuple(replace(one, items_are_seeds=end.items_are_seeds) for one in made)
 
     @property
     def seeds(self) -> tuple[int | None, ...]:
@@ -311,8 +304,10 @@ class Results:
             failed, score = sum(sum(one.failures.values()) for one in arm.reads), self.study.score
             if failed and arm.arm.values is None and isinstance(score, PerItem):
                 end = _ends(arm, score)[1] if self.gains else arm.per_item(score)
-                means = f"the means of {arm.arm.label} are over {end.num_items} of {arm.num_items} items"
-                found.append(f"{failed:,} of {sum(one.rollouts for one in arm.reads):,} rollouts failed; {means}.")
+                of = sum(map(score.where or bool, (one.id for one in arm.reads[0].task.items)))
+                means = f"; its means are over {end.num_items} of {of} items" if end.num_items < of else ""
+                lost = f"{failed:,} of {sum(one.rollouts for one in arm.reads):,} rollouts of {arm.arm.label} failed"
+                found.append(f"{lost}{means if not arm.seeds_draw_items else ''}.")
         return tuple(found)
 
     def figure(self, arm: str, measure: str) -> Figure:
