@@ -201,7 +201,7 @@ study = ts.Study(
     pictures=(
         ts.BeforeAfter(),
         ts.over_steps(INFORMATION, "I(X; Z), nats an answer"),
-        ts.over_steps(GIVEN, "H(Z | X), nats an answer"),
+        ts.over_steps(GIVEN, "H(Z given X), nats an answer"),
         ts.over_steps(RETRIEVAL, "retrieval", is_drawn=False),
         ts.over_steps("eval/reward/total", "right", is_drawn=False),
     ),
