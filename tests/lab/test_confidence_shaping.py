@@ -17,8 +17,8 @@ from tinsmith.ops.confidence import FRACTIONS, premature
 from tinsmith.types.errors import ConfigError
 
 RL = RlSettings(steps=2, learning_rate=2e-3, lora_rank=4, group_size=2, groups_per_batch=2, max_tokens=8, seed=1)
-FIRST = Probe(prompt=(5, 6, 7, 8), reasoning=(9, 10, 11, 12, 13), answers=((20, 21), (20, 22), (23,)), gold=1, said=0)
-OTHER = replace(FIRST, prompt=(5, 6, 9), reasoning=(30, 31, 32), gold=0, said=None)
+FIRST = Probe(prompt=(5, 6, 7, 8), reasoning=(9, 10, 11, 12, 13), answers=((20, 21), (20, 22), (23,)), gold=1, answered=0)
+OTHER = replace(FIRST, prompt=(5, 6, 9), reasoning=(30, 31, 32), gold=0, answered=None)
 
 
 def test_defaults_take_no_part_in_what_runs_are_told_apart_by() -> None:
@@ -45,7 +45,7 @@ def test_probabilities_are_those_of_each_text_by_itself(connection: Connection, 
     for place, cut in enumerate((0, 1, 2, 3, 4, 5)):
         mass = [alone(cut, answer) for answer in FIRST.answers]
         assert found.gold[place] == pytest.approx(mass[1] / sum(mass), rel=1e-12)
-        assert found.said[place] == pytest.approx(mass[0] / sum(mass), rel=1e-12)
+        assert found.answered[place] == pytest.approx(mass[0] / sum(mass), rel=1e-12)
         assert found.certainty[place] >= 0.0
     opened.folder.close()
 

@@ -18,7 +18,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.dialogue import Earned
 from tinsmith.lab.user_task.items import UserItem, split_items
-from tinsmith.lab.user_task.subject import AskedModel, UserSubject
+from tinsmith.lab.user_task.subject import FrozenModel, UserSubject
 from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.challenge import Challenger, Cue, Cues, load_script
@@ -65,7 +65,7 @@ def debated(
     reward: str = "adversarial/gated",
     *,
     forks: int = 1,
-    model: AskedModel | None = None,
+    model: FrozenModel | None = None,
     **parts: Any,
 ) -> UserSubject:
     """Return the pair's papers, in the base's tokens; it tests on a few only."""

@@ -114,7 +114,7 @@ def chosen_groups(deviations: Sequence[float], top_p: float, scale: float = 1.0)
 
     A group whose rewards do not differ is never kept; of equal ones the earlier is taken first.
 
-    >>> kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9)
+    >>> chosen_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9)
     (True, True, True, False, False)
     """
     enough = top_p * math.fsum(deviations) - SLACK * scale

@@ -53,7 +53,7 @@ def test_influence_is_the_slope_of_the_macro_f1(seed: int) -> None:
     influence = np.array(free.task_terms(shares)) * 2 / 3
     step = 1e-6
     for y in range(3):
-        own = shares.f1(y) / (3 * (shares.truth(y) + shares.said(y)))
+        own = shares.f1(y) / (3 * (shares.truth(y) + shares.answered(y)))
         for k in range(4):
             up, down = cells.copy(), cells.copy()
             up[y, k] += step

@@ -90,7 +90,7 @@ def test_a_test_asks_the_chosen_policy_perhaps_the_last_one_controls_and_more() 
     assert course.test_worth == (80 / 32, 0.0)
     both = replace(course, tests_last=True)
     assert both.test_worth == (80 / 32, 80 / 32)
-    assert replace(both, controls={"test_other": course.subject}, also_asked=84).test_worth == (244 / 32, 80 / 32)
+    assert replace(both, controls={"test_other": course.subject}, other_requests=84).test_worth == (244 / 32, 80 / 32)
 
 
 def test_a_test_of_the_last_policy_is_counted_by_half_in_the_one_figure() -> None:

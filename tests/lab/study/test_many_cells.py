@@ -144,7 +144,7 @@ def test_what_is_lost_each_time_keeps_no_other_from_its_end(cells: list[Cell], r
 @pytest.mark.parametrize(
     ("failed", "told"),
     [
-        (Ended(node="one", code=2, said=("tinsmith: no", "  field: x")), "tinsmith: no field: x"),
+        (Ended(node="one", code=2, last_lines=("tinsmith: no", "  field: x")), "tinsmith: no field: x"),
         (Ended(node="blind", refused=UNSEEN), "blind"),
         (Ended(node="old", refused=OTHER_SOURCE), "old"),
         (ConfigError("its node cannot run it"), "cannot run it"),
@@ -278,8 +278,8 @@ def test_a_node_with_another_source_does_not_begin(cell: NodeCell) -> None:
 def test_what_a_run_says_last_is_brought_back(cell: NodeCell) -> None:
     ended = run_cell(cell)
     assert (ended.code, ended.refused) == (2, "")
-    assert any("steps" in line for line in ended.said)
-    assert len(ended.said) <= 5
+    assert any("steps" in line for line in ended.last_lines)
+    assert len(ended.last_lines) <= 5
 
 
 def test_one_cell_is_run_by_one_process_at_a_time(

@@ -21,7 +21,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.dialogue import Earned
 from tinsmith.lab.user_task.items import UserItem, named_item
-from tinsmith.lab.user_task.subject import AskedModel
+from tinsmith.lab.user_task.subject import FrozenModel
 from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Role
@@ -256,7 +256,7 @@ def test_a_frozen_model_challenges_and_what_it_may_not_say_is_a_failure(
 ) -> None:
     asking = dataclasses.replace(SCRIPTED, script=load_script("plain"), is_model=True)
     renderer = debated(connection).renderer
-    model = AskedModel(client=sampler, renderer=renderer, model=Model(max_tokens=8))
+    model = FrozenModel(client=sampler, renderer=renderer, model=Model(max_tokens=8))
     where = debated(connection, asking, model=model)
     groups = sample_groups(sampler, where, items(connection), SAMPLING)
     found = kept(groups)

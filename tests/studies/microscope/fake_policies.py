@@ -13,7 +13,7 @@ Law = Callable[[tuple[int, ...]], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TablePolicy:
-    """Answers as AskedPolicy does; what it samples is what is most probable."""
+    """Answers as ServedPolicy does; what it samples is what is most probable."""
 
     law: Law
 
@@ -23,7 +23,7 @@ class TablePolicy:
         targets: Sequence[Sequence[int]] | None = None,
         begins: Sequence[int] | None = None,
     ) -> list[Spread]:
-        """Answer as AskedPolicy."""
+        """Answer as ServedPolicy."""
         asked = targets or [text[1:] for text in texts]
         return [
             _from(begin, self._spread(tuple(text), about))
@@ -33,7 +33,7 @@ class TablePolicy:
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """Answer as AskedPolicy."""
+        """Answer as ServedPolicy."""
         del temperature
         return [self._written(one, stop) for one in asked]
 
