@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planted import LABELS, World, policy_of, posteriors, world
+from planted import World, policy_of, posteriors, world
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan, make_plan
@@ -42,7 +42,8 @@ from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.incentives import Optimum, Policy, best_policy
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
-from tinsmith.studies.disruption.estimators import Policy as Conversation
+from tinsmith.studies.disruption.estimators import Policy as TrainedPolicy
+from tinsmith.studies.planted_world import LABELS
 from tinsmith.types.seeds import derive
 
 LOST, RULES = 0.15, 0.9
@@ -151,7 +152,9 @@ class Bench:
         self.threads = threads
         self.out = out
         self.base = folder / "base"
-        build_base(RECIPE, paper_conversations(RECIPE, _plan(ARMS[0], {}).task, world.papers.train), self.base)
+        build_base(
+            RECIPE, paper_conversations(RECIPE, label_task_of(_plan(ARMS[0], {})), world.papers.train), self.base
+        )
 
     def directions(self, arm: Arm, seeds: int) -> None:
         """Train an arm with every seed, and compare where it went with where the analyser says."""
@@ -197,7 +200,7 @@ class Bench:
         materials = with_model(plan, run_data, _silent)
         done = conduct(plan, say=_silent, materials=materials, stays=True)
         assert done.finished is not None
-        asked = Conversation(
+        trained = TrainedPolicy(
             task=label_task_of(plan),
             sampler_path=done.finished.final_path,
             base_url=None,
@@ -207,10 +210,10 @@ class Bench:
             connection=done.connection,
         )
         try:
-            pi = label_probabilities(asked.label_logprobs(papers.test))
-            confusion = _sampled(asked, label_task_of(plan), sampled) if sampled else None
+            pi = label_probabilities(trained.label_logprobs(papers.test))
+            confusion = _sampled(trained, label_task_of(plan), sampled) if sampled else None
         finally:
-            asked.close()
+            trained.close()
         lines = RunFolder(done.folder).read_lines(METRICS)
         run = Trained(
             policy=policy_of(self.world, papers.test, pi),
@@ -249,9 +252,9 @@ def _plan(arm: Arm, changes: Mapping[str, str]) -> Plan:
     return make_plan(find(arm.experiment), {**COMMON, **arm.settings, **changes})
 
 
-def _sampled(asked: Conversation, task: Task, count: int) -> Confusion:
+def _sampled(trained: TrainedPolicy, task: Task, count: int) -> Confusion:
     fresh = world(test=count, seed=1).papers.test
-    answers = asked.answers(fresh, temperature=1.0, seed=derive(0, "sampled"))
+    answers = trained.answers(fresh, temperature=1.0, seed=derive(0, "sampled"))
     predicted = [answer.predicted for answer in answers]
     return Confusion.of(task.labels, [item.gold for item in fresh], predicted)
 

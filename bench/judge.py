@@ -14,7 +14,7 @@ import time
 
 from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import ChatSettings, Judged
+from tinsmith.lab.judge.records import Answered, ChatSettings
 
 CALLS, LATENCY_S, CONCURRENCY, ROUNDS = 256, 0.5, 64, 3
 GOAL_S = 2.6
@@ -51,7 +51,7 @@ async def judged(port: int) -> tuple[float, float]:
     async with ChatJudge(settings, api_key="none") as judge:
         results = await judge.judge_all(requests)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    if not all(isinstance(result, Judged) and result.spent.calls == 1 for result in results):
+    if not all(isinstance(result, Answered) and result.spent.calls == 1 for result in results):
         raise SystemExit("not every call was answered at once")
     return wall, cpu
 

@@ -104,7 +104,7 @@ class Ours:
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
         )
-        run.saw(step, groups)
+        run.observe(step, groups)
         times["score"] = self._read()
         assert not any(group.failures for group in groups), "every rollout counts"
         self.tokens += [len(one.rollout.tokens) for group in groups for one in group.scored]

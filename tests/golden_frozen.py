@@ -64,9 +64,9 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 def _studies() -> Iterator[tuple[str, str, StudyCells]]:
     for name in sorted(STUDIES):
         for given in SIZES:
-            asked = {"task": "crossroads"} if name == "study/learning" else {}
+            requests = {"task": "crossroads"} if name == "study/learning" else {}
             try:
-                found: Any = STUDIES[name].read({**asked, **given})
+                found: Any = STUDIES[name].read({**requests, **given})
             except ConfigError:  # no such size, or no cells without a corpus
                 continue
             if isinstance(found, StudyCells) and found.arms:

@@ -144,5 +144,5 @@ def packed(folder: Path) -> bytes:
 
 def hashes_of(folder: Path) -> dict[str, str | None]:
     """Return what a finished run must repeat; a trace's hash only where there is one."""
-    told = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return {name: told["hashes"][name] for name in HASHES if name in told["hashes"]}
+    lines = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return {name: lines["hashes"][name] for name in HASHES if name in lines["hashes"]}

@@ -60,20 +60,20 @@ def tell(
     pages = Pages.allocate(num_pages, shape.kv_heads, shape.head_dim, kernels.device)
     pages.keys.fill_(stale)
     pages.values.fill_(-stale)
-    told = [story.shared for story in stories]
+    lines = [story.shared for story in stories]
     outputs: list[list[Tensor]] = [[] for _ in stories]
     for step in steps:
-        entries = [(told[s], count, stories[s].pages) for s, count in step]
+        entries = [(lines[s], count, stories[s].pages) for s, count in step]
         rows = rows_of(entries, spare_columns)
-        qkv = torch.cat([stories[s].qkv[told[s] : told[s] + count] for s, count in step])
+        qkv = torch.cat([stories[s].qkv[lines[s] : lines[s] + count] for s, count in step])
         qkv = qkv.to(kernels.device)
         kernels.store_keys(qkv, shape, rows, pages)
         out, _ = kernels.attention(qkv, shape, rows, pages, want_stats=False)
         counts = [count for _, count in step]
         for (s, count), part in zip(step, out.cpu().split(counts), strict=True):
             outputs[s].append(part)
-            told[s] += count
-    assert told == [len(story) for story in stories], "the steps do not tell the stories to the end"
+            lines[s] += count
+    assert lines == [len(story) for story in stories], "the steps do not tell the stories to the end"
     return [torch.cat(parts) for parts in outputs]
 
 

@@ -64,8 +64,8 @@ class Running:
     def model(self) -> str:
         """Make a session with one model, and wait for it."""
         session = self.ok("create_session", {})["session_id"]
-        asked = {"session_id": session, "model_seq_id": 0, "base_model": NANO}
-        made = self.ok("create_model", {**asked, "lora_config": {"rank": 4, "seed": 1}})
+        requests = {"session_id": session, "model_seq_id": 0, "base_model": NANO}
+        made = self.ok("create_model", {**requests, "lora_config": {"rank": 4, "seed": 1}})
         assert "error" not in self.future(made["request_id"]).json()
         return str(made["model_id"])
 

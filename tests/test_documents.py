@@ -246,15 +246,15 @@ def test_the_lock_names_the_public_index_alone() -> None:
 
 def test_the_lock_is_of_these_dependencies() -> None:
     project = _toml("pyproject.toml")["project"]
-    asked = {(each.name, str(each.specifier)) for each in map(Requirement, project["dependencies"])}
+    requests = {(each.name, str(each.specifier)) for each in map(Requirement, project["dependencies"])}
     for extra in project["optional-dependencies"].values():
-        asked |= {(each.name, str(each.specifier)) for each in map(Requirement, extra) if each.name != "tinsmith"}
+        requests |= {(each.name, str(each.specifier)) for each in map(Requirement, extra) if each.name != "tinsmith"}
     locked = {
         (each["name"], str(Requirement(f"x{each.get('specifier', '')}").specifier))
         for each in _of_project()["metadata"]["requires-dist"]
         if each["name"] != "tinsmith"
     }
-    assert locked == asked
+    assert locked == requests
 
 
 def test_there_is_one_version() -> None:

@@ -80,8 +80,8 @@ def test_the_example_prints_the_worked_table(run: Run) -> None:
         assert line in printed
     weights = next(line for line in printed if line.startswith("disruptive 0.00 0.313"))
     assert "0.00 0.313 0.50 0.374 0.50 0.374 0.75 0.274 1.00 0.167" in weights
-    told = next(line for line in printed if line.startswith("! exp5: "))
-    assert missing(told, "disruptive", "100%") == []
+    lines = next(line for line in printed if line.startswith("! exp5: "))
+    assert missing(lines, "disruptive", "100%") == []
     assert any(line.startswith("! strong: disruptive dies") for line in printed)
     dual = next(line for line in printed if line.startswith("dual"))
     assert " 0.30/0.4" in dual
@@ -103,8 +103,8 @@ def test_posteriors_of_a_task_stand_in_the_tasks_order(run: Run, tmp_path: Path)
     known, array = tmp_path / "p.jsonl", tmp_path / "p.npy"
     known.write_text('{"neutral": 0.2, "disruptive": 0.5, "consolidating": 0.3}\n' * 7)
     np.save(array, np.tile([0.5, 0.3, 0.2], (7, 1)))
-    asked = ("incentives", "--reward", "strong", "--json", "--posteriors")
-    first, second = (json.loads(run(*asked, file).out) for file in (known, array))
+    requests = ("incentives", "--reward", "strong", "--json", "--posteriors")
+    first, second = (json.loads(run(*requests, file).out) for file in (known, array))
     assert first == second
     assert first["labels"] == ["disruptive", "consolidating", "neutral"]
     assert first["rewards"][0]["ruling"] == ["disruptive"]

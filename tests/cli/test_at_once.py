@@ -137,20 +137,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answers(place: Path) -> Mapping[tuple[str, ...], dict[str, Any]]:
     """Everything that one fresh process answers, in turn: what one command loads the next would be blamed for."""
-    asked = (*ANSWERED, *MISTAKES)
+    requests = (*ANSWERED, *MISTAKES)
     environment = {**os.environ, "TINSMITH_HOME": str(place / "home"), "COLUMNS": "200"}
     environment.pop("TINKER_API_KEY", None)
     environment.pop("TINKER_CREDENTIAL_CMD", None)
     done = subprocess.run(
         [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{PROGRAM}"],
-        input="".join(json.dumps(each) + "\n" for each in asked),
+        input="".join(json.dumps(each) + "\n" for each in requests),
         cwd=place,
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    return dict(zip(asked, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(requests, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("asked", ANSWERED, ids=" ".join)

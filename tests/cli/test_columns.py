@@ -21,15 +21,15 @@ def test_in_a_pipe_a_row_is_a_line() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_names_and_words_are_whole_at_every_width(width: int) -> None:
-    told = rows(TABLE, width)
-    words = [word for line in told for word in line.split()]
+    lines = rows(TABLE, width)
+    words = [word for line in lines for word in line.split()]
     assert words == [word for row in TABLE for cell in row for word in cell.split()]
-    assert all(len(line) <= max(width, 34) for line in told)
+    assert all(len(line) <= max(width, 34) for line in lines)
 
 
 def test_a_heading_of_its_own_and_an_empty_column_take_no_room() -> None:
-    told = rows([("a", "", "x"), ("where and how fast:",), ("bcd", "", "y")], None)
-    assert told == ["a    x", "where and how fast:", "bcd  y"]
+    messages = rows([("a", "", "x"), ("where and how fast:",), ("bcd", "", "y")], None)
+    assert messages == ["a    x", "where and how fast:", "bcd  y"]
 
 
 def test_a_text_is_wrapped_at_spaces_alone() -> None:

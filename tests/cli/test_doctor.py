@@ -43,11 +43,11 @@ class _Answers(Quiet):
     def do_GET(self) -> None:
         known = self.path.endswith("healthz") or self.headers.get("X-API-Key") == KEY
         model = {"model_name": "m", "identity": {"version": self.version}}
-        told: dict[str, object] = {"supported_models": [model]}
+        lines: dict[str, object] = {"supported_models": [model]}
         if self.path.endswith("workers"):
-            told = {"workers": self.workers, "retries": 1, "waiting": 5}
+            lines = {"workers": self.workers, "retries": 1, "waiting": 5}
         unready = self.unready if self.path.endswith("healthz") else None
-        body = json.dumps({"reason": unready} if unready else told).encode() if self.answer is None else self.answer
+        body = json.dumps({"reason": unready} if unready else lines).encode() if self.answer is None else self.answer
         self.send_response(503 if unready else 200 if known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -100,9 +100,9 @@ def test_what_a_server_calls_itself_does_not_act_on_the_terminal(
     monkeypatch.setattr(_Answers, "version", "9\x1b]0;title\x07")
     for as_json in (False, True):
         _print(server(url), as_json=as_json)
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert said.count("9\\u001b]0;title\\u0007") >= 3
+    words = capsys.readouterr().out
+    assert "\x1b" not in words
+    assert words.count("9\\u001b]0;title\\u0007") >= 3
 
 
 def test_the_workers_of_a_server_are_a_line_each_and_a_lost_one_can_wait(
@@ -210,25 +210,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_the_command_ends_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = run(capsys)
-    *_, last = told.splitlines()
+    code, messages = run(capsys)
+    *_, last = messages.splitlines()
     assert code == 0
     assert last == "nothing to do" or "(can wait)" in last
-    assert extension.module().supported_isas()[0] in told
-    assert "nano: holds" in told
-    code, told = run(capsys, "--base-url", "http://127.0.0.1:1")
+    assert extension.module().supported_isas()[0] in messages
+    assert "nano: holds" in messages
+    code, messages = run(capsys, "--base-url", "http://127.0.0.1:1")
     assert code == 1
-    assert "1. " in told.partition("to do:")[2]
+    assert "1. " in messages.partition("to do:")[2]
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_command_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("TINKER_API_KEY", KEY)
-    code, told = run(capsys, "--json")
-    answer = json.loads(told)
+    code, printed = run(capsys, "--json")
+    answer = json.loads(printed)
     assert (code, answer["ok"]) == (1, False)
     certificate = next(one for one in answer["findings"] if one["topic"] == "certificate")
     assert len(certificate["sha256"]) == 64
     assert answer["findings"][-1]["topic"] == "server"
-    assert KEY not in told
+    assert KEY not in printed

@@ -215,9 +215,9 @@ def test_an_interrupted_check_says_that_it_begins_again(
 
 
 def test_a_list_of_works_that_is_not_there_is_no_wrong_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("data", "build", "--out", tmp_path)
-    assert "--source openalex|sciscinet|files|synthetic" in command(capsys, *asked, code=2).err
-    assert "there is no such file" in command(capsys, *asked, "--works", "none.txt", code=2).err
+    requests = ("data", "build", "--out", tmp_path)
+    assert "--source openalex|sciscinet|files|synthetic" in command(capsys, *requests, code=2).err
+    assert "there is no such file" in command(capsys, *requests, "--works", "none.txt", code=2).err
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,8 +42,8 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run: Run, tmp_path
     ran = run(name, "seed=2", "dry_run=true", code=0)
     assert f"{name}@1 seed=2" in ran.out
     assert EXPERIMENTS[name].question in ran.out
-    for told in ("identity", "values: ", "changed here: seed=2", "steps", "minutes", "disk"):
-        assert told in ran.out
+    for messages in ("identity", "values: ", "changed here: seed=2", "steps", "minutes", "disk"):
+        assert messages in ran.out
     assert not any(tmp_path.iterdir())
 
 
@@ -90,15 +90,15 @@ def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_h
     elsewhere = ("base_url=http://127.0.0.1:9", "model_name=org/model")
     for arguments in (elsewhere, (*elsewhere, "learning_rate=1e-4", "dry_run=true")):
         ran = run("ladder/exp1", *arguments)
-        told = (ran.out + ran.err).replace("at=nano", "")
-        assert told
-        assert "nano" not in told
+        printed = (ran.out + ran.err).replace("at=nano", "")
+        assert printed
+        assert "nano" not in printed
 
 
 def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run) -> None:
-    told = run("ladder/exp1", "dry_run=true").out
-    assert "prompt is brief, not ontology" in told
-    assert "ladder/baseline@1" in told
+    output = run("ladder/exp1", "dry_run=true").out
+    assert "prompt is brief, not ontology" in output
+    assert "ladder/baseline@1" in output
     assert "this run equals" not in run("ladder/exp4", "dry_run=true").out
     for arguments in (("ladder/exp1", "at=seed"), ("ladder/exp1", "prompt=ontology")):
         assert "prompt is brief" not in run(*arguments, "dry_run=true").out

@@ -12,26 +12,26 @@ def test_recipe(bench: Workbench, server: Running) -> None:
 
 
 def test_a_message(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "message")
-    assert "is the sum" in told["text"]
-    assert told["reasons"] == ["end_turn", "max_tokens", "stop_sequence"]
-    assert told["sequence"] == "sum"
-    assert told["tokens"][0] > 10
-    assert told["tokens"][1] == 2
+    lines = bench.run(server, PROGRAM, "message")
+    assert "is the sum" in lines["text"]
+    assert lines["reasons"] == ["end_turn", "max_tokens", "stop_sequence"]
+    assert lines["sequence"] == "sum"
+    assert lines["tokens"][0] > 10
+    assert lines["tokens"][1] == 2
 
 
 def test_a_stream_is_the_whole_in_pieces(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "stream")
-    assert told["streamed"] == told["whole"] != ""
-    assert told["reason"] == "end_turn"
+    messages = bench.run(server, PROGRAM, "stream")
+    assert messages["streamed"] == messages["whole"] != ""
+    assert messages["reason"] == "end_turn"
 
 
 def test_a_tool_is_called_and_its_answer_used(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "tools")
-    assert (told["name"], told["given"]) == ("add", {"a": 19, "b": 23})
-    assert told["reasons"] == ["tool_use", "end_turn", "tool_use"]
-    assert "is the sum" in told["answer"]
-    assert told["streamed"] == [{"a": 19, "b": 23}]
+    printed = bench.run(server, PROGRAM, "tools")
+    assert (printed["name"], printed["given"]) == ("add", {"a": 19, "b": 23})
+    assert printed["reasons"] == ["tool_use", "end_turn", "tool_use"]
+    assert "is the sum" in printed["answer"]
+    assert printed["streamed"] == [{"a": 19, "b": 23}]
 
 
 def test_refusals_have_the_shape_of_anthropic(bench: Workbench, server: Running) -> None:

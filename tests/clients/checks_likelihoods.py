@@ -45,10 +45,10 @@ def test_200_items_are_chosen_as_by_its_own_model(bench: Workbench, smollm2: Pat
     with Running(tmp_path / "state", model=f"{NAME}={smollm2}") as server:
         where = f"model={NAME},base_url={server.url}/v1/completions"
         read = f"tokenizer_backend=huggingface,tokenizer={smollm2}"
-        asked = ("local-completions", f"{where},{read}", *task)
-        served = bench.run(server, PROGRAM, *asked, seconds=LONG)
-        asked = ("hf", f"pretrained={smollm2},dtype=float32", *task)
-        own = bench.run(server, PROGRAM, *asked, seconds=LONG)
+        requests = ("local-completions", f"{where},{read}", *task)
+        served = bench.run(server, PROGRAM, *requests, seconds=LONG)
+        requests = ("hf", f"pretrained={smollm2},dtype=float32", *task)
+        own = bench.run(server, PROGRAM, *requests, seconds=LONG)
     pairs = [list(zip(ours, theirs, strict=True)) for ours, theirs in zip(served["items"], own["items"], strict=True)]
     sums = [abs(ours[0] - theirs[0]) for item in pairs for ours, theirs in item]
     print(f"acc {own['metrics']['acc,none']}, largest difference {max(sums):.1e} nats")

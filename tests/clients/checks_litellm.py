@@ -12,14 +12,14 @@ def test_recipe(bench: Workbench, server: Running) -> None:
 
 
 def test_a_chat_and_its_stream(bench: Workbench, server: Running) -> None:
-    for told in bench.run(server, PROGRAM, "chat").values():
-        assert "is the sum" in told["whole"]
-        assert told["streamed"] == told["whole"]
+    for lines in bench.run(server, PROGRAM, "chat").values():
+        assert "is the sum" in lines["whole"]
+        assert lines["streamed"] == lines["whole"]
 
 
 def test_a_tool_is_called(bench: Workbench, server: Running) -> None:
-    for told in bench.run(server, PROGRAM, "tools").values():
-        assert told == ["add", {"a": 19, "b": 23}]
+    for messages in bench.run(server, PROGRAM, "tools").values():
+        assert messages == ["add", {"a": 19, "b": 23}]
 
 
 def test_a_text_is_completed(bench: Workbench, server: Running) -> None:

@@ -48,5 +48,5 @@ def test_a_tool_is_called_and_its_answer_used(home: Workbench, server: Running) 
 
 
 def test_an_answer_by_schema(home: Workbench, server: Running) -> None:
-    told = json.loads(ask(home, server, "Right?", "--no-stream", "--schema", json.dumps(RIGHT)))
-    assert told["right"] in (True, False)
+    lines = json.loads(ask(home, server, "Right?", "--no-stream", "--schema", json.dumps(RIGHT)))
+    assert lines["right"] in (True, False)

@@ -54,8 +54,8 @@ def test_choices_are_those_of_its_own_model(tasks: Tasks, task: str) -> None:
 
 
 def test_answers_of_a_chat(tasks: Tasks) -> None:
-    told = tasks.served("said", "chat-completions")
-    for [answer] in told["items"]:
+    lines = tasks.served("said", "chat-completions")
+    for [answer] in lines["items"]:
         assert answer.startswith("4")
         assert "GRADE" not in answer
 

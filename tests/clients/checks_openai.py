@@ -14,18 +14,18 @@ def test_recipe(bench: Workbench, server: Running) -> None:
 
 
 def test_a_chat_repeats_by_its_seed(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "chat")
-    first, again, other = told["texts"]
+    lines = bench.run(server, PROGRAM, "chat")
+    first, again, other = lines["texts"]
     assert first == again != other
-    assert told["reason"] in ("length", "stop")
-    usage = told["usage"]
+    assert lines["reason"] in ("length", "stop")
+    usage = lines["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
 def test_a_stream_is_the_whole_in_pieces(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "stream")
-    assert told["streamed"] == told["whole"] != ""
-    assert 0 < told["tokens"] <= 24
+    messages = bench.run(server, PROGRAM, "stream")
+    assert messages["streamed"] == messages["whole"] != ""
+    assert 0 < messages["tokens"] <= 24
 
 
 def test_logprobs(bench: Workbench, server: Running) -> None:
@@ -36,21 +36,21 @@ def test_logprobs(bench: Workbench, server: Running) -> None:
 
 
 def test_several_prompts_and_token_ids(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "completions")
-    one, same, two, _ = told["texts"]
+    printed = bench.run(server, PROGRAM, "completions")
+    one, same, two, _ = printed["texts"]
     assert one == same != two
-    assert told["tokens"] == [0, 1]
+    assert printed["tokens"] == [0, 1]
 
 
 def test_echo_scores_the_prompt(bench: Workbench, server: Running) -> None:
-    told = bench.run(server, PROGRAM, "echo")
-    alone, more = told["alone"], told["more"]
+    output = bench.run(server, PROGRAM, "echo")
+    alone, more = output["alone"], output["more"]
     assert len(alone) == 4
     assert alone[0] is None
     assert all(logprob < 0 for logprob in alone[1:])
     assert more[:4] == alone
     assert len(more) > 4
-    assert told["begins"]
+    assert output["begins"]
 
 
 def test_extras_of_vllm(bench: Workbench, server: Running) -> None:
@@ -80,8 +80,8 @@ def test_a_tool_is_called_in_a_stream(bench: Workbench, server: Running) -> None
 
 
 def test_developers_names_and_begun_replies(bench: Workbench, server: Running) -> None:
-    said, gone_on = bench.run(server, PROGRAM, "roles")
-    assert "is the sum" in said
+    words, gone_on = bench.run(server, PROGRAM, "roles")
+    assert "is the sum" in words
     assert gone_on.removeprefix("41").startswith(" is the sum")
 
 

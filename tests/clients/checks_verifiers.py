@@ -33,8 +33,8 @@ class Evaluations:
         command, *words, _ = arguments.split()
         words[words.index("null")] = HARNESS
         path = f"{PROGRAMS}:{self.bench.folder}"
-        told = {"PYTHONPATH": path, "TINKER_API_KEY": KEY}
-        self.bench.command(server, command, *words, name, *more, environment=VERIFIERS, **told)
+        lines = {"PYTHONPATH": path, "TINKER_API_KEY": KEY}
+        self.bench.command(server, command, *words, name, *more, environment=VERIFIERS, **lines)
         written = self.bench.folder / "outputs" / name / "traces.jsonl"
         episodes = [json.loads(line) for line in written.read_text("utf-8").splitlines()]
         traces = [trace for episode in episodes for trace in episode["traces"]]

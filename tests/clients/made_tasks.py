@@ -29,15 +29,15 @@ def write_tasks(folder: Path, count: int, seed: int = 0) -> None:
     makers: Sequence[Callable[[random.Random], Row]] = (_sum, _sequence)
     _choices(folder, "made", [makers[i % 2](draw) for i in range(count)], delimiter=" ")
     ended = [
-        {"text": f"What is {i} + {42 - i}?<|answer|>{said}", "choices": [WRONG, RIGHT], "gold": 1}
-        for i, said in enumerate(("42", "41", "42, I think,"))
+        {"text": f"What is {i} + {42 - i}?<|answer|>{answer}", "choices": [WRONG, RIGHT], "gold": 1}
+        for i, answer in enumerate(("42", "41", "42, I think,"))
     ]
     _choices(folder, "ended", ended, delimiter="")
     _write(folder, "said", [{"text": f"What is {i} + {42 - i}?"} for i in range(4)])
     (folder / "said.yaml").write_text(
         f"""task: said
 dataset_path: json
-dataset_kwargs: {{data_files: {{test: "{folder / "said.jsonl"}"}}}}
+dataset_kwargs: {{data_files: {{test: "{folder / "answer.jsonl"}"}}}}
 test_split: test
 output_type: generate_until
 doc_to_text: "{{{{text}}}}"

@@ -28,11 +28,11 @@ def stories(shape: HeadShape, lengths: list[int], seed: int = 0) -> list[Story]:
     """Sequences of these lengths in pages drawn at random from a pool with gaps."""
     needed = [pages_needed(length) for length in lengths]
     numbers = np.random.default_rng(seed).permutation(2 * sum(needed)).tolist()
-    told: list[Story] = []
+    lines: list[Story] = []
     for i, (length, count) in enumerate(zip(lengths, needed, strict=True)):
         pages, numbers = tuple(numbers[:count]), numbers[count:]
-        told.append(Story(normal(100 * seed + i, length, width(shape)), pages))
-    return told
+        lines.append(Story(normal(100 * seed + i, length, width(shape)), pages))
+    return lines
 
 
 def assert_told(kernels: Kernels, shape: HeadShape, told: list[Story], steps: list[Step]) -> None:
@@ -45,21 +45,21 @@ def assert_told(kernels: Kernels, shape: HeadShape, told: list[Story], steps: li
 @every_kernels
 @shaped
 def test_whole_sequences_of_every_length(kernels: Kernels, shape: HeadShape) -> None:
-    told = stories(shape, LENGTHS)
-    assert_told(kernels, shape, told, [[(s, n) for s, n in enumerate(LENGTHS)]])
+    messages = stories(shape, LENGTHS)
+    assert_told(kernels, shape, messages, [[(s, n) for s, n in enumerate(LENGTHS)]])
 
 
 @every_kernels
 @shaped
 def test_decoding_after_prefill(kernels: Kernels, shape: HeadShape) -> None:
-    lengths, told = [22, 9, 37, 18], [14, 1, 30, 16]
-    steps = [list(enumerate(told))]
+    lengths, printed = [22, 9, 37, 18], [14, 1, 30, 16]
+    steps = [list(enumerate(printed))]
     for story in (3, 0):  # decoded once alone, so that the batches differ
         steps.append([(story, 1)])
-        told[story] += 1
-    while told != lengths:
-        steps.append([(s, 1) for s in (2, 0, 3, 1) if told[s] < lengths[s]])
-        told = [min(told[s] + 1, lengths[s]) for s in range(4)]
+        printed[story] += 1
+    while printed != lengths:
+        steps.append([(s, 1) for s in (2, 0, 3, 1) if printed[s] < lengths[s]])
+        printed = [min(printed[s] + 1, lengths[s]) for s in range(4)]
     assert_told(kernels, shape, stories(shape, lengths, seed=1), steps)
 
 
@@ -143,8 +143,8 @@ def test_large_scores_neither_overflow_nor_drown_the_largest(kernels: Kernels) -
     shape = HeadShape(heads=2, kv_heads=1, head_dim=16)
     qkv = normal(5, 40, width(shape))
     qkv[:, : 3 * 16] *= 12
-    told = [Story(qkv, (2, 0, 1))]
-    outputs = tell(kernels, shape, told, [[(0, 40)]])
+    output = [Story(qkv, (2, 0, 1))]
+    outputs = tell(kernels, shape, output, [[(0, 40)]])
     assert_close(outputs[0], attention(qkv.double(), shape), tolerance=2e-4)  # scores up to 2000
 
 

@@ -53,8 +53,8 @@ def test_every_key_has_words_and_what_is_no_key_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["moe/wander", "rubric_quality"])
 def test_a_dry_run_says_something_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    said: list[str] = []
+    words: list[str] = []
     key = "log_path" if name == "rubric_quality" else "out"
-    folder = STUDIES[name].run({**MEASURED[name], key: str(tmp_path / "out"), "dry_run": "true"}, said.append)
-    assert said
+    folder = STUDIES[name].run({**MEASURED[name], key: str(tmp_path / "out"), "dry_run": "true"}, words.append)
+    assert words
     assert not folder.exists()

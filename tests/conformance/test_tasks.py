@@ -44,8 +44,8 @@ PAPER = Paper(
 
 
 def idf(task: Task) -> str:
-    told = "told" if task.with_metadata else "bare"
-    return f"{task.name}-{task.prompt}-{task.contract.form}-{told}"
+    lines = "told" if task.with_metadata else "bare"
+    return f"{task.name}-{task.prompt}-{task.contract.form}-{lines}"
 
 
 def answers_of(contract: Contract) -> list[Answer]:
@@ -268,9 +268,9 @@ def test_a_prompt_shows_the_paper_and_nothing_that_leaks(task: Task) -> None:
         check_text(item, message.content)
     *_, user = prompt
     values: Mapping[str, str] = shown(PAPER)
-    told = ["title", "abstract", "field"] + ["year", "citations"] * task.with_metadata
+    printed = ["title", "abstract", "field"] + ["year", "citations"] * task.with_metadata
     for key in ("title", "abstract", "field", "year", "citations"):
-        assert (values[key] in user.content) == (key in told)
+        assert (values[key] in user.content) == (key in printed)
     assert user.content.endswith("Return JSON only.")
     # The record says nothing of labels or scores; the instruction, if there is one, names them.
     lowered = user.content.lower()

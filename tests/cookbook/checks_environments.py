@@ -24,8 +24,8 @@ def test_environments_cross_over(bench: Workbench, server: Running) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    theirs, ours = told["theirs"], told["ours"]
+    lines = json.loads(done.stdout.splitlines()[-1])
+    theirs, ours = lines["theirs"], lines["ours"]
     assert theirs["turns"] == [2, 2, 2]
     assert theirs["errors"] == 0
     # What was sampled is the prefix of what came next: one datum each, and B's tokens are masked.

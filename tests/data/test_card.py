@@ -183,8 +183,8 @@ def test_a_slice_card_names_what_was_left_out_or_repeated(corpus: Corpus, tmp_pa
     repeats = make_slice(corpus, settings, tmp_path).oversampled
     assert repeats
     _, seen = _page(tmp_path)
-    told = [f"{count:,} {name}" for name, count in repeats.items()]
-    assert missing(seen.text, "citations and the year", *told) == []
+    lines = [f"{count:,} {name}" for name, count in repeats.items()]
+    assert missing(seen.text, "citations and the year", *lines) == []
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:

@@ -222,8 +222,8 @@ def test_targets_are_scored_as_the_prompt_itself_is(decoder: Decoder) -> None:
     targets[:, 0] = PROMPT[1:]
     at, other_token = 6, 31
     targets[at, 1] = other_token
-    asked = ask(prompt_logprobs=True, target_prompt_logprobs=targets)
-    result = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])[0]
+    question = ask(prompt_logprobs=True, target_prompt_logprobs=targets)
+    result = Sampler(CONFIG, decoder.kernels).sample([question], [Policy(decoder, {})])[0]
     assert result.target_prompt_logprobs[:, 0].tobytes() == result.prompt_logprobs[1:].tobytes()
     assert (result.target_prompt_logprobs[targets < 0] == 0.0).all()
     swapped = PROMPT.copy()
@@ -250,8 +250,8 @@ def test_targets_that_do_not_fit_are_refused(decoder: Decoder, targets: NDArray[
 
 def test_alternatives_are_independent_draws_that_others_do_not_change(decoder: Decoder) -> None:
     def alternatives(k: int, **fields: object) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        asked = ask(prompt_alternatives=k, **fields)
-        result = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])[0]
+        calls = ask(prompt_alternatives=k, **fields)
+        result = Sampler(CONFIG, decoder.kernels).sample([calls], [Policy(decoder, {})])[0]
         return result.prompt_alternatives.tokens, result.prompt_alternatives.logprobs
 
     drawn, logprobs = alternatives(64)

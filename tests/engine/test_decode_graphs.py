@@ -239,8 +239,8 @@ def test_no_bit_depends_on_drafts(decoder: Decoder, drafted: int, law: dict[str,
     law = {"adjustments": Adjustments(logit_bias=FEW), "stop": (), **law}
     limits = [SamplerLimits(cache_pages=least), SamplerLimits(cache_pages=least, drafted=drafted, prefix_pages=None)]
     plain, drafting = (Sampler(CONFIG, decoder.kernels, limits=one, text=spelled) for one in limits)
-    asked = [(1, 40), (2, 25), (3, 9), (1, 1), (1, 2)]
-    for samples, most in [*asked, *([(1, None)] if "temperature" in law else [])]:
+    question = [(1, 40), (2, 25), (3, 9), (1, 1), (1, 2)]
+    for samples, most in [*question, *([(1, None)] if "temperature" in law else [])]:
         params = SamplingParams(**{"seed": samples, "max_tokens": most, **law})  # pyright: ignore[reportArgumentType]
         requests = [
             SampleRequest(prompt=tokens(rng, count), params=params, num_samples=samples, topk_logprobs=2)

@@ -67,7 +67,7 @@ def look(small: Path) -> Look:
 
 
 def observed(folder: Path, deviation: Deviation) -> Seen:
-    with Warnings() as said:
+    with Warnings() as words:
         engine = Engine({"small": str(folder)}, deviation=deviation, certificate_store=KEPT)
     session = engine.create_session("small", AdapterSpec(kind=AdapterKind.LORA, rank=4, seed=1))
     session.trace = Trace(engine.kernels)
@@ -84,7 +84,7 @@ def observed(folder: Path, deviation: Deviation) -> Seen:
         after=sample(engine, session),
         scored=outputs,
         steps=session.trace.steps,
-        warning="\n".join(said.messages),
+        warning="\n".join(words.messages),
     )
 
 

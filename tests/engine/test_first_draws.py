@@ -54,12 +54,12 @@ def bits(result: SampleResult | None) -> list[tuple[bytes, bytes]]:
 def test_a_step_draws_as_many_as_it_decodes_and_the_bits_are_the_same(
     decoder: Decoder, per_step: list[int], max_tokens: int, adjustments: Adjustments | None
 ) -> None:
-    asked = request(50, max_tokens=max_tokens, adjustments=adjustments)
-    [at_once] = Sampler(CONFIG, decoder.kernels).sample([asked], [Policy(decoder, {})])
+    requests = request(50, max_tokens=max_tokens, adjustments=adjustments)
+    [at_once] = Sampler(CONFIG, decoder.kernels).sample([requests], [Policy(decoder, {})])
     assert per_step[0] == 50
     per_step.clear()
     few = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(max_samples=8))
-    assert bits(few.sample([asked], [Policy(decoder, {})])[0]) == bits(at_once)
+    assert bits(few.sample([requests], [Policy(decoder, {})])[0]) == bits(at_once)
     assert max(per_step) == 8
     assert few.pool.available == few.pool.capacity
 
@@ -96,8 +96,8 @@ def test_first_tokens_of_a_prompt_are_drawn_from_one_adjusted_row(
         adjust(*given)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(choices, "adjust", counted)
-    asked = request(50, max_tokens=1, adjustments=PENALTY)
-    Sampler(CONFIG, decoder.kernels).sample([asked, asked], [Policy(decoder, {})] * 2)
+    question = request(50, max_tokens=1, adjustments=PENALTY)
+    Sampler(CONFIG, decoder.kernels).sample([question, question], [Policy(decoder, {})] * 2)
     assert len(rows) == 2
 
 

@@ -373,8 +373,8 @@ def test_marks_of_one_token_are_named_whether_they_are_control_tokens_or_not() -
     tokenizer.add_tokens([AddedToken("<|note|>", special=True)], special_tokens=True)
     size = len(tokenizer) + 3
     grammars = Grammars(replace(PRESETS["nano"], vocab_size=size), lambda: ModelText(tokenizer, num_rows=size))
-    asked = ("<tool_call>", "</tool_call>", "<|note|>", "name")
-    assert grammars.marks(asked) == {"<tool_call>", "<|note|>"}
+    question = ("<tool_call>", "</tool_call>", "<|note|>", "name")
+    assert grammars.marks(question) == {"<tool_call>", "<|note|>"}
     calls = Grammar(kind=GrammarKind.LARK, text='start: <tool_call> "{}"')
     allowed = grammars.compile(calls).matcher(()).allowed()
     assert np.flatnonzero(allowed).tolist() == [tokenizer.get_vocab()["<tool_call>"]]

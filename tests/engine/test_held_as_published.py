@@ -150,11 +150,11 @@ def test_an_export_has_the_same_weights(tmp_path: Path) -> None:
 
 def test_an_engine_holds_a_base_as_published_unless_it_is_told_otherwise(tmp_path: Path) -> None:
     path = written(tmp_path, "Q6_K")
-    by_default, told = Engine({"m": str(path)}), Engine({"m": str(path)}, hold=Hold.FP32)
+    by_default, lines = Engine({"m": str(path)}), Engine({"m": str(path)}, hold=Hold.FP32)
     assert by_default.decoder("m").packed
-    assert not told.decoder("m").packed
-    assert by_default.certificate_sha256("m") == told.certificate_sha256("m")
-    assert by_default.base("m") == told.base("m")
+    assert not lines.decoder("m").packed
+    assert by_default.certificate_sha256("m") == lines.certificate_sha256("m")
+    assert by_default.base("m") == lines.base("m")
 
 
 def test_a_value_that_is_not_finite_is_refused_as_published_too(tmp_path: Path) -> None:

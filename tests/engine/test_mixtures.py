@@ -74,10 +74,10 @@ def test_a_batch_may_mix_adapters(config: DecoderConfig) -> None:
     adapters = [mixture_adapter(config, kind) for kind in (AdapterKind.LORA, AdapterKind.DORA)]
     base = adapters[0].decoder
     policies = [Policy(base, {}), *[Policy(base, a.low) for a in adapters]]
-    asked = _requests(config, 6)
+    requests = _requests(config, 6)
     chosen = [policies[i % 3] for i in range(6)]
-    together = Sampler(config, base.kernels).sample(asked, chosen)
-    for request, own, result in zip(asked, chosen, together, strict=True):
+    together = Sampler(config, base.kernels).sample(requests, chosen)
+    for request, own, result in zip(requests, chosen, together, strict=True):
         alone = Sampler(config, base.kernels).sample([request], [own])
         assert _bits(alone) == _bits([result])
 
@@ -136,7 +136,7 @@ def test_a_sampled_token_has_the_trainers_bits_and_routes(config: DecoderConfig,
     router = kind in (AdapterKind.DORA, AdapterKind.QLORA)
     few = 1 if kind is AdapterKind.LORA and config is CONFIGS["olmoe"] else 7
     adapter = mixture_adapter(config, kind, train_router=router)
-    asked = _ragged(config)
+    question = _ragged(config)
     tokens = unequal_bits = unequal_routes = 0
     seen: set[bytes] = set()
     for threads, limits, micro_batches, unit in (
@@ -145,8 +145,8 @@ def test_a_sampled_token_has_the_trainers_bits_and_routes(config: DecoderConfig,
     ):
         configure(threads=threads)
         sampler = Sampler(config, adapter.decoder.kernels, limits=limits)
-        results = sampler.sample(asked, [Policy(adapter.decoder, adapter.low)] * len(asked))
-        pairs = [(r, s) for r, result in zip(asked, results, strict=True) for s in result.sequences]
+        results = sampler.sample(question, [Policy(adapter.decoder, adapter.low)] * len(question))
+        pairs = [(r, s) for r, result in zip(question, results, strict=True) for s in result.sequences]
         session = TrainingSession(adapter, micro_batches, unit)
         data = [scored(np.concatenate([r.prompt, s.tokens])) for r, s in pairs]
         outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
@@ -182,10 +182,10 @@ def test_sampler_and_trainer_route_alike_until_the_weights_change(config: Decode
     policy = Policy(adapter.decoder, adapter.low)
     fed: list[np.ndarray] = []
     for limits in (SamplerLimits(), SamplerLimits(max_samples=2, prefill_tokens=7)):
-        asked = _groups_of_three(config)
+        calls = _groups_of_three(config)
         sampler = Sampler(config, adapter.decoder.kernels, limits=limits)
-        results = sampler.sample(asked, [policy] * len(asked))
-        for request, result in zip(asked, results, strict=True):
+        results = sampler.sample(calls, [policy] * len(calls))
+        for request, result in zip(calls, results, strict=True):
             kept.keep(request, result)
             fed += [np.concatenate([request.prompt, s.tokens]) for s in result.sequences]
     data = [scored(tokens) for tokens in fed]
@@ -257,8 +257,8 @@ def test_loads_and_entropies_are_those_of_the_routers(config: DecoderConfig) -> 
     assert metrics["e_max_violation:max"] == pytest.approx((loads.max() / fair) - 1)
     assert metrics["e_min_violation:mean"] == pytest.approx((loads.min(1) / fair - 1).mean())
     assert 0 < metrics["e_router_entropy:mean"] <= 1
-    told = [value for name, value in metrics.items() if name.startswith("e_tokens/")]
-    assert told == loads.flatten().tolist()
+    lines = [value for name, value in metrics.items() if name.startswith("e_tokens/")]
+    assert lines == loads.flatten().tolist()
 
 
 @EACH

@@ -74,39 +74,39 @@ def alone(asked: SampleRequest, policy: Policy) -> list[bytes]:
 def test_a_conversation_computes_only_what_is_new(decoder: Decoder) -> None:
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
     policy, rng = own(decoder), np.random.default_rng(0)
-    said, reused = tokens(rng, 41), 0
+    words, reused = tokens(rng, 41), 0
     for turn in range(4):
-        asked = request(said, turn)
-        result = sampler.sample([asked], [policy])[0]
-        assert shown(result) == alone(asked, policy)
+        requests = request(words, turn)
+        result = sampler.sample([requests], [policy])[0]
+        assert shown(result) == alone(requests, policy)
         assert sampler.pool.num_reused == reused
-        fed = np.concatenate([said, result.sequences[0].tokens])
+        fed = np.concatenate([words, result.sequences[0].tokens])
         reused += (len(fed) - 1) // PAGE * PAGE  # its last token was drawn, and not fed
-        said = np.concatenate([fed, tokens(rng, 9)])
+        words = np.concatenate([fed, tokens(rng, 9)])
     assert sampler.pool.available == sampler.pool.capacity
 
 
 def test_each_weights_have_their_own(decoder: Decoder, adapters: list[Adapter]) -> None:
     holders = [decoder, *adapters, small_decoder(quantised=True), trained(decoder, AdapterKind.FULL)]
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
-    asked = request(tokens(np.random.default_rng(1), 50), num_samples=2)
+    question = request(tokens(np.random.default_rng(1), 50), num_samples=2)
     policies = [own(each) for each in holders]
-    first = [shown(result) for result in sampler.sample([asked] * 5, policies)]
+    first = [shown(result) for result in sampler.sample([question] * 5, policies)]
     assert sampler.pool.num_reused == 0
-    again = [shown(result) for result in sampler.sample([asked] * 5, policies)]
+    again = [shown(result) for result in sampler.sample([question] * 5, policies)]
     assert sampler.pool.num_reused == 5 * 48
-    assert again == first == [alone(asked, policy) for policy in policies]
+    assert again == first == [alone(question, policy) for policy in policies]
     assert len({each[0] + each[2] for each in first}) == 5
 
 
 def test_what_is_asked_of_nobodys_weights_is_computed(decoder: Decoder) -> None:
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
-    asked = request(tokens(np.random.default_rng(2), 50))
+    calls = request(tokens(np.random.default_rng(2), 50))
     for _ in range(2):
-        sampler.sample([asked], [Policy(decoder, {})])
+        sampler.sample([calls], [Policy(decoder, {})])
     plain = Sampler(CONFIG, decoder.kernels)
     for _ in range(2):
-        plain.sample([asked], [own(decoder)])
+        plain.sample([calls], [own(decoder)])
     assert sampler.pool.num_reused == plain.pool.num_reused == 0
 
 

@@ -145,14 +145,14 @@ def test_requests_cancelled_at_any_step_leave_every_page_free(decoder: Decoder, 
 
 def test_a_full_cache_makes_requests_wait_not_fail(decoder: Decoder) -> None:
     rng = np.random.default_rng(2)
-    asked = [
+    question = [
         SampleRequest(prompt=tokens(rng, 100), params=SamplingParams(seed=i, max_tokens=100, stop=()), num_samples=2)
         for i in range(6)
     ]
     small = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(cache_pages=17))
     large = Sampler(CONFIG, decoder.kernels)
     policies = [Policy(decoder, {})] * 6
-    a, b = small.sample(asked, policies), large.sample(asked, policies)
+    a, b = small.sample(question, policies), large.sample(question, policies)
     assert [key(s) for r in a for s in r.sequences] == [key(s) for r in b for s in r.sequences]
 
 
@@ -254,7 +254,7 @@ def unequal_bits(
 @pytest.mark.parametrize("kind", list(AdapterKind))
 def test_thousands_of_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -> None:
     adapter = trained(small_decoder(quantised=kind.quantised), kind)
-    asked = requests(np.random.default_rng(3))
+    calls = requests(np.random.default_rng(3))
     seen: set[bytes] = set()
     total = 0
     ways = [
@@ -267,9 +267,9 @@ def test_thousands_of_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
     for threads, limits, micro_batches in ways:
         configure(threads=threads)
         sampler = Sampler(CONFIG, adapter.decoder.kernels, limits=limits)
-        results = sampler.sample(asked, [policy(adapter)] * len(asked))
+        results = sampler.sample(calls, [policy(adapter)] * len(calls))
         seen.add(b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for r in results for s in r.sequences))
-        count, bad = unequal_bits(adapter, asked, results, micro_batches)
+        count, bad = unequal_bits(adapter, calls, results, micro_batches)
         assert bad == 0
         total += count
     assert len(seen) == 1

@@ -63,8 +63,8 @@ def _with(datum: Datum, **inputs: object) -> Datum:
 
 def _on_policy(session: TrainingSession, datums: Sequence[Datum]) -> list[Datum]:
     """The datums with the model's own log-probabilities as the sampler's."""
-    asked = [for_loss(datum, LossName.CROSS_ENTROPY) for datum in datums]
-    outputs = session.forward(asked, LossName.CROSS_ENTROPY).outputs
+    requests = [for_loss(datum, LossName.CROSS_ENTROPY) for datum in datums]
+    outputs = session.forward(requests, LossName.CROSS_ENTROPY).outputs
     return [_with(datum, logprobs=output.logprobs) for datum, output in zip(datums, outputs, strict=True)]
 
 
@@ -452,8 +452,8 @@ session = TrainingSession(create_adapter(decoder, AdapterSpec(rank=4)))
 session.forward_backward([Datum(tokens=tokens, inputs={"target_tokens": tokens})], LossName.CROSS_ENTROPY)
 print("sympy" in sys.modules)
 """
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert told.stdout.strip() == "False"
+    lines = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert lines.stdout.strip() == "False"
 
 
 def test_a_given_gradient_has_the_bits_that_were_given() -> None:

@@ -150,14 +150,14 @@ def test_logits_that_are_computed_again_are_those_that_were_kept(monkeypatch: py
     datums = conversations(LLAMA)
     for kind in (AdapterKind.DORA, AdapterKind.FULL):
         kept = session_of(kind=kind)
-        said = kept.forward_backward(datums, LOSS)
+        words = kept.forward_backward(datums, LOSS)
         with monkeypatch.context() as patch:
             patch.setattr(head, "MAX_SAVED_LOGITS", 0)
             patch.setattr(head, "CHUNK_LOGITS", 7 * LLAMA.vocab_size)
             again = session_of(kind=kind)
             repeated = again.forward_backward(datums, LOSS)
         assert buffers_sha256(again) == buffers_sha256(kept)
-        for one, other in zip(said.outputs, repeated.outputs, strict=True):
+        for one, other in zip(words.outputs, repeated.outputs, strict=True):
             assert one.logprobs.tobytes() == other.logprobs.tobytes()
 
 
@@ -176,10 +176,10 @@ def test_datums_in_another_order_say_the_same_and_learn_the_same_but_for_roundin
     datums = conversations(LLAMA)
     order = [6, 1, 8, 3, 0, 9, 4, 7, 2, 5]
     one, other = session_of(), session_of()
-    said = one.forward_backward(datums, LOSS)
+    text = one.forward_backward(datums, LOSS)
     again = other.forward_backward([datums[i] for i in order], LOSS)
     for i, output in zip(order, again.outputs, strict=True):
-        assert output.logprobs.tobytes() == said.outputs[i].logprobs.tobytes()
+        assert output.logprobs.tobytes() == text.outputs[i].logprobs.tobytes()
     assert relative_error(gradients(other), gradients(one)) <= 5e-6
 
 

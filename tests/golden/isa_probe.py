@@ -176,23 +176,23 @@ def hashes() -> dict[str, str]:
     kernels = NativeKernels()
     found = {"draws": draws(kernels)}
     for kind in AdapterKind:
-        said = step_of(PRESETS["nano"], kind)
-        found.update({f"nano {kind.value}: {name}": sha for name, sha in said.items()})
+        words = step_of(PRESETS["nano"], kind)
+        found.update({f"nano {kind.value}: {name}": sha for name, sha in words.items()})
     for unit in GradientUnit:
         for kind in (AdapterKind.LORA, AdapterKind.DORA):
-            said = step_of(PRESETS["nano"], kind, forked, unit)
-            found.update({f"nano {kind.value}, forks by {unit}: {n}": s for n, s in said.items()})
-        said = step_of(QWEN, AdapterKind.FULL, forked, unit)
-        found.update({f"qwen full, forks by {unit}: {name}": sha for name, sha in said.items()})
+            words = step_of(PRESETS["nano"], kind, forked, unit)
+            found.update({f"nano {kind.value}, forks by {unit}: {n}": s for n, s in words.items()})
+        words = step_of(QWEN, AdapterKind.FULL, forked, unit)
+        found.update({f"qwen full, forks by {unit}: {name}": sha for name, sha in words.items()})
     for kind in AdapterKind:
-        said = step_of(MIXTURE, kind, forked)
-        found.update({f"mixture {kind.value}: {name}": sha for name, sha in said.items()})
-    said = step_of(OLMOE, AdapterKind.LORA, forked, router=True)
-    found.update({f"olmoe lora, router: {name}": sha for name, sha in said.items()})
+        words = step_of(MIXTURE, kind, forked)
+        found.update({f"mixture {kind.value}: {name}": sha for name, sha in words.items()})
+    words = step_of(OLMOE, AdapterKind.LORA, forked, router=True)
+    found.update({f"olmoe lora, router: {name}": sha for name, sha in words.items()})
     for tied in (False, True):
-        said = step_of(replace(QWEN, tied=tied), AdapterKind.FULL)
+        words = step_of(replace(QWEN, tied=tied), AdapterKind.FULL)
         head = "tied" if tied else "free"
-        found.update({f"qwen full, {head} head: {name}": sha for name, sha in said.items()})
+        found.update({f"qwen full, {head} head: {name}": sha for name, sha in words.items()})
     return dict(sorted(found.items()))
 
 

@@ -17,7 +17,9 @@ from tinsmith.ops.confidence import FRACTIONS, premature
 from tinsmith.types.errors import ConfigError
 
 RL = RlSettings(steps=2, learning_rate=2e-3, lora_rank=4, group_size=2, groups_per_batch=2, max_tokens=8, seed=1)
-FIRST = Probe(prompt=(5, 6, 7, 8), reasoning=(9, 10, 11, 12, 13), answers=((20, 21), (20, 22), (23,)), gold=1, answered=0)
+FIRST = Probe(
+    prompt=(5, 6, 7, 8), reasoning=(9, 10, 11, 12, 13), answers=((20, 21), (20, 22), (23,)), gold=1, answered=0
+)
 OTHER = replace(FIRST, prompt=(5, 6, 9), reasoning=(30, 31, 32), gold=0, answered=None)
 
 

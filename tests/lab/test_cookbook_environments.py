@@ -77,8 +77,8 @@ class GuessEnv:
             raise RuntimeError("the table fell over")
         self.guesses.append(sum(action) % 10)
         over = len(self.guesses) == 2
-        told = "review" if self.guesses[-1] < self.number else "survey"
-        more = [] if over else self.tokenizer.encode(f" {told} and data")
+        messages = "review" if self.guesses[-1] < self.number else "survey"
+        more = [] if over else self.tokenizer.encode(f" {messages} and data")
         self.seen = [*self.seen, *action, *more]
         after = self.seen[1:] if self.fault == "rewrites" else self.seen
         chunks: list[Any] = [types.EncodedTextChunk(tokens=after)]
@@ -175,9 +175,9 @@ def test_a_cookbook_dataset_is_trained_by_our_loop(connection: Connection, token
             assert line["terms"] == {"steps": pytest.approx(sum(line["rewards"])), "group": line["group_reward"]}
             assert line["total"] == pytest.approx(sum(line["rewards"]) + line["group_reward"])
     assert {line["prompt_id"] for line in rollouts} <= {f"batch-{i}-{k}" for i in (0, 1) for k in range(3)}
-    asked = [one for group in groups for one in group.seen]
-    assert sum(group.cleaned for group in groups) == len(asked) == 2 * 3 + 1 + 1
-    for trajectories, envs in asked:
+    requests = [one for group in groups for one in group.seen]
+    assert sum(group.cleaned for group in groups) == len(requests) == 2 * 3 + 1 + 1
+    for trajectories, envs in requests:
         for trajectory, env in zip(trajectories, envs, strict=True):
             one, two = trajectory.transitions
             assert (one.episode_done, two.episode_done) == (False, True)
@@ -297,8 +297,8 @@ def test_our_environment_is_played_by_a_loop_like_the_cookbooks(sampler: tinker.
     envs, played = asyncio.run(play())
     for env, transitions in zip(envs, played, strict=True):
         assert isinstance(env, Env)
-        (first, action, heard), (second, _, last) = transitions
-        assert (heard.reward, heard.episode_done, last.reward, last.episode_done) == (0.0, False, 0.0, True)
+        (first, action, received), (second, _, last) = transitions
+        assert (received.reward, received.episode_done, last.reward, last.episode_done) == (0.0, False, 0.0, True)
         assert second.to_ints()[: first.length + len(action)] == [*first.to_ints(), *action]
     rewards = asyncio.run(group.compute_group_rewards(list(played), envs))
     for total, terms in rewards:

@@ -21,11 +21,11 @@ TOLD = [
 
 
 def test_a_mixture_is_a_nano_base_and_the_same_again(tmp_path: Path) -> None:
-    said: list[tuple[int, int, float]] = []
-    build_base(RECIPE, TOLD, tmp_path / "one", say=lambda *told: said.append(told))
+    words: list[tuple[int, int, float]] = []
+    build_base(RECIPE, TOLD, tmp_path / "one", say=lambda *told: words.append(told))
     build_base(RECIPE, TOLD, tmp_path / "two")
     config = read_config(tmp_path / "one")
     assert config.mixture == PRESETS["moe-nano"].mixture
-    assert said[-1][2] < said[0][2]
+    assert words[-1][2] < words[0][2]
     hashes = {weights_fingerprint(read_weights(tmp_path / name, config)) for name in ("one", "two")}
     assert len(hashes) == 1

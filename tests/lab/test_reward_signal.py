@@ -70,8 +70,8 @@ def test_information_is_watched_at_every_evaluation_and_changes_nothing_else(
 ) -> None:
     found = run(connection, tmp_path / "run", replace(RL, watch=Watched.MUTUAL_INFORMATION))
     last = found[-1]
-    told = {key for key in last if key.startswith("watch/")}
-    assert {key: value for key, value in last.items() if key not in told} == plain[-1]
+    lines = {key for key in last if key.startswith("watch/")}
+    assert {key: value for key, value in last.items() if key not in lines} == plain[-1]
     total = last["watch/mutual_information"] + last["watch/entropy_given_prompt"]
     assert last["watch/entropy"] == pytest.approx(total, abs=1e-9)
     assert last["watch/mutual_information"] <= math.log(6)

@@ -60,8 +60,8 @@ def saved(folder: Path, kind: str, name: str) -> str:
 def begin(
     folder: Path, if_exists: IfExists = IfExists.RESUME, say: list[str] | None = None
 ) -> tuple[RunFolder, Mark | None]:
-    said: list[str] = [] if say is None else say
-    return RunFolder.begin(folder, CONFIGURED, if_exists=if_exists, say=said.append)
+    words: list[str] = [] if say is None else say
+    return RunFolder.begin(folder, CONFIGURED, if_exists=if_exists, say=words.append)
 
 
 def write_steps(run: RunFolder, steps: range) -> None:
@@ -102,19 +102,19 @@ def assert_stands_at(folder: Path, mark: Mark | None, step: int) -> None:
 
 
 def test_a_killed_run_goes_on_from_its_newest_checkpoint(folder: Path) -> None:
-    told: list[str] = []
-    _, mark = begin(folder, say=told)
+    messages: list[str] = []
+    _, mark = begin(folder, say=messages)
     assert_stands_at(folder, mark, 6)
     assert mark.here
-    assert told == []
+    assert messages == []
 
 
 def test_a_line_cut_off_by_a_kill_is_no_checkpoint(folder: Path) -> None:
     with (folder / CHECKPOINTS).open("ab") as file:
         file.write(b'{"step": 9, "state_pa')
-    told: list[str] = []
-    assert_stands_at(folder, begin(folder, say=told)[1], 6)
-    assert told == []
+    printed: list[str] = []
+    assert_stands_at(folder, begin(folder, say=printed)[1], 6)
+    assert printed == []
 
 
 def test_nothing_was_saved_yet(tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ DAMAGE = {
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_newest_checkpoint_is_passed_over_with_a_message(folder: Path, how: str) -> None:
     DAMAGE[how](folder, 6)
-    told: list[str] = []
-    assert_stands_at(folder, begin(folder, say=told)[1], 3)
-    assert len(told) == 2
-    assert "skipped" in told[0]
-    assert told[1] == "resuming from the checkpoint at step 3"
+    output: list[str] = []
+    assert_stands_at(folder, begin(folder, say=output)[1], 3)
+    assert len(output) == 2
+    assert "skipped" in output[0]
+    assert output[1] == "resuming from the checkpoint at step 3"
 
 
 def test_a_best_policy_that_is_gone_takes_the_checkpoint_that_needs_it_along(folder: Path) -> None:
@@ -269,12 +269,12 @@ def test_a_deleted_run_leaves_nothing_of_itself(folder: Path) -> None:
     ],
 )
 def test_at_a_terminal_it_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str, chosen: IfExists) -> None:
-    asked = Terminal()
+    requests = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal(said))
-    monkeypatch.setattr("sys.stderr", asked)
+    monkeypatch.setattr("sys.stderr", requests)
     assert settle(folder, IfExists.ASK) is chosen
-    assert "raise, resume, delete?" in asked.getvalue()
-    assert asked.getvalue().count("?") == said.count("\n") + (not said.endswith(f"{chosen}\n"))
+    assert "raise, resume, delete?" in requests.getvalue()
+    assert requests.getvalue().count("?") == said.count("\n") + (not said.endswith(f"{chosen}\n"))
 
 
 def test_without_a_terminal_asking_is_refusing_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,10 +68,10 @@ def test_every_optimizer_step_has_a_line_that_names_every_tensor(folder: Path) -
 
 def test_rollouts_tell_the_samplers_log_probabilities_exactly(folder: Path) -> None:
     for line in lines(folder, ROLLOUTS):
-        told = np.array(line["logprobs"], np.float64)
-        assert len(told) == len(line["tokens"])
-        assert (told.astype(np.float32) == told).all()
-        assert (told <= 0).all()
+        messages = np.array(line["logprobs"], np.float64)
+        assert len(messages) == len(line["tokens"])
+        assert (messages.astype(np.float32) == messages).all()
+        assert (messages <= 0).all()
 
 
 def test_a_resumed_run_leaves_the_same_trace(

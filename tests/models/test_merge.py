@@ -167,5 +167,5 @@ def test_renumbered_channels_are_the_same_function(family: str, tmp_path: Path) 
         assert not torch.equal(other[name], weights[name])
     tokens = probe_sequences(config, seed=0)
     kernels = NativeKernels()
-    said = [all_logprobs(build_decoder(config, w, kernels), {}, tokens) for w in (weights, other)]
-    assert 0.0 < float((said[0] - said[1]).abs().max()) < 1e-4
+    words = [all_logprobs(build_decoder(config, w, kernels), {}, tokens) for w in (weights, other)]
+    assert 0.0 < float((words[0] - words[1]).abs().max()) < 1e-4

@@ -208,10 +208,10 @@ def test_logprobs_and_routes_are_those_of_transformers(family: str, tmp_path: Pa
         compared += sure
         with torch.no_grad():
             theirs = reference_logprobs(model, ids)
-            told = model(torch.from_numpy(ids.astype("int64"))[None], output_router_logits=True).router_logits
+            lines = model(torch.from_numpy(ids.astype("int64"))[None], output_router_logits=True).router_logits
         if sure:
             assert float((ours - theirs)[:sure].abs().max()) <= MAX_LOGPROB_DIFFERENCE
-        for logits, experts in zip(told, routed.experts.values(), strict=True):
+        for logits, experts in zip(lines, routed.experts.values(), strict=True):
             theirs_chosen = torch.topk(logits, experts.shape[1], dim=-1).indices.sort(1).values
             assert torch.equal(experts[:sure], theirs_chosen[:sure])
     assert compared >= 100

@@ -37,15 +37,15 @@ def write_for_ever(state: Path, seed: int, told: int) -> None:
 
 def killed_after(state: Path, seed: int, num_lines: int, num_spins: int) -> list[list[str]]:
     """Let a writer tell of some requests, kill it a little later; return all it told of."""
-    reads, told = os.pipe()
+    reads, messages = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            write_for_ever(state, seed, told)
+            write_for_ever(state, seed, messages)
         except BaseException:
             traceback.print_exc()
         os._exit(3)
-    os.close(told)
+    os.close(messages)
     with os.fdopen(reads) as lines:
         seen = [lines.readline() for _ in range(num_lines)]
         for _ in range(num_spins):
@@ -84,9 +84,9 @@ def main(state: Path, rounds: int, seed: int) -> None:
     rng = random.Random(seed)
     all_told: dict[str, str] = {}
     for round_idx in range(rounds):
-        told = killed_after(state, seed + round_idx, rng.randint(1, 40), rng.randint(0, 200_000))
-        all_told |= {request_id: sha256 for request_id, sha256, _ in told}
-        check(state, all_told, int(told[-1][2]), num_sessions=round_idx + 1)
+        printed = killed_after(state, seed + round_idx, rng.randint(1, 40), rng.randint(0, 200_000))
+        all_told |= {request_id: sha256 for request_id, sha256, _ in printed}
+        check(state, all_told, int(printed[-1][2]), num_sessions=round_idx + 1)
     print(len(all_told))
 
 

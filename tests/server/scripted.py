@@ -53,14 +53,14 @@ def replies(*texts: str, size: int = 3, cut: bool = False) -> Iterator[list[Samp
 
     Without `cut` each ends with the end token.
     """
-    asked: list[Sample] = []
+    request: list[Sample] = []
     tokenizer = preset_tokenizer("nano")
 
     async def draw(
         self: Direct, found: Found, requests: Requests, **options: Any
     ) -> AsyncGenerator[tuple[Drawn, ...], None]:
         del self, found
-        asked.extend(requests[i] for i in range(len(requests)))
+        request.extend(requests[i] for i in range(len(requests)))
         for i, text in enumerate(texts):
             tokens = [*tokenizer.encode(text), *([] if cut else [END])]
             step = size if options["watch"] else len(tokens)
@@ -80,7 +80,7 @@ def replies(*texts: str, size: int = 3, cut: bool = False) -> Iterator[list[Samp
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Direct, "draw", draw)
-        yield asked
+        yield request
 
 
 def text_of(sample: Sample) -> str:

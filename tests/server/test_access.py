@@ -87,8 +87,8 @@ def create_model(of: Things, own: Things) -> Iterable[Asked]:
 def create_sampler(of: Things, own: Things) -> Iterable[Asked]:
     yield Asked("", {"session_id": of.session, "sampling_session_seq_id": 7, "base_model": NANO})
     for seq, path in enumerate((of.policy, of.weights), 8):
-        asked = {"session_id": own.session, "sampling_session_seq_id": seq, "model_path": path}
-        yield Asked("", asked)
+        requests = {"session_id": own.session, "sampling_session_seq_id": seq, "model_path": path}
+        yield Asked("", requests)
 
 
 def load(of: Things, own: Things) -> Iterable[Asked]:
@@ -283,8 +283,8 @@ async def test_what_is_anothers_is_answered_like_what_is_not_there(tenants: Tena
     before = await lists(mine)
     missing = [elsewhere(things, f"{prefix}s000099") for prefix in ("", "alice.", "bob.")]
     for (method, route), ask in NAMING.items():
-        for i, asked in enumerate(ask(things, own)):
-            answer = await send(other, method, route, asked)
+        for i, question in enumerate(ask(things, own)):
+            answer = await send(other, method, route, question)
             seen = told(answer, things)
             for nowhere in missing:
                 there = [*ask(nowhere, own)][i]
@@ -295,8 +295,8 @@ async def test_what_is_anothers_is_answered_like_what_is_not_there(tenants: Tena
             assert set(later) <= {"request_id", "model_id"}, (route, answer.text)
     assert await lists(mine) == before
     for (method, route), ask in NAMING.items():
-        for asked in ask(things, things):
-            answer = await send(mine, method, route, asked)
+        for question in ask(things, things):
+            answer = await send(mine, method, route, question)
             assert answer.status_code == 200, (method, route, answer.text)
             assert b"is not known" not in answer.content
 
@@ -314,8 +314,8 @@ async def test_another_key_uses_no_number_up_and_wakes_nobody(tenants: Tenants) 
     cut = forward_backward(model, 1)[:-1]
     assert (await other.post("/api/v1/forward_backward", cut)).status_code == 400
     for params in ({"top_p": "much"}, {}):
-        asked = sample(sampler, 0, **params)
-        assert (await other.post("/api/v1/asample", asked)).status_code == 400
+        calls = sample(sampler, 0, **params)
+        assert (await other.post("/api/v1/asample", calls)).status_code == 400
     waiting = (await mine.ok("optim_step", {"model_id": model, "seq_id": 2, "adam_params": {}}))["request_id"]
     poll = asyncio.create_task(mine.result(waiting))
     await asyncio.sleep(0)

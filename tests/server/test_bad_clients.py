@@ -41,16 +41,16 @@ async def test_no_bad_request_breaks_the_server(tenants: Tenants, monkeypatch: p
     seen: set[str] = set()
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
         for i in range(NUM_REQUESTS):
-            asked = bad.draw()
-            headers = {k: v.encode("latin-1") for k, v in asked.headers.items()}
+            requests = bad.draw()
+            headers = {k: v.encode("latin-1") for k, v in requests.headers.items()}
             answer = await asyncio.wait_for(
-                http.request(asked.method, asked.path, headers=headers, content=asked.content), HANG_S
+                http.request(requests.method, requests.path, headers=headers, content=requests.content), HANG_S
             )
-            assert answer.status_code < 500, (i, asked, answer.text)
-            assert answer.content or asked.method == "HEAD", (i, asked)
-            open_path = asked.path == "/" or asked.path.startswith(("/api/v1/healthz", "/api/v1/external_files/"))
-            assert asked.signed or open_path or answer.status_code == 401, (i, asked)
-            seen.add(asked.path.split("/")[-1])
+            assert answer.status_code < 500, (i, requests, answer.text)
+            assert answer.content or requests.method == "HEAD", (i, requests)
+            open_path = requests.path == "/" or requests.path.startswith(("/api/v1/healthz", "/api/v1/external_files/"))
+            assert requests.signed or open_path or answer.status_code == 401, (i, requests)
+            seen.add(requests.path.split("/")[-1])
     assert len(seen) > 40
     monkeypatch.undo()
     await alice.done("forward_backward", forward_backward(model, 2))
@@ -61,10 +61,10 @@ async def test_no_bad_request_breaks_the_server(tenants: Tenants, monkeypatch: p
 @with_tenants("alice")
 async def test_numbers_beyond_any_vocabulary_are_refused(tenants: Tenants) -> None:
     alice, most = tenants["alice"], 2**63
-    said = [{"role": "user", "content": "Hi"}]
+    words = [{"role": "user", "content": "Hi"}]
     for path, body in (
         ("completions", {"prompt": "a", "logprobs": most}),
-        ("chat/completions", {"messages": said, "logprobs": True, "top_logprobs": most}),
+        ("chat/completions", {"messages": words, "logprobs": True, "top_logprobs": most}),
     ):
         answer = await alice.post(f"/v1/{path}", {"model": NANO, "max_tokens": 1} | body)
         assert answer.status_code == 400
@@ -76,9 +76,9 @@ Reader = Callable[[Message], Awaitable[None]]
 
 async def stream(tenants: Tenants, read: Reader, left: asyncio.Event, **given: object) -> None:
     """Ask for a stream of 200 tokens; `left` says when the client is gone."""
-    said: list[dict[str, str]] = [{"role": "user", "content": "Say something."}]
-    asked = {"model": NANO, "messages": said, "max_tokens": 200, "stream": True, "seed": 1} | given
-    await post(tenants, "/v1/chat/completions", asked, read, left)
+    sentence: list[dict[str, str]] = [{"role": "user", "content": "Say something."}]
+    question = {"model": NANO, "messages": sentence, "max_tokens": 200, "stream": True, "seed": 1} | given
+    await post(tenants, "/v1/chat/completions", question, read, left)
 
 
 async def post(tenants: Tenants, path: str, asked: dict[str, object], read: Reader, left: asyncio.Event) -> None:
@@ -117,7 +117,7 @@ async def all_ended(service: Service) -> None:
 @with_tenants("alice")
 async def test_streams_that_are_left_free_their_pages(tenants: Tenants) -> None:
     rng = random.Random(1)
-    told: list[int] = []
+    lines: list[int] = []
 
     async def leave() -> None:
         left, most, count = asyncio.Event(), rng.randrange(40), 0
@@ -129,7 +129,7 @@ async def test_streams_that_are_left_free_their_pages(tenants: Tenants) -> None:
                 left.set()
 
         await asyncio.wait_for(stream(tenants, read, left, n=rng.randrange(1, 4)), HANG_S)
-        told.append(count)
+        lines.append(count)
 
     await asyncio.gather(*(leave() for _ in range(NUM_STREAMS)))
     await settled(tenants.service)  # what was dropped was posted before
@@ -137,7 +137,7 @@ async def test_streams_that_are_left_free_their_pages(tenants: Tenants) -> None:
     assert not tenants.service.samplers.watched
     assert tenants.num_pages() == 0
     assert tenants.service.futures.usage.num_requests == 0
-    assert min(told) < 100, "nobody left in the middle"
+    assert min(lines) < 100, "nobody left in the middle"
 
 
 @with_tenants("alice")
@@ -156,8 +156,8 @@ async def test_figures_that_nobody_waits_for_are_not_computed(
         statuses.append(message.get("status", 0))
 
     monkeypatch.setattr(sampler, "step", never)
-    asked: dict[str, object] = {"model": NANO, "sequences": [[1, 2, 3]] * 3}
-    await asyncio.wait_for(post(tenants, spread.ROUTE, asked, read, left), HANG_S)
+    calls: dict[str, object] = {"model": NANO, "sequences": [[1, 2, 3]] * 3}
+    await asyncio.wait_for(post(tenants, spread.ROUTE, calls, read, left), HANG_S)
     await settled(tenants.service)
     assert statuses[0] == 499
     assert not tenants.service.samplers.under_way
@@ -192,8 +192,8 @@ async def test_a_reader_that_does_not_read_holds_nobody_up(tenants: Tenants) -> 
 
     def text(chunks: list[bytes]) -> str:
         events = b"".join(chunks).decode().split("\n\n")
-        told = [json.loads(e.removeprefix("data: ")) for e in events if e.startswith("data: {")]
-        return "".join(c["choices"][0]["delta"].get("content", "") for c in told)
+        messages = [json.loads(e.removeprefix("data: ")) for e in events if e.startswith("data: {")]
+        return "".join(c["choices"][0]["delta"].get("content", "") for c in messages)
 
     assert text(got) == text(whole) != ""
 

@@ -45,8 +45,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
 
 
 def chat(client: OpenAI, **given: Any) -> Any:
-    asked = {"model": MODEL, "messages": ASK, "max_tokens": 64, "tools": TOOLS, **given}
-    return client.chat.completions.create(**asked)
+    requests = {"model": MODEL, "messages": ASK, "max_tokens": 64, "tools": TOOLS, **given}
+    return client.chat.completions.create(**requests)
 
 
 def streamed(client: OpenAI, **given: Any) -> tuple[str, list[dict[str, Any]], str]:
@@ -148,20 +148,20 @@ def test_a_whole_loop_of_calls_is_read_as_the_template_prints_it(client: OpenAI)
         message.model_dump(exclude_none=True),
         *({"role": "tool", "tool_call_id": call.id, "content": f"{i}"} for i, call in enumerate(message.tool_calls)),
     ]
-    with replies("4 degrees.") as asked:
+    with replies("4 degrees.") as request:
         answer = chat(client, messages=talk, tools=None)
     assert answer.choices[0].message.content == "4 degrees."
-    assert text_of(asked[0]) == (
+    assert text_of(request[0]) == (
         f"<|system|>\nBe brief.<|end|>\n<|user|>\nWeather?<|end|>\n<|assistant|>\nI look.\n{CALL}\n{NOW}<|end|>\n"
         "<|user|>\n<tool_response>\n0\n</tool_response>\n<tool_response>\n1\n</tool_response><|end|>\n<|assistant|>\n"
     )
 
 
 def test_without_a_choice_of_tools_nothing_is_read_as_a_call(client: OpenAI) -> None:
-    with replies(CALL) as asked:
+    with replies(CALL) as question:
         for given in ({"tool_choice": "none"}, {"tools": None}, {"tools": []}):
             assert told(chat(client, **given)) == (CALL, [], "stop")
-    assert all("# Tools" not in text_of(sample) for sample in asked)
+    assert all("# Tools" not in text_of(sample) for sample in question)
 
 
 def test_a_model_that_writes_bare_json_calls_so(bare: OpenAI) -> None:

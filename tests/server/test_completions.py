@@ -22,8 +22,8 @@ def _ids(text: str) -> list[int]:
 
 def _complete(client: OpenAI, **given: Any) -> Any:
     extra = given.pop("extra", {})
-    asked = {"model": MODEL, "prompt": TEXT, "max_tokens": 4, "seed": 1, **given}
-    return client.completions.create(**asked, extra_body=extra)
+    requests = {"model": MODEL, "prompt": TEXT, "max_tokens": 4, "seed": 1, **given}
+    return client.completions.create(**requests, extra_body=extra)
 
 
 def _scores(running: Running, prompt: Sequence[int]) -> list[float | None]:
@@ -74,11 +74,11 @@ def test_prompts_of_token_ids_as_lm_eval_sends_and_reads_them(running: Running, 
     answer = _complete(client, prompt=prompts, max_tokens=1, temperature=0, logprobs=1, echo=True)
     verdicts: list[bool] = []
     for choice, prompt, context in zip(answer.choices, prompts, contexts, strict=True):
-        told = choice.logprobs
-        assert len(told.token_logprobs) == len(prompt) + 1
-        scored = told.token_logprobs[len(context) : -1]
+        lines = choice.logprobs
+        assert len(lines.token_logprobs) == len(prompt) + 1
+        scored = lines.token_logprobs[len(context) : -1]
         assert scored == _scores(running, prompt)[len(context) :]
-        tops = told.top_logprobs[len(context) : -1]
+        tops = lines.top_logprobs[len(context) : -1]
         pairs = zip(scored, tops, strict=True)
         verdicts.append(all(p == max(top.values()) for p, top in pairs))
     assert verdicts[0]
@@ -92,8 +92,8 @@ def test_a_completion_that_ends_at_once_still_tells_its_last_token(client: OpenA
     first = _complete(client, prompt=ids, max_tokens=1, logprobs=0, extra={"return_token_ids": True})
     token = first.choices[0].token_ids[0]
     assert token != end
-    asked = {"stop_token_ids": [token], "return_token_ids": True}
-    ended = _complete(client, prompt=ids, max_tokens=1, logprobs=0, echo=True, extra=asked).choices[0]
+    request = {"stop_token_ids": [token], "return_token_ids": True}
+    ended = _complete(client, prompt=ids, max_tokens=1, logprobs=0, echo=True, extra=request).choices[0]
     assert ended.finish_reason == "stop"
     assert ended.text == "One"
     assert len(ended.logprobs.token_logprobs) == len(ids) + 1
@@ -112,14 +112,14 @@ def test_a_completion_that_ends_at_once_still_tells_its_last_token(client: OpenA
     ],
 )
 def test_a_stream_with_echo_tells_the_same_as_the_whole(client: OpenAI, given: dict[str, Any]) -> None:
-    asked = {"echo": True, "logprobs": 2, "prompt": [_ids("One"), _ids("Two café")], **given}
-    whole = _complete(client, **{**asked, "extra": dict(asked.get("extra", {}))})
-    told: list[dict[str, Any]] = [
+    question = {"echo": True, "logprobs": 2, "prompt": [_ids("One"), _ids("Two café")], **given}
+    whole = _complete(client, **{**question, "extra": dict(question.get("extra", {}))})
+    messages: list[dict[str, Any]] = [
         {"text": "", "tokens": [], "logprobs": [], "top": [], "offsets": [], "ids": []} for _ in whole.choices
     ]
-    for chunk in _complete(client, **asked, stream=True):
+    for chunk in _complete(client, **question, stream=True):
         (choice,) = chunk.choices
-        one = told[choice.index]
+        one = messages[choice.index]
         one["text"] += choice.text
         one["ids"] += getattr(choice, "token_ids", None) or []
         if choice.logprobs is not None:
@@ -128,7 +128,7 @@ def test_a_stream_with_echo_tells_the_same_as_the_whole(client: OpenAI, given: d
             one["top"] += choice.logprobs.top_logprobs
             one["offsets"] += choice.logprobs.text_offset
         one["reason"] = choice.finish_reason
-    for one, choice in zip(told, whole.choices, strict=True):
+    for one, choice in zip(messages, whole.choices, strict=True):
         assert one["text"] == choice.text
         assert one["tokens"] == choice.logprobs.tokens
         assert one["logprobs"] == choice.logprobs.token_logprobs
@@ -203,9 +203,9 @@ def test_neutral_extras_change_nothing(client: OpenAI) -> None:
 
 def test_neutral_extras_leave_an_unseeded_requests_seed(client: OpenAI) -> None:
     """The third of three equal requests, whatever is said of what they leave alone."""
-    asked = {"prompt": "An unseeded one", "max_tokens": 12, "seed": None}
-    texts = [_complete(client, **asked, extra=each).choices[0].text for each in ({}, NEUTRAL, {})]
-    again = [_complete(client, **asked, model=f"{MODEL}:dora").choices[0].text for _ in range(3)]
+    calls = {"prompt": "An unseeded one", "max_tokens": 12, "seed": None}
+    texts = [_complete(client, **calls, extra=each).choices[0].text for each in ({}, NEUTRAL, {})]
+    again = [_complete(client, **calls, model=f"{MODEL}:dora").choices[0].text for _ in range(3)]
     assert len(set(texts)) == 3
     assert texts != again  # another name, another count
 
@@ -287,12 +287,12 @@ def test_a_prompt_is_scored_by_id_as_vllm_tells_it(running: Running, client: Ope
     choice = _complete(client, extra={"prompt_logprobs": 2}).choices[0]
     scores = _scores(running, ids)
     assert choice.prompt_logprobs[0] is None
-    for token, score, told in zip(ids[1:], scores[1:], choice.prompt_logprobs[1:], strict=True):
-        assert next(iter(told)) == str(token)
-        assert told[str(token)]["logprob"] == score
-        assert len(told) in (2, 3)
-        best = [entry for entry in told.values() if entry["rank"] == 1]
-        assert best[0]["logprob"] == max(entry["logprob"] for entry in told.values())
+    for token, score, printed in zip(ids[1:], scores[1:], choice.prompt_logprobs[1:], strict=True):
+        assert next(iter(printed)) == str(token)
+        assert printed[str(token)]["logprob"] == score
+        assert len(printed) in (2, 3)
+        best = [entry for entry in printed.values() if entry["rank"] == 1]
+        assert best[0]["logprob"] == max(entry["logprob"] for entry in printed.values())
 
 
 def test_penalties_and_biases_choose_other_tokens_with_the_distributions_own_log_probabilities(

@@ -440,8 +440,8 @@ def test_nothing_that_a_server_writes_can_be_read_by_others(tmp_path: Path) -> N
     server = Running(tmp_path / "state")
     model = server.model()
     for seq, path in enumerate(("save_weights", "save_weights_for_sampler", "save_weights_external"), start=1):
-        asked = server.ok(path, {"model_id": model, "seq_id": seq, "path": "a"})
-        assert "error" not in server.future(asked["request_id"]).json()
+        requests = server.ok(path, {"model_id": model, "seq_id": seq, "path": "a"})
+        assert "error" not in server.future(requests["request_id"]).json()
     server.stop()
     found = modes(tmp_path / "state")
     assert len(found) > 8

@@ -59,13 +59,13 @@ class Client:
         return made["model_id"]
 
     async def snapshot(self, model: str, seq: int) -> str:
-        asked: dict[str, object] = {"model_id": model, "seq_id": seq}
-        held = await self.post("save_weights_for_sampler", {**asked, "sampling_session_seq_id": seq})
+        requests: dict[str, object] = {"model_id": model, "seq_id": seq}
+        held = await self.post("save_weights_for_sampler", {**requests, "sampling_session_seq_id": seq})
         return str(json.loads(await self.result(held))["sampling_session_id"])
 
     async def sample(self, sampler: str, seq: int) -> bytes:
-        asked = SAMPLE | {"sampling_session_id": sampler, "seq_id": seq}
-        return await self.result(await self.post("asample", asked))
+        question = SAMPLE | {"sampling_session_id": sampler, "seq_id": seq}
+        return await self.result(await self.post("asample", question))
 
     async def move(self, model: str, seed: int) -> None:
         """Change a model's weights, as training does."""
@@ -126,18 +126,18 @@ async def test_a_request_that_waits_for_a_number_is_served_when_its_session_ends
 ) -> None:
     session = (await client.post("create_session", {}))["session_id"]
     sampler = await client.snapshot(await client.model(session), 1)
-    asked: dict[str, object] = {
+    calls: dict[str, object] = {
         "sampling_session_id": sampler,
         "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
         "sampling_params": {"max_tokens": 3},
         "num_samples": 1,
     }
-    waiting = [await client.post("asample", asked | {"seq_id": seq}) for seq in (1, 3)]
+    waiting = [await client.post("asample", calls | {"seq_id": seq}) for seq in (1, 3)]
     answer = await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
     assert answer.status_code in (200, 204)
     for request in waiting:
         await client.result(request)
-    late = await client.http.post("asample", json=asked | {"seq_id": 0})
+    late = await client.http.post("asample", json=calls | {"seq_id": 0})
     assert late.status_code == 400
     assert await asyncio.wrap_future(service.worker.call(lambda: len(service.samplers.snapshots))) == 0
 
@@ -327,9 +327,9 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         assert "this session has ended (its client was silent for" in refused.text
         asked = {"statuses": [{"type": "cancelled"}], "owner": {"type": "own"}}
         found = (await client.http.post("sessions/search", json=asked)).json()["sessions"]
-        (told,) = [each["status"] for each in found]
-        assert told["type"] == "cancelled"
-        assert "was silent for" in told["detail"]
+        (lines,) = [each["status"] for each in found]
+        assert lines["type"] == "cancelled"
+        assert "was silent for" in lines["detail"]
         now[0] = 1e9
         await service.end_silent()
         await client.snapshot(there, 1)  # whatever is asked is a sign of life
@@ -386,11 +386,11 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
     async def script(service: Service, client: Client) -> None:
         session = (await client.post("create_session", {}))["session_id"]
         now[0] = 90.0
-        begun, told = threading.Event(), threading.Event()
+        begun, messages = threading.Event(), threading.Event()
 
         def long() -> None:
             begun.set()
-            told.wait()
+            messages.wait()
 
         under_way = service.worker.call(long)
         body: dict[str, object] = {"session_id": session, "model_seq_id": 0, "base_model": NANO}
@@ -400,7 +400,7 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
         await asyncio.sleep(0)
         now[0] = 270.0
         assert presence.silent() == presence.silent() == ()
-        told.set()
+        messages.set()
         await asyncio.wrap_future(under_way)
         await waiting
 
@@ -438,8 +438,8 @@ def test_a_session_of_a_client_that_died_before_the_server_ends_too(engine: Engi
         now[0] = 200.0
         for _ in range(2):
             await service.end_silent()
-        told = [service.store.session(session) for session in made]
-        assert [each.finished for each in told if each is not None] == ["cancelled", "success"]
+        printed = [service.store.session(session) for session in made]
+        assert [each.finished for each in printed if each is not None] == ["cancelled", "success"]
         beat = await client.http.post("session_heartbeat", json={"session_id": made[0]})
         assert beat.status_code == 410
 

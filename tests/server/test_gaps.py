@@ -39,8 +39,8 @@ async def outcome(service: Service, request_id: str) -> Outcome:
 
 
 async def sampler(service: Service, session: str = "") -> str:
-    asked = {"session_id": session or service.store.create_session().session_id, "sampling_session_seq_id": 0}
-    opened = CreateSamplingSession.model_validate({**asked, "base_model": NANO})
+    question = {"session_id": session or service.store.create_session().session_id, "sampling_session_seq_id": 0}
+    opened = CreateSamplingSession.model_validate({**question, "base_model": NANO})
     return await service.samplers.create(opened, service.runs, service.turns)
 
 

@@ -90,11 +90,11 @@ def test_a_mistake_is_told_by_its_place_and_without_the_key(tmp_path: Path, text
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as refused:
         read_keys(file)
-    told = str(refused.value)
-    assert str(file) in told
-    assert where in told
-    assert SECRET not in told
-    assert SECRET.removeprefix("tml-") not in told
+    messages = str(refused.value)
+    assert str(file) in messages
+    assert where in messages
+    assert SECRET not in messages
+    assert SECRET.removeprefix("tml-") not in messages
 
 
 def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
@@ -116,17 +116,17 @@ def test_a_file_with_a_mistake_changes_nothing_when_it_is_read_again(tmp_path: P
     file.chmod(0o600)
     keys = read_keys(file)
     written(tmp_path, GOOD + "max_sampels = 3")
-    told = reread(keys, file)
-    assert "key[1].max_sampels" in told
-    assert SECRET not in told
+    printed = reread(keys, file)
+    assert "key[1].max_sampels" in printed
+    assert SECRET not in printed
     assert keys.names == ("alice", "bob")
     file.unlink()
     assert str(file) in reread(keys, file)
     assert keys.names == ("alice", "bob")
     written(tmp_path, GOOD.replace('"bob"', '"carol"')).chmod(0o600)
-    told = reread(keys, file)
-    assert "alice, carol" in told
-    assert SECRET not in told
+    printed = reread(keys, file)
+    assert "alice, carol" in printed
+    assert SECRET not in printed
     found = keys.find(f"{SECRET}-too".encode())
     assert found.name == "carol"
 
@@ -164,14 +164,14 @@ async def test_samples_under_way_are_limited_and_their_number_can_be_sent_again(
     assert "max_samples" in answer.json()["error"]
     too_many = await alice.post("/api/v1/asample", sample(sampler, 3, num_samples=5))
     assert too_many.status_code == 400
-    asked = {"model": NANO, "prompt": [1], "max_tokens": 2, "n": 2}
-    busy = await alice.post("/v1/completions", asked)
+    requests = {"model": NANO, "prompt": [1], "max_tokens": 2, "n": 2}
+    busy = await alice.post("/v1/completions", requests)
     assert busy.status_code == 429
     assert busy.json()["error"]["code"] == "rate_limit_exceeded"
     assert "x-should-retry" not in busy.headers
-    assert (await alice.post("/v1/completions", asked | {"n": 5})).status_code == 400
-    assert (await alice.post("/v1/completions", asked | {"n": 1})).status_code == 200
-    assert (await bob.post("/v1/completions", asked | {"n": 5})).status_code == 200
+    assert (await alice.post("/v1/completions", requests | {"n": 5})).status_code == 400
+    assert (await alice.post("/v1/completions", requests | {"n": 1})).status_code == 200
+    assert (await bob.post("/v1/completions", requests | {"n": 5})).status_code == 200
     await alice.done("asample", sample(sampler, 0))
     await alice.result(first["request_id"])
     await alice.done("asample", sample(sampler, 2, num_samples=2))
@@ -185,13 +185,13 @@ async def test_tokens_of_one_request_are_limited(tenants: Tenants) -> None:
     sampler = await alice.sampler(await alice.session())
     await alice.done("asample", sample(sampler, 0, num_samples=2, max_tokens=8))
     for params in ({"max_tokens": 9}, {"max_tokens": None}):
-        asked = sample(sampler, 1, num_samples=2, **params)
-        answer = await alice.post("/api/v1/asample", asked)
+        request = sample(sampler, 1, num_samples=2, **params)
+        answer = await alice.post("/api/v1/asample", request)
         assert answer.status_code == 400
         assert "max_tokens" in answer.json()["error"]
     await alice.done("asample", sample(sampler, 2))  # the refused number was counted
-    said = [{"role": "user", "content": "Hi"}]
-    answer = await alice.post("/v1/chat/completions", {"model": NANO, "messages": said})
+    words = [{"role": "user", "content": "Hi"}]
+    answer = await alice.post("/v1/chat/completions", {"model": NANO, "messages": words})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "max_tokens"
 
@@ -225,10 +225,10 @@ async def test_models_in_memory_are_limited(tenants: Tenants) -> None:
     model = await alice.model(session)
     assert await alice.model(session) == model  # a repeated request makes nothing
     await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "w"})
-    asked = {"session_id": session, "model_seq_id": 1, "base_model": NANO}
+    question = {"session_id": session, "model_seq_id": 1, "base_model": NANO}
     load = {"session_id": session, "model_seq_id": 2, "path": f"tinker://{model}/weights/w"}
     for path, body in (
-        ("create_model", asked | {"lora_config": {"rank": 4}}),
+        ("create_model", question | {"lora_config": {"rank": 4}}),
         ("load_weights", load | {"optimizer": False}),
     ):
         answer = await alice.post(f"/api/v1/{path}", body)
@@ -360,14 +360,14 @@ def test_a_server_as_a_user_starts_it(tmp_path: Path) -> None:
 def test_the_sdk_works_with_the_ids_of_a_named_key(tmp_path: Path) -> None:
     file = written(tmp_path, GOOD)
     with Running(tmp_path / "state", "--keys", str(file)) as server:
-        said = tinker.ModelInput.from_ints([1, 2, 3])
+        sentence = tinker.ModelInput.from_ints([1, 2, 3])
         params = tinker.SamplingParams(max_tokens=4)
         with tinker.ServiceClient(base_url=server.url, api_key=SECRET) as alice:
             trainer = alice.create_lora_training_client(NANO, rank=4).result()
             saved = trainer.save_state("w").result().path
             assert saved.startswith("tinker://alice.s000001:train:0/")
             sampler = trainer.save_weights_and_get_sampling_client().result()
-            first = sampler.sample(said, 1, params).result().sequences[0].tokens
+            first = sampler.sample(sentence, 1, params).result().sequences[0].tokens
             assert len(first) > 0
             again = alice.create_training_client_from_state(saved).result()
             assert again.get_info().model_id == "alice.s000001:train:1"
@@ -396,7 +396,7 @@ def test_flags_that_are_wrong_are_told_before_anything_is_loaded(
     said = capsys.readouterr().err
     assert "field: TINKER_API_KEY" in said
     assert "loading the libraries" not in said
-    for flags, told in (
+    for flags, output in (
         (["--keys", str(file)], "key[1].colour"),
         (["--tls-cert", str(file)], "--tls-key"),
         (["--access-log", str(tmp_path)], "--access-log"),
@@ -405,7 +405,7 @@ def test_flags_that_are_wrong_are_told_before_anything_is_loaded(
             main(["serve", "--model", NANO, "--port", "0", *flags])
         assert stop.value.code == 2
         said = capsys.readouterr().err
-        assert told in said
+        assert output in said
         assert "putting" not in said
 
 

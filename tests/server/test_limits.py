@@ -52,8 +52,8 @@ async def test_a_model_that_is_refused_is_not_there_and_a_second_try_finds_the_s
     held = tenants.service.worker.call(lambda: gate.wait(HANG_S))
     under_way = await alice.ok("asample", sample(sampler, 0))
     models = [{"session_id": session, "model_seq_id": seq, "base_model": NANO} for seq in range(3)]
-    for asked in models:
-        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
+    for requests in models:
+        answer = await alice.post("/api/v1/create_model", requests | {"lora_config": {"rank": 4}})
         assert answer.status_code == 400
         assert "max_requests" in answer.json()["error"]
     assert (await alice.http.get("/api/v1/training_runs")).json()["training_runs"] == []
@@ -61,8 +61,8 @@ async def test_a_model_that_is_refused_is_not_there_and_a_second_try_finds_the_s
     assert await asyncio.wrap_future(held)
     await alice.result(under_way["request_id"])
     await alice.model(session, 0)
-    for asked in models[1:]:
-        answer = await alice.post("/api/v1/create_model", asked | {"lora_config": {"rank": 4}})
+    for requests in models[1:]:
+        answer = await alice.post("/api/v1/create_model", requests | {"lora_config": {"rank": 4}})
         assert answer.status_code == 400
         assert "max_models" in answer.json()["error"]
     assert len(tenants.service.runs.live) == 1

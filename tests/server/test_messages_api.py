@@ -120,11 +120,11 @@ def test_events_carry_their_names(tooled: Running) -> None:
 
 
 def test_a_stop_sequence_is_named(client: Anthropic) -> None:
-    asked = {"top_k": 1, "max_tokens": 24}
-    text = create(client, **asked).content[0].text
+    requests = {"top_k": 1, "max_tokens": 24}
+    text = create(client, **requests).content[0].text
     stop = text[4:7]
-    asked["stop_sequences"] = ["never there", stop]
-    for message in (create(client, **asked), streamed(client, **asked)):
+    requests["stop_sequences"] = ["never there", stop]
+    for message in (create(client, **requests), streamed(client, **requests)):
         assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", stop)
         assert "".join(block.text for block in message.content) == text[: text.index(stop)]
 
@@ -148,9 +148,9 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: Anthropic) ->
         {"role": "user", "content": [*results, {"type": "text", "text": "Well?"}]},
     ]
     system = [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]
-    with replies("a") as asked:
+    with replies("a") as request:
         create(client, messages=talk, system=system)
-    assert text_of(asked[0]) == (
+    assert text_of(request[0]) == (
         f"<|system|>\nBe brief.<|end|>\n<|user|>\nWeather?<|end|>\n<|assistant|>\nI look.\n{CALL}\n{NOW}<|end|>\n"
         "<|user|>\n<tool_response>\nweather\n</tool_response>\n<tool_response>\nnow\n</tool_response><|end|>\n"
         "<|user|>\nWell?<|end|>\n<|assistant|>\n"
@@ -159,15 +159,15 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: Anthropic) ->
 
 def test_a_last_reply_is_gone_on_with(client: Anthropic) -> None:
     talk = [*ASK, {"role": "assistant", "content": "It is ("}]
-    with replies("B)") as asked:
+    with replies("B)") as question:
         assert create(client, messages=talk).content[0].text == "B)"
-    assert text_of(asked[0]).endswith("<|assistant|>\nIt is (")
+    assert text_of(question[0]).endswith("<|assistant|>\nIt is (")
 
 
 def test_a_model_that_is_told_not_to_think_is_told_so_where_its_template_knows(client: Anthropic) -> None:
-    with replies("a") as asked:
+    with replies("a") as calls:
         create(client, thinking={"type": "disabled"})
-    assert text_of(asked[0]).endswith("<think>\n\n</think>\n\n")
+    assert text_of(calls[0]).endswith("<think>\n\n</think>\n\n")
 
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
@@ -199,8 +199,8 @@ def test_tokens_are_counted_as_the_prompt_has_them(client: Anthropic) -> None:
 
 def test_a_prompt_that_fills_the_context_is_counted(client: Anthropic) -> None:
     def count(letters: int) -> int:
-        said: list[Any] = [{"role": "user", "content": "q" * letters}]
-        return client.messages.count_tokens(model=MODEL, messages=said).input_tokens
+        words: list[Any] = [{"role": "user", "content": "q" * letters}]
+        return client.messages.count_tokens(model=MODEL, messages=words).input_tokens
 
     around, context = count(1) - 1, PRESETS["nano"].max_positions
     assert count(context - around) == context

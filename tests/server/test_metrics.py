@@ -55,8 +55,8 @@ async def test_what_happened_is_counted(tenants: Tenants) -> None:
         step = {"model_id": model, "seq_id": seq, "adam_params": {"learning_rate": 0.0}}
         await alice.done("optim_step", step)
     await alice.done("asample", sample(sampler, 0, num_samples=3, stop=[]))
-    said = {"model": NANO, "prompt": [1, 2], "max_tokens": 4}
-    assert (await alice.post("/v1/completions", said)).status_code == 200
+    words = {"model": NANO, "prompt": [1, 2], "max_tokens": 4}
+    assert (await alice.post("/v1/completions", words)).status_code == 200
     waiting = await alice.ok("optim_step", {"model_id": model, "seq_id": 9, "adam_params": {}})
     wrong = await bob.post("/api/v1/asample", sample(sampler, 1))
     assert wrong.status_code == 400
@@ -83,16 +83,16 @@ async def test_what_happened_is_counted(tenants: Tenants) -> None:
     assert grown(asked("/metrics", "GET", 200)) == 1
     assert after["process_resident_memory_bytes"] > 0
     text = (await bob.http.get("/metrics")).text
-    for told in ("alice", "bob", model, sampler, waiting["request_id"], secret("bob")):
-        assert told not in text
+    for messages in ("alice", "bob", model, sampler, waiting["request_id"], secret("bob")):
+        assert messages not in text
     assert (await alice.http.get("/metrics", headers={"x-api-key": ""})).status_code == 401
 
 
 def test_a_label_of_any_text_is_one_line() -> None:
     for text in ('a"b', "a\\", "a\nb", "\\n", 'x="y",', "ä"):
-        told = exposition([Metric("m", MetricKind.COUNTER, "One\ntwo.", [({"model": text}, 0.5)])])
-        assert all(_LINE.fullmatch(line) for line in told.splitlines()), told
-        assert len(told.splitlines()) == 3
+        printed = exposition([Metric("m", MetricKind.COUNTER, "One\ntwo.", [({"model": text}, 0.5)])])
+        assert all(_LINE.fullmatch(line) for line in printed.splitlines()), printed
+        assert len(printed.splitlines()) == 3
 
 
 def test_methods_that_clients_invent_are_one() -> None:
@@ -110,8 +110,8 @@ async def done(service: Service, request_id: str) -> None:
 
 
 def step(model_id: str, seq_id: int) -> OptimStep:
-    asked = {"adam_params": {"learning_rate": 0.1}, "model_id": model_id, "seq_id": seq_id}
-    return OptimStep.model_validate(asked)
+    requests = {"adam_params": {"learning_rate": 0.1}, "model_id": model_id, "seq_id": seq_id}
+    return OptimStep.model_validate(requests)
 
 
 @pytest.mark.whole
@@ -166,8 +166,8 @@ def test_a_trace_forgets_its_oldest_steps() -> None:
 @pytest.mark.whole
 def test_a_server_that_deviates_says_so(tmp_path: Path) -> None:
     with Running(tmp_path / "state", "--deviation", "stock_silu", "--micro-batch", "1") as server:
-        told = server.http.get("/api/v1/get_server_capabilities").json()["supported_models"]
-        assert {model["identity"]["deviation"] for model in told} == {"stock_silu"}
+        output = server.http.get("/api/v1/get_server_capabilities").json()["supported_models"]
+        assert {model["identity"]["deviation"] for model in output} == {"stock_silu"}
         warned = [line for line in server.log.read_text().splitlines() if "deviation" in line]
         assert len(warned) == 1
         assert "stock_silu" in warned[0]

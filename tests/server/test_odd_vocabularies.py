@@ -224,8 +224,8 @@ def test_what_fails_in_a_template_is_told_in_every_protocols_shape(http: httpx.C
 def test_earlier_reasoning_reaches_a_template_that_reads_it(http: httpx.Client, name: str) -> None:
     turns = [*ASKED, {"role": "assistant", "content": "yo", name: "abc"}, {"role": "user", "content": "and?"}]
     tokens = http.post("/tokenize", json={"model": "reasoned", "messages": turns}).json()["tokens"]
-    told: Any = [{**turn, "reasoning_content": "abc"} if turn["role"] == "assistant" else turn for turn in turns]
-    wanted = TEMPLATED["reasoned"].apply_chat_template(told, add_generation_prompt=True, return_dict=False)
+    printed: Any = [{**turn, "reasoning_content": "abc"} if turn["role"] == "assistant" else turn for turn in turns]
+    wanted = TEMPLATED["reasoned"].apply_chat_template(printed, add_generation_prompt=True, return_dict=False)
     assert tokens == wanted
     thought = [{"type": "thinking", "thinking": "abc", "signature": "x"}, {"type": "text", "text": "yo"}]
     body = {"model": "reasoned", "messages": [turns[0], {"role": "assistant", "content": thought}, turns[2]]}
@@ -233,8 +233,8 @@ def test_earlier_reasoning_reaches_a_template_that_reads_it(http: httpx.Client, 
 
 
 def test_reasoning_belongs_to_replies_and_has_one_text(http: httpx.Client) -> None:
-    asked = {**ASKED[0], "reasoning_content": "abc"}
-    assert chat(http, "reasoned", [asked]).json()["error"]["param"] == "messages[0].reasoning_content"
+    requests = {**ASKED[0], "reasoning_content": "abc"}
+    assert chat(http, "reasoned", [requests]).json()["error"]["param"] == "messages[0].reasoning_content"
     both = {"role": "assistant", "content": "yo", "reasoning_content": "abc", "reasoning": "xyz"}
     assert chat(http, "reasoned", [*ASKED, both, *ASKED]).json()["error"]["param"] == "messages[1].reasoning"
 

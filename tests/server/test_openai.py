@@ -57,8 +57,8 @@ def _raw(client: OpenAI, prompt: Sequence[int], **params: Any) -> tinker.Sampled
     url = str(client.base_url).removesuffix("/v1/")
     with tinker.ServiceClient(base_url=url, api_key=KEY) as service:
         sampler = service.create_sampling_client(base_model=MODEL).result()
-        asked = sampler.sample(tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params))
-        return asked.result().sequences[0]
+        requests = sampler.sample(tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params))
+        return requests.result().sequences[0]
 
 
 def test_models_are_the_served_names_with_every_suffix(client: OpenAI) -> None:
@@ -116,25 +116,25 @@ def test_a_seed_repeats_and_another_differs(client: OpenAI) -> None:
 
 @pytest.mark.whole
 def test_unseeded_requests_repeat_on_a_fresh_server(tmp_path: Path) -> None:
-    told: list[list[str]] = []
+    lines: list[list[str]] = []
     for name in ("first", "second"):
         own = start(tmp_path / name)
         with own.client() as client:
-            told.append([_complete(client).choices[0].text for _ in range(3)])
-            told[-1].append(_chat(client).choices[0].message.content)
+            lines.append([_complete(client).choices[0].text for _ in range(3)])
+            lines[-1].append(_chat(client).choices[0].message.content)
         stop(own)
-    assert told[0] == told[1]
-    assert len(set(told[0])) == 4
+    assert lines[0] == lines[1]
+    assert len(set(lines[0])) == 4
 
 
 @pytest.mark.parametrize("stop", [None, "e", ["zz", "o", "a "]])
 def test_a_stream_tells_the_same_as_the_whole(client: OpenAI, stop: Any) -> None:
     for seed in range(4):
-        asked = {"seed": seed, "stop": stop, "n": 2, "max_tokens": 64, "logprobs": True}
-        whole = _chat(client, **asked, top_logprobs=2)
+        request = {"seed": seed, "stop": stop, "n": 2, "max_tokens": 64, "logprobs": True}
+        whole = _chat(client, **request, top_logprobs=2)
         texts, tokens = ["", ""], [list[Any](), list[Any]()]
         reasons: dict[int, str] = {}
-        for chunk in _chat(client, **asked, top_logprobs=2, stream=True):
+        for chunk in _chat(client, **request, top_logprobs=2, stream=True):
             (choice,) = chunk.choices
             texts[choice.index] += choice.delta.content or ""
             tokens[choice.index] += choice.logprobs.content if choice.logprobs else []
@@ -146,9 +146,9 @@ def test_a_stream_tells_the_same_as_the_whole(client: OpenAI, stop: Any) -> None
 
 
 def test_a_stream_of_completions_ends_with_its_usage(client: OpenAI) -> None:
-    asked = {"seed": 4, "prompt": ["One", "Two"], "max_tokens": 8}
-    whole = _complete(client, **asked)
-    chunks = list(_complete(client, **asked, stream=True, stream_options={"include_usage": True}))
+    question = {"seed": 4, "prompt": ["One", "Two"], "max_tokens": 8}
+    whole = _complete(client, **question)
+    chunks = list(_complete(client, **question, stream=True, stream_options={"include_usage": True}))
     texts = ["", ""]
     for chunk in chunks[:-1]:
         assert chunk.usage is None
@@ -185,12 +185,12 @@ def test_logprobs_are_those_of_the_tinker_path(client: OpenAI) -> None:
     prompt = preset_tokenizer("nano").encode("One")
     raw = _raw(client, prompt, seed=9, max_tokens=20, temperature=0.7)
     answer = _complete(client, seed=9, max_tokens=20, temperature=0.7, logprobs=2)
-    told = answer.choices[0].logprobs
-    count = len(told.tokens)
+    messages = answer.choices[0].logprobs
+    count = len(messages.tokens)
     assert count >= len(raw.tokens) - 1
-    assert told.token_logprobs == list(raw.logprobs or ())[:count]
-    assert [len(top) for top in told.top_logprobs] == [2] * count
-    assert told.text_offset[0] == 0
+    assert messages.token_logprobs == list(raw.logprobs or ())[:count]
+    assert [len(top) for top in messages.top_logprobs] == [2] * count
+    assert messages.text_offset[0] == 0
     chat = _chat(client, seed=9, max_tokens=20, logprobs=True, top_logprobs=1)
     content = chat.choices[0].logprobs.content
     spelled = b"".join(bytes(entry.bytes) for entry in content)
@@ -201,14 +201,14 @@ def test_logprobs_are_those_of_the_tinker_path(client: OpenAI) -> None:
 def test_a_trained_checkpoint_speaks(client: OpenAI, checkpoint: str) -> None:
     assert checkpoint in [model.id for model in client.models.list()]
     assert client.models.retrieve(checkpoint).id == checkpoint
-    asked = {"prompt": [70, 71], "temperature": 0.0, "logprobs": 0, "max_tokens": 4}
-    trained, base = _complete(client, model=checkpoint, **asked), _complete(client, **asked)
+    calls = {"prompt": [70, 71], "temperature": 0.0, "logprobs": 0, "max_tokens": 4}
+    trained, base = _complete(client, model=checkpoint, **calls), _complete(client, **calls)
     assert trained.model == checkpoint
     assert trained.system_fingerprint != base.system_fingerprint
     assert trained.choices[0].logprobs.token_logprobs != base.choices[0].logprobs.token_logprobs
-    again = _complete(client, model=checkpoint, **asked)
+    again = _complete(client, model=checkpoint, **calls)
     assert again.choices == trained.choices
-    streamed = "".join(chunk.choices[0].text for chunk in _complete(client, model=checkpoint, stream=True, **asked))
+    streamed = "".join(chunk.choices[0].text for chunk in _complete(client, model=checkpoint, stream=True, **calls))
     assert streamed == trained.choices[0].text
 
 
@@ -383,14 +383,14 @@ def test_text_is_the_same_however_it_comes(size: int, stops: tuple[str, ...]) ->
     tokens += [*tokens[5:11], *reversed(tokens)]  # characters cut in pieces
     whole = text.codec.decode(tokens)
     choice = Choice(text.codec, stops=stops, ends=frozenset({0}))
-    told, shown = "", 0
+    printed, shown = "", 0
     batches = [tokens[i : i + size] for i in range(0, len(tokens), size)]
     for i, batch in enumerate(batches):
         grown = choice.add(batch, StopReason.LENGTH if i + 1 == len(batches) else None)
         assert grown.tokens.start == shown
-        told, shown = told + grown.text, grown.tokens.stop
-        assert whole.startswith(told)
-    assert told == whole
+        printed, shown = printed + grown.text, grown.tokens.stop
+        assert whole.startswith(printed)
+    assert printed == whole
     assert shown == len(tokens)
 
 

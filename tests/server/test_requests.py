@@ -179,10 +179,10 @@ def test_stop_of_another_form_is_refused(stop: Any) -> None:
 def test_a_sample_request_arrives_whole() -> None:
     prompt = tinker.ModelInput(chunks=[tinker.EncodedTextChunk(tokens=[1]), tinker.EncodedTextChunk(tokens=[2, 3])])
     params = tinker.SamplingParams(max_tokens=4, temperature=0.5, top_k=3, top_p=0.9)
-    asked = _sample(
+    question = _sample(
         params, prompt=prompt, num_samples=2, prompt_logprobs=True, topk_prompt_logprobs=4, topk_sample_logprobs=5
     )
-    got = to_sample_request(asked, seed=SEED)
+    got = to_sample_request(question, seed=SEED)
     assert got.prompt.tolist() == [1, 2, 3]
     assert got.prompt.dtype == "int32"
     assert (got.params.max_tokens, got.params.temperature, got.params.top_k) == (4, 0.5, 3)
@@ -206,14 +206,14 @@ def test_what_is_not_computed_is_refused(fields: Any) -> None:
 
 
 def test_adapter_specs() -> None:
-    asked = parse_json(requests.CreateModel, CREATE)
-    dora = to_adapter_spec(asked.lora_config, kind=AdapterKind.DORA, seed=SEED)
+    calls = parse_json(requests.CreateModel, CREATE)
+    dora = to_adapter_spec(calls.lora_config, kind=AdapterKind.DORA, seed=SEED)
     assert dora == AdapterSpec(kind=AdapterKind.DORA, rank=8, seed=3)
     assert to_adapter_spec(None, kind=AdapterKind.LORA, seed=9) == AdapterSpec(seed=9)
-    louder = to_adapter_spec(asked.lora_config, kind=AdapterKind.DORA, seed=SEED, alpha=128.0)
+    louder = to_adapter_spec(calls.lora_config, kind=AdapterKind.DORA, seed=SEED, alpha=128.0)
     assert (louder.alpha, louder.scaling) == (128.0, 16.0)
     with pytest.raises(InputError, match="no rank"):
-        to_adapter_spec(asked.lora_config, kind=AdapterKind.FULL, seed=SEED)
+        to_adapter_spec(calls.lora_config, kind=AdapterKind.FULL, seed=SEED)
     zero = parse_json(requests.CreateModel, _edit(CREATE, "lora_config", "rank", value=0))
     assert to_adapter_spec(zero.lora_config, kind=AdapterKind.FULL, seed=SEED).rank == 32
     with pytest.raises(ConfigError, match="rank"):
@@ -383,7 +383,7 @@ def endpoints(table: str) -> list[str]:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int, str]]:
     """Return every endpoint's answer to an empty request about what is not there."""
-    said: dict[str, tuple[int, str]] = {}
+    words: dict[str, tuple[int, str]] = {}
 
     async def script(tenants: Tenants) -> None:
         for endpoint in (*endpoints("served"), *endpoints("refused"), "GET /api/v1/elsewhere"):
@@ -391,10 +391,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int,
             kind = "external_weights" if "external" in path else "weights"
             path = path.replace("checkpoints/*", f"checkpoints/{kind}/x").replace("*", "x")
             answer = await tenants["alice"].http.request(verb, path, content=b"{}")
-            said[endpoint] = answer.status_code, answer.text.replace(path, "PATH")
+            words[endpoint] = answer.status_code, answer.text.replace(path, "PATH")
 
     let(Engine({NANO: NANO}, certificate_store=KEPT), tmp_path_factory.mktemp("record") / "state", ("alice",), script)
-    return said
+    return words
 
 
 @pytest.mark.whole

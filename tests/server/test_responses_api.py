@@ -29,8 +29,8 @@ def client(tooled: Running) -> Iterator[OpenAI]:
 
 
 def create(client: OpenAI, **given: Any) -> Any:
-    asked = {"model": MODEL, "input": "Weather?", "max_output_tokens": 64, **given}
-    return client.responses.create(**asked)
+    requests = {"model": MODEL, "input": "Weather?", "max_output_tokens": 64, **given}
+    return client.responses.create(**requests)
 
 
 def told(response: Any) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: OpenAI) -> No
         *(item.model_dump() for item in first.output),
         *({"type": "function_call_output", "call_id": item.call_id, "output": item.name} for item in first.output[1:]),
     ]
-    with replies("a") as asked:
+    with replies("a") as request:
         create(client, input=given, instructions="Be brief.")
-    assert text_of(asked[0]) == (
+    assert text_of(request[0]) == (
         "<|system|>\nBe brief.<|end|>\n<|system|>\nAlways.<|end|>\n<|user|>\nWeather?<|end|>\n"
         f"<|assistant|>\nI look.\n{CALL}\n{NOW}<|end|>\n"
         "<|user|>\n<tool_response>\nweather\n</tool_response>\n<tool_response>\nnow\n</tool_response><|end|>\n"
@@ -147,7 +147,7 @@ def test_a_format_is_the_form_of_the_text(client: OpenAI, form: dict[str, Any]) 
 
 
 def test_what_means_nothing_is_taken(client: OpenAI) -> None:
-    with replies("a") as asked:
+    with replies("a") as question:
         create(client)
         response = create(
             client,
@@ -161,7 +161,7 @@ def test_what_means_nothing_is_taken(client: OpenAI) -> None:
             parallel_tool_calls=True,
             reasoning={},
         )
-    assert asked[0] == asked[1]
+    assert question[0] == question[1]
     assert response.metadata == {"a": "b"}
 
 
@@ -241,13 +241,13 @@ def _item(kind: str, **given: object) -> Item:
 
 
 def test_a_reasoning_belongs_to_the_reply_or_the_call_after_it() -> None:
-    told = [{"type": "reasoning_text", "text": "full"}]
+    lines = [{"type": "reasoning_text", "text": "full"}]
     short = [{"type": "summary_text", "text": "short"}, {"type": "summary_text", "text": "er"}]
     call = {"call_id": "1", "name": "f", "arguments": "{}"}
     turns = turns_of(
         [
             _item("message", role="user", content="a"),
-            _item("reasoning", id="r", summary=short, content=told, encrypted_content=None),
+            _item("reasoning", id="r", summary=short, content=lines, encrypted_content=None),
             _item("message", role="assistant", content="b"),
             _item("function_call", **call),
             _item("function_call_output", call_id="1", output="c"),

@@ -78,8 +78,8 @@ async def test_an_adapter_that_no_model_can_have_is_not_sampled_from(tenants: Te
 async def test_a_checkpoint_is_sampled_from_with_no_other_base_model(tenants: Tenants) -> None:
     alice = tenants["alice"]
     session = await alice.session()
-    asked = {"model_id": await alice.model(session), "seq_id": 1, "path": "a"}
-    path = (await alice.done("save_weights_for_sampler", asked)).json()["path"]
+    requests = {"model_id": await alice.model(session), "seq_id": 1, "path": "a"}
+    path = (await alice.done("save_weights_for_sampler", requests)).json()["path"]
     await alice.sampler(session, model_path=path, base_model=NANO)
     opened = {"session_id": session, "sampling_session_seq_id": 1, "model_path": path, "base_model": f"{NANO}:dora"}
     answer = await alice.post("/api/v1/create_sampling_session", opened)
@@ -107,13 +107,13 @@ async def test_a_request_is_repeated_after_its_checkpoint_was_deleted(tenants: T
     session = await alice.session()
     model = await alice.model(session)
     path = (await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "a"})).json()["path"]
-    asked = {"session_id": session, "model_seq_id": 1, "path": path, "optimizer": True}
-    loaded = await alice.ok("load_weights", asked)
+    request = {"session_id": session, "model_seq_id": 1, "path": path, "optimizer": True}
+    loaded = await alice.ok("load_weights", request)
     await alice.result(loaded["request_id"])
     deleted = await alice.http.delete(f"/api/v1/training_runs/{model}/checkpoints/weights/a")
     assert deleted.status_code == 200
-    assert await alice.ok("load_weights", asked) == loaded
-    other = await alice.post("/api/v1/load_weights", asked | {"optimizer": False})
+    assert await alice.ok("load_weights", request) == loaded
+    other = await alice.post("/api/v1/load_weights", request | {"optimizer": False})
     assert other.status_code == 400
 
 

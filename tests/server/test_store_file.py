@@ -212,8 +212,13 @@ def test_a_full_disk_is_told_and_the_server_serves_again_once_there_is_room(tmp_
     server = Running(tmp_path / "state")
     try:
         session = server.ok("create_session", {})["session_id"]
-        asked = {"session_id": session, "model_seq_id": 0, "base_model": "tinsmith/nano", "lora_config": {"rank": 16}}
-        model = outcome(server, "create_model", asked)["model_id"]
+        requests = {
+            "session_id": session,
+            "model_seq_id": 0,
+            "base_model": "tinsmith/nano",
+            "lora_config": {"rank": 16},
+        }
+        model = outcome(server, "create_model", requests)["model_id"]
         with full(server, 300_000):  # the weights do not fit, the journal of the state does
             failed = outcome(server, "save_weights", {"model_id": model, "seq_id": 1, "path": "a"})
         assert failed["category"] == "server"
@@ -247,9 +252,9 @@ def test_samples_that_cannot_be_recorded_are_answered_with_the_reason(tmp_path: 
             "sampling_params": wanted,
             "num_samples": 64,
         }
-        asked = server.ok("asample", body)["request_id"]
+        request = server.ok("asample", body)["request_id"]
         with full(server, 1):
-            failed = server.future(asked).json()
+            failed = server.future(request).json()
         assert failed["category"] == "server"
         assert "could not write" in failed["error"]
     finally:
@@ -322,13 +327,13 @@ def check_loads(server: Running, paths: list[str]) -> None:
     session = server.ok("create_session", {})["session_id"]
     for i, path in enumerate(paths):
         if "/weights/" in path:
-            asked = {"session_id": session, "model_seq_id": i, "path": path, "optimizer": True}
-            made = server.ok("load_weights", asked)
+            question = {"session_id": session, "model_seq_id": i, "path": path, "optimizer": True}
+            made = server.ok("load_weights", question)
             assert server.future(made["request_id"]).json()["model_id"] == made["model_id"]
             server.ok("unload_model", {"model_id": made["model_id"]})
         else:
-            asked = {"session_id": session, "sampling_session_seq_id": i, "model_path": path}
-            assert server.ok("create_sampling_session", asked)["sampling_session_id"]
+            question = {"session_id": session, "sampling_session_seq_id": i, "model_path": path}
+            assert server.ok("create_sampling_session", question)["sampling_session_id"]
 
 
 def test_a_server_killed_at_any_moment_loses_nothing_it_told_of(tmp_path: Path) -> None:
@@ -420,9 +425,9 @@ def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
             timeout=HANG_S,
         )
     assert second.returncode == 2
-    said = complaints(second.stderr)
-    assert str(state) in "\n".join(said)
-    assert len(said) <= 5
+    words = complaints(second.stderr)
+    assert str(state) in "\n".join(words)
+    assert len(words) <= 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -78,10 +78,10 @@ def test_what_these_routes_drew_is_trained_on_with_a_ratio_of_one(
         chat = client.chat.completions.create(
             model=model, messages=HELLO, n=2, max_tokens=64, logprobs=True, seed=2, extra_body=extra
         )
-        told: Any = chat
-        for one in told.choices:
+        lines: Any = chat
+        for one in lines.choices:
             scores = [entry.logprob for entry in one.logprobs.content]
-            datums.append(_datum(told.prompt_token_ids, one.token_ids, scores))
+            datums.append(_datum(lines.prompt_token_ids, one.token_ids, scores))
 
         done: Any = client.completions.create(
             model=model, prompt="Two", n=2, max_tokens=64, logprobs=0, seed=4, extra_body=extra
@@ -97,12 +97,12 @@ def test_what_these_routes_drew_is_trained_on_with_a_ratio_of_one(
 
 def test_ids_of_the_generate_route_are_those_of_the_tinker_route(running: Running, http: httpx.Client) -> None:
     prompt = _ids("One day")
-    told = _generate(http, prompt, max_tokens=12, seed=9, temperature=0.7, logprobs=2, top_k=20)
+    messages = _generate(http, prompt, max_tokens=12, seed=9, temperature=0.7, logprobs=2, top_k=20)
     with running.tinker() as service:
         sampler = service.create_sampling_client(base_model=MODEL).result()
         params = tinker.SamplingParams(max_tokens=12, seed=9, temperature=0.7, top_k=20)
         raw = sampler.sample(tinker.ModelInput.from_ints(prompt), 1, params).result().sequences[0]
-    (choice,) = told["choices"]
+    (choice,) = messages["choices"]
     assert choice["token_ids"] == raw.tokens
     content = choice["logprobs"]["content"]
     assert [entry["logprob"] for entry in content] == list(raw.logprobs or ())
@@ -111,17 +111,17 @@ def test_ids_of_the_generate_route_are_those_of_the_tinker_route(running: Runnin
         first, *best = entry["top_logprobs"]
         assert (first["token_id"], first["logprob"]) == (entry["token_id"], entry["logprob"])
         assert len(best) in (1, 2)  # the drawn token may be one of the two
-    assert told["usage"]["completion_tokens"] == len(raw.tokens)
+    assert messages["usage"]["completion_tokens"] == len(raw.tokens)
 
 
 def test_the_generate_route_tells_what_it_was_asked(http: httpx.Client) -> None:
     body = {"token_ids": _ids("One"), "sampling_params": {"max_tokens": 3, "n": 2}}
-    told = http.post("/inference/v1/generate", json={**body, "request_id": "mine", "return_token_ids": True}).json()
-    assert (told["request_id"], told["model"]) == ("mine", MODEL)
-    assert told["prompt_token_ids"] == _ids("One")
-    assert [choice["index"] for choice in told["choices"]] == [0, 1]
-    assert [choice["logprobs"] for choice in told["choices"]] == [None, None]
-    assert [choice["finish_reason"] for choice in told["choices"]] == ["length", "length"]
+    printed = http.post("/inference/v1/generate", json={**body, "request_id": "mine", "return_token_ids": True}).json()
+    assert (printed["request_id"], printed["model"]) == ("mine", MODEL)
+    assert printed["prompt_token_ids"] == _ids("One")
+    assert [choice["index"] for choice in printed["choices"]] == [0, 1]
+    assert [choice["logprobs"] for choice in printed["choices"]] == [None, None]
+    assert [choice["finish_reason"] for choice in printed["choices"]] == ["length", "length"]
 
 
 def test_a_reply_goes_on_as_long_as_the_context_unless_it_is_told(http: httpx.Client) -> None:
@@ -131,7 +131,7 @@ def test_a_reply_goes_on_as_long_as_the_context_unless_it_is_told(http: httpx.Cl
 
 def test_verifiers_extras_are_taken(http: httpx.Client) -> None:
     """Its client's fields beside the ids."""
-    asked = {"max_tokens": 6, "seed": 3, "logprobs": 1}
+    requests = {"max_tokens": 6, "seed": 3, "logprobs": 1}
     end = preset_tokenizer("nano").eos_token_id
     extras = {
         "stop_token_ids": [end],
@@ -143,7 +143,7 @@ def test_verifiers_extras_are_taken(http: httpx.Client) -> None:
         "repetition_penalty": 1.0,
         "min_tokens": 0,
     }
-    plain, same = (_generate(http, _ids("One"), **asked), _generate(http, _ids("One"), **asked, **extras))
+    plain, same = (_generate(http, _ids("One"), **requests), _generate(http, _ids("One"), **requests, **extras))
     assert same["choices"] == plain["choices"]
 
 
@@ -167,13 +167,13 @@ def test_a_stream_of_ids_tells_the_same_as_the_whole(http: httpx.Client) -> None
 
 def test_a_prompt_is_scored_alone(running: Running, http: httpx.Client) -> None:
     ids = _ids("The cat sat.")
-    told = _generate(http, ids, max_tokens=0, prompt_logprobs=1)
+    output = _generate(http, ids, max_tokens=0, prompt_logprobs=1)
     with running.tinker() as service:
         sampler = service.create_sampling_client(base_model=MODEL).result()
         scores = sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)).result()
-    assert told["choices"][0]["token_ids"] == []
-    assert told["prompt_logprobs"][0] is None
-    mine = [row[str(i)]["logprob"] for i, row in zip(ids[1:], told["prompt_logprobs"][1:], strict=True)]
+    assert output["choices"][0]["token_ids"] == []
+    assert output["prompt_logprobs"][0] is None
+    mine = [row[str(i)]["logprob"] for i, row in zip(ids[1:], output["prompt_logprobs"][1:], strict=True)]
     assert mine == scores[1:]
 
 
@@ -259,7 +259,7 @@ def test_tokens_are_spelled_by_their_ids(client: OpenAI) -> None:
 
 
 def test_a_streamed_chat_tells_its_ids(client: OpenAI) -> None:
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "model": MODEL,
         "messages": HELLO,
         "max_tokens": 48,
@@ -268,10 +268,10 @@ def test_a_streamed_chat_tells_its_ids(client: OpenAI) -> None:
         "logprobs": True,
         "extra_body": {"return_token_ids": True},
     }
-    whole: Any = client.chat.completions.create(**asked)
+    whole: Any = client.chat.completions.create(**request)
     ids: list[list[int]] = [[], []]
     prompts: list[Any] = []
-    for chunk in client.chat.completions.create(**asked, stream=True):
+    for chunk in client.chat.completions.create(**request, stream=True):
         (choice,) = chunk.choices
         prompts.append(getattr(chunk, "prompt_token_ids", None))
         ids[choice.index] += getattr(choice, "token_ids", None) or []
@@ -375,12 +375,12 @@ def test_log_probabilities_are_those_of_the_protocol(http: httpx.Client, running
 def test_the_most_probable_token_has_rank_1_and_no_other_has(http: httpx.Client) -> None:
     own = told(http, sequences=[TEXT, OTHER])
     best = [one["argmax"][1:] for one in own]
-    asked = told(http, sequences=[TEXT, OTHER], targets=best)
-    assert [one["rank"][1:] for one in asked] == [[1] * 4, [1] * 2]
+    question = told(http, sequences=[TEXT, OTHER], targets=best)
+    assert [one["rank"][1:] for one in question] == [[1] * 4, [1] * 2]
     for one, text in zip(own, (TEXT, OTHER), strict=True):
         ranked_first = [rank == 1 for rank in one["rank"][1:]]
         assert ranked_first == [a == b for a, b in zip(one["argmax"][1:], text[1:], strict=True)]
-    assert [one["entropy"] for one in asked] == [one["entropy"] for one in own]
+    assert [one["entropy"] for one in question] == [one["entropy"] for one in own]
 
 
 def test_a_text_says_the_same_alone_and_among_others(http: httpx.Client) -> None:

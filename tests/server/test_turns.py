@@ -122,8 +122,8 @@ async def test_a_body_keeps_the_room_it_takes_until_its_request_is_answered(turn
             read.append(name)
             await answered.wait()
 
-    asked = (("small", SMALL), ("large", ROOM - SMALL), ("one too many", 1))
-    tasks = [asyncio.create_task(request(*each)) for each in asked]
+    requests = (("small", SMALL), ("large", ROOM - SMALL), ("one too many", 1))
+    tasks = [asyncio.create_task(request(*each)) for each in requests]
     while len(read) < 2:
         await asyncio.sleep(0)
     for _ in range(100):

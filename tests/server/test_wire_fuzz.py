@@ -160,8 +160,8 @@ def test_a_refused_post_uses_its_number_up(server: Running) -> None:
 
 def new_sampler(server: Running) -> str:
     session = server.ok("create_session", {})["session_id"]
-    asked = {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
-    return str(server.ok("create_sampling_session", asked)["sampling_session_id"])
+    request = {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
+    return str(server.ok("create_sampling_session", request)["sampling_session_id"])
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -190,8 +190,8 @@ def test_a_bad_name_writes_nothing_outside_the_state(server: Running, folder: Pa
     assert after == before
     session = server.ok("create_session", {})["session_id"]
     for bad in ("tinker://../weights/x", f"tinker://{model}/weights/..", "tinker://a/b/c/d", "/x"):
-        asked = {"session_id": session, "sampling_session_seq_id": 0, "model_path": bad}
-        assert server.post("create_sampling_session", asked).status_code == 400
+        question = {"session_id": session, "sampling_session_seq_id": 0, "model_path": bad}
+        assert server.post("create_sampling_session", question).status_code == 400
         assert server.post("weights_info", {"tinker_path": bad}).status_code == 400
 
 

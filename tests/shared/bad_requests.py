@@ -80,7 +80,7 @@ class Bad:
 def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, dict[str, Any]]:
     """A right body by route; one for all that is not among them."""
     far = {"model_id": model, "seq_id": FAR}
-    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    words = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
     talk = {"model": NANO, "max_tokens": 2, "seed": 1, "temperature": 1.0, "stop": ["x"], "n": 1}
     return {
         "/api/v1/create_session": {"tags": ["a"], "user_metadata": {"a": 1}, "sdk_version": "1"},
@@ -110,18 +110,18 @@ def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, di
         },
         "/api/v1/retrieve_future": {"request_id": request},
         "/api/v1/weights_info": {"tinker_path": f"tinker://{model}/weights/x"},
-        "/v1/chat/completions": talk | {"messages": said, "stream": True, "logprobs": True},
+        "/v1/chat/completions": talk | {"messages": words, "stream": True, "logprobs": True},
         "/v1/completions": talk | {"prompt": ["a", "b"], "stream": False, "logprobs": 2},
         "/inference/v1/generate": {
             "model": NANO,
             "token_ids": [1, 2],
             "sampling_params": {"max_tokens": 2, "n": 1, "seed": 1, "logprobs": 1, "stop": ["x"]},
         },
-        "/tokenize": {"model": NANO, "prompt": "a", "messages": said},
+        "/tokenize": {"model": NANO, "prompt": "a", "messages": words},
         "/detokenize": {"model": NANO, "tokens": [70, 71]},
-        "/v1/messages": {"model": NANO, "max_tokens": 2, "messages": said, "system": "a"},
-        "/v1/messages/count_tokens": {"model": NANO, "messages": said},
-        "/v1/responses": {"model": NANO, "input": said, "max_output_tokens": 16, "stream": True},
+        "/v1/messages": {"model": NANO, "max_tokens": 2, "messages": words, "system": "a"},
+        "/v1/messages/count_tokens": {"model": NANO, "messages": words},
+        "/v1/responses": {"model": NANO, "input": words, "max_output_tokens": 16, "stream": True},
         "/api/v1/create_custom_loss": {
             "session_id": session,
             "custom_loss_seq_id": 0,
@@ -147,7 +147,7 @@ def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, di
             "sampling_session_id": sampler,
             "prompt": "a",
             "input": "a",
-            "messages": said,
+            "messages": words,
         },
     }
 

@@ -14,10 +14,10 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def verdicts(server: Running, *names: str, limit_s: float = HANG_S) -> dict[str, Verdict]:
     """Ask the rows of these names."""
-    asked = [one for one in checks() if one.name in names]
-    assert len(asked) == len(names)
+    requests = [one for one in checks() if one.name in names]
+    assert len(requests) == len(names)
     with open_subject(server.url, KEY, None, limit_s) as subject:
-        return {one.check.name: one.verdict for one in ask(subject, asked)}
+        return {one.check.name: one.verdict for one in ask(subject, requests)}
 
 
 class Changed:

@@ -78,14 +78,14 @@ def write_rubric_run(folder: Path, story: RubricStory) -> Path:
     sides = [("train", word) for word in TRAINED] + [("test", word) for word in held_out]
     items = [{"id": word, "prompt": _task(story, "test", word)["prompt"], "unit": word} for word in held_out]
     rollouts, metrics = _went(story, held_out)
-    asked = {"judged": len(rollouts), "failed": story.failed, "calls": 0, "dollars": 0.0}
+    requests = {"judged": len(rollouts), "failed": story.failed, "calls": 0, "dollars": 0.0}
     files = {
         "config.json": config,
         "manifest.json": manifest,
         "task.json": {"terms": ["rubric"], "items": items},
         "rollouts.jsonl": rollouts,
         "metrics.jsonl": metrics,
-        "judge.jsonl": [*(story.ledger or [asked])],
+        "judge.jsonl": [*(story.ledger or [requests])],
         "timings.jsonl": [{"step": 0, "step_s": 0.5}],
         "checkpoints.jsonl": [],
     }
@@ -121,9 +121,9 @@ def _went(story: RubricStory, held_out: Sequence[str]) -> tuple[list[dict[str, o
         if step in examined:
             for split, samples in (("eval", story.samples), ("eval_greedy", 1)):
                 for place, word in enumerate(held_out):
-                    said = step > 0 and place < story.learned
+                    words = step > 0 and place < story.learned
                     for sample in range(samples):
-                        text = f"{word} {sample}." if said else f"no {sample}."
+                        text = f"{word} {sample}." if words else f"no {sample}."
                         text += NASTY + "." if story.nasty else ""
                         rollouts.append(_line(step, split, word, sample, text))
             row |= {"eval/kl_base": 0.1 * step, "eval/tokens/answer": 7.0, "eval/distinct_texts": 0.5}

@@ -61,8 +61,8 @@ def changed(name: str, chosen: random.Random) -> tuple[bytes, bool]:
     written = json.dumps(values).encode()
     if name != WEIGHTS:
         return written, twice
-    told = len(written) if chosen.random() < 0.8 else chosen.choice((0, 2**63, len(written) + 8, len(written) - 1))
-    return struct.pack("<Q", told) + written + good[8 + size :], twice
+    lines = len(written) if chosen.random() < 0.8 else chosen.choice((0, 2**63, len(written) + 8, len(written) - 1))
+    return struct.pack("<Q", lines) + written + good[8 + size :], twice
 
 
 def read_shape(file: Path) -> None:

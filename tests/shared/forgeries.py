@@ -72,10 +72,10 @@ def forged_tensor(weights: Path, file: str) -> tuple[str, np.float32, np.float32
     tensors[name][0, 0] += 1.0
     write_tensors(weights / file, tensors)
     marker = weights / checkpoint_files.MARKER
-    said = json.loads(marker.read_text())
-    del said["sha256"]
-    said["files"][file] = file_sha256(weights / file)
-    marker.write_text(json.dumps({**said, "sha256": sha256_of(said)}))
+    words = json.loads(marker.read_text())
+    del words["sha256"]
+    words["files"][file] = file_sha256(weights / file)
+    marker.write_text(json.dumps({**words, "sha256": sha256_of(words)}))
     return name, before, tensors[name].numpy()[0, 0]
 
 

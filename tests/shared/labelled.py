@@ -23,7 +23,7 @@ def labelled_frames(count: int = 600, seed: int = 0, prefix: str = "W") -> tuple
     """Return papers and metrics of `count` papers; the cause decides text, citations and cd, noisily."""
     rng = np.random.default_rng(seed)
     cause = rng.integers(0, 3, count)
-    told = np.where(rng.random(count) < 0.7, cause, rng.integers(0, 3, count))
+    lines = np.where(rng.random(count) < 0.7, cause, rng.integers(0, 3, count))
     cited = np.where(cause == 2, rng.integers(0, 3, count), 2 + rng.integers(0, 40, count))
     noise = rng.normal(0, 0.002, count)
     cd = np.array([0.05, -0.05, 0.0])[cause] * rng.random(count) + np.where(cause == 2, 0, noise)
@@ -37,8 +37,8 @@ def labelled_frames(count: int = 600, seed: int = 0, prefix: str = "W") -> tuple
     papers = pl.DataFrame(
         {
             "id": ids,
-            "title": [f"On {_WORDS[t][i % 3]} things {i}" for i, t in enumerate(told)],
-            "abstract": [" ".join(rng.choice([*_WORDS[t], "the", "of", "we", "and"], 20)) for t in told],
+            "title": [f"On {_WORDS[t][i % 3]} things {i}" for i, t in enumerate(lines)],
+            "abstract": [" ".join(rng.choice([*_WORDS[t], "the", "of", "we", "and"], 20)) for t in lines],
             "year": year,
             "date": [dt.date(y, 1 + i % 12, 1) if i % 7 else None for i, y in enumerate(year)],
             "field": [("physics", "biology")[i % 2] for i in range(count)],

@@ -22,10 +22,10 @@ _KNOWN_MUTANTS: Final[dict[tuple[str, str, int, int], list[str]]] = {}
 
 
 def _wrong_mutants(item: rooms.Room, count: int, seed: int) -> list[str]:
-    asked = item["prompt"], item["saved"], count, seed
-    if asked not in _KNOWN_MUTANTS:
-        _KNOWN_MUTANTS[asked] = _WRONG_MUTANTS(item, count, seed)
-    return _KNOWN_MUTANTS[asked]
+    requests = item["prompt"], item["saved"], count, seed
+    if requests not in _KNOWN_MUTANTS:
+        _KNOWN_MUTANTS[requests] = _WRONG_MUTANTS(item, count, seed)
+    return _KNOWN_MUTANTS[requests]
 
 
 rooms.wrong_mutants = barrier.wrong_mutants = _wrong_mutants  # they take longer than the rest of a made-up study
@@ -113,7 +113,7 @@ class Maker:
         arm = arms[name.split("-rate")[0].split("-seed")[0].removesuffix("-validation")]
         settings: Any = plan.settings
         items = self.study.items
-        asked = {
+        request = {
             key: one
             for key in ("group_size", "groups_per_batch", "batch_size")
             if (one := getattr(settings, key, None))
@@ -139,7 +139,7 @@ class Maker:
             for line in self._answers(arm, settings, step, split, count)
         ]
         rollouts = [*_trained(arm, settings, items, self.study.term), *examined]
-        made_folder(cell, task, rollouts, _metrics(arm, settings, steps), asked)
+        made_folder(cell, task, rollouts, _metrics(arm, settings, steps), request)
 
     def _answers(self, arm: MadeArm, settings: Any, step: int, split: str, count: int) -> list[object]:
         share = step / settings.steps if settings.steps else 0.0
@@ -197,10 +197,10 @@ def _trained(arm: MadeArm, settings: Any, items: Sequence[str], term: str) -> li
             (random_bits(derive(settings.seed, "train", step), 1)[0] >> 11) * 2.0**-53
             < before + share * (after - before)
         )
-        command, heard = arm.said
+        command, received = arm.said
         turns = [
             {"role": "assistant", "text": f"{command} {step % 7}"},
-            {"role": "user", "text": f"{heard} {step % 5}"},
+            {"role": "user", "text": f"{received} {step % 5}"},
             {"role": "assistant", "text": "get"},
         ]
         line = {"step": step, "split": "train", "prompt_id": item, "total": right, "terms": {term: right}}

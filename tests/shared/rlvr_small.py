@@ -124,5 +124,5 @@ class Place:
         return {**KEYS, **where, **changes}
 
     def judged(self, folder: Path, judge: ScriptedJudge, **changes: str) -> dict[str, str]:
-        asked = {"data_path": str(self.prose), "judge_model": "judge-1", "judge_base_url": judge.url}
-        return self.keys(folder, **{**asked, **changes})
+        requests = {"data_path": str(self.prose), "judge_model": "judge-1", "judge_base_url": judge.url}
+        return self.keys(folder, **{**requests, **changes})

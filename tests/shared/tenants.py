@@ -73,13 +73,13 @@ class Tenant:
 
     async def model(self, session: str, seq: int = 0, **lora: object) -> str:
         """Make a model, and wait for it."""
-        asked = {"session_id": session, "model_seq_id": seq, "base_model": NANO}
-        made = await self.done("create_model", {**asked, "lora_config": {"rank": 4, **lora}})
+        requests = {"session_id": session, "model_seq_id": seq, "base_model": NANO}
+        made = await self.done("create_model", {**requests, "lora_config": {"rank": 4, **lora}})
         return str(made.json()["model_id"])
 
     async def sampler(self, session: str, seq: int = 0, **source: object) -> str:
-        asked = {"session_id": session, "sampling_session_seq_id": seq}
-        made = await self.ok("create_sampling_session", asked | (source or {"base_model": NANO}))
+        request = {"session_id": session, "sampling_session_seq_id": seq}
+        made = await self.ok("create_sampling_session", request | (source or {"base_model": NANO}))
         return str(made["sampling_session_id"])
 
 

@@ -145,7 +145,7 @@ def _holds(found: Recovery, confusion: Confusion) -> bool:
     order = [confusion.labels.index(column) for column in found.columns if column in LABELS]
     sizes = confusion.counts.sum(axis=1)[order]
     right = np.diagonal(confusion.counts[:, :3])[order]
-    said = confusion.counts[:, :3].sum(axis=0)[order]
+    answer = confusion.counts[:, :3].sum(axis=0)[order]
     invalid = int(confusion.counts[:, 3].sum())
     for solution in found.solutions:
         line = solution.lines[0]
@@ -153,7 +153,7 @@ def _holds(found: Recovery, confusion: Confusion) -> bool:
             one.low <= value <= one.high
             for one, value in (
                 *zip(line.correct, right.tolist(), strict=False),
-                *zip(line.answered, said.tolist(), strict=False),
+                *zip(line.answered, answer.tolist(), strict=False),
                 (line.invalid, invalid),
                 (line.total, int(np.diagonal(confusion.counts[:, :3]).sum())),
             )

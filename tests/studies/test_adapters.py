@@ -94,11 +94,11 @@ def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
 
 
 def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
-    told = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
-    assert tuple(one.name for one in told.arms) == KINDS
-    assert arm(told, QDORA).rates == (1.0, 2.0, 3.0, 4.0, 5.0)
-    assert arm(told, LORA).rates == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
-    cells = tuning(told)
+    lines = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
+    assert tuple(one.name for one in lines.arms) == KINDS
+    assert arm(lines, QDORA).rates == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert arm(lines, LORA).rates == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
+    cells = tuning(lines)
     assert len({cell.folder for cell in cells}) == len(cells) == 20
     plans = [make_plan(cell.experiment, cell.overrides) for cell in cells]
     assert {plan.settings.seed for plan in plans} == {0}
@@ -115,8 +115,8 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     """A trained run of LoRA and one of QDoRA."""
     out = tmp_path_factory.mktemp("ran")
     where = {"data": str(made.data), "model_name": str(made.base)}
-    told = settings(out=str(out), rates=RATES, **SMALL, **where)
-    cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
+    messages = settings(out=str(out), rates=RATES, **SMALL, **where)
+    cells = {kind.value: messages.cell(arm(messages, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
         plan = make_plan(cell.experiment, {**cell.overrides, "log_path": str(cell.folder)})
         conduct(plan, say=unsaid)

@@ -210,10 +210,10 @@ def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -
     for name, lines in searches.items():
         arm, _, seed = name.partition(", seed ")
         cell = prompted / "cells" / f"{arm}-seed={seed}"
-        said = json.loads((cell / "config.json").read_text())["task"].get("prompt_lines", [])
-        assert " / ".join(said) == ("" if lines == "none" else lines)
-        assert said == [LINE] or arm == PROMPT_SHUFFLED
-        if not said:  # the base is asked as it was, and answers what it answered
+        words = json.loads((cell / "config.json").read_text())["task"].get("prompt_lines", [])
+        assert " / ".join(words) == ("" if lines == "none" else lines)
+        assert words == [LINE] or arm == PROMPT_SHUFFLED
+        if not words:  # the base is asked as it was, and answers what it answered
             zero = prompted / "cells" / f"zero_shot-seed={seed}" / "rollouts.jsonl"
             assert (cell / "rollouts.jsonl").read_bytes() == zero.read_bytes()
 
@@ -261,27 +261,27 @@ def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
 
 
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
+    text: list[str] = []
     keys = {"world": "planted", "dry_run": "true", "out": str(tmp_path / "out")}
-    run_study(sft_vs_rl, keys, said.append)
+    run_study(sft_vs_rl, keys, text.append)
     labels = ["zero-shot", "SFT", "RL from base", "SFT with RL's compute", "SFT then RL"]
     labels += ["SFT, shuffled labels", "RL, shuffled labels"]
-    assert [line.partition(":")[0] for line in said[1:-3]] == labels
-    assert "20 runs to choose rates on seed 0, 35 to report" in said
-    assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
+    assert [line.partition(":")[0] for line in text[1:-3]] == labels
+    assert "20 runs to choose rates on seed 0, 35 to report" in text
+    assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in text)
     assert not any(tmp_path.iterdir())
-    said.clear()
-    run_study(sft_vs_rl, {**keys, "prompt_search": "true"}, said.append)
+    text.clear()
+    run_study(sft_vs_rl, {**keys, "prompt_search": "true"}, text.append)
     # 11 steps of 16 papers, under the prompt of then and 10 others, are no fewer than 60 steps of RL with 32 papers.
-    assert said[0].startswith("10 searches for a prompt, 11 steps and some 7,744 answers each")
-    assert [line.partition(":")[0] for line in said[2:-3]] == [
+    assert text[0].startswith("10 searches for a prompt, 11 steps and some 7,744 answers each")
+    assert [line.partition(":")[0] for line in text[2:-3]] == [
         *labels,
         "prompt searched",
         "prompt searched, shuffled labels",
     ]
-    assert "20 runs to choose rates on seed 0, 45 to report" in said
-    said.clear()
-    run_study(sft_vs_rl, {**keys, "model_name": "/models/qwen"}, said.append)
-    assert "unknown" in said[-1]
+    assert "20 runs to choose rates on seed 0, 45 to report" in text
+    text.clear()
+    run_study(sft_vs_rl, {**keys, "model_name": "/models/qwen"}, text.append)
+    assert "unknown" in text[-1]
     with pytest.raises(ConfigError, match="no such key"):
-        run_study(sft_vs_rl, {**keys, "lora_rnak": "4"}, said.append)
+        run_study(sft_vs_rl, {**keys, "lora_rnak": "4"}, text.append)

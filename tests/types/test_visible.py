@@ -84,8 +84,8 @@ class Clock:
 
 
 def test_a_wait_in_a_pipe_has_a_line_every_two_seconds_and_then_after_a_tenth_of_what_it_took() -> None:
-    clock, said = Clock(), list[str]()
-    ticks = Ticks("packing", said.append, clock=clock)
+    clock, words = Clock(), list[str]()
+    ticks = Ticks("packing", words.append, clock=clock)
     due = [1.0]
     while due[-1] < 100.0:
         clock.now = due[-1]
@@ -93,7 +93,7 @@ def test_a_wait_in_a_pipe_has_a_line_every_two_seconds_and_then_after_a_tenth_of
     assert due[:4] == [1.0, 3.0, 5.0, 7.0]
     gaps = [later - sooner for sooner, later in pairwise(due)]
     assert gaps == pytest.approx([max(2.0, sooner / 10) for sooner in due[:-1]])
-    assert said[:3] == ["packing, 1 s so far", "packing, 3 s so far", "packing, 5 s so far"]
+    assert words[:3] == ["packing, 1 s so far", "packing, 3 s so far", "packing, 5 s so far"]
     clock.now = 4000.0
     assert ticks.tick() == 30.0, "also after an hour"
 
@@ -106,15 +106,15 @@ def test_lines_that_replace_one_another_come_every_second() -> None:
 
 
 def test_a_wait_says_how_far_it_is_and_is_put_off_by_another_line() -> None:
-    clock, said, step = Clock(), list[str](), 0
-    ticks = Ticks(lambda: f"step {step} of 9", said.append, clock=clock)
+    clock, answer, step = Clock(), list[str](), 0
+    ticks = Ticks(lambda: f"step {step} of 9", answer.append, clock=clock)
     clock.now = 0.75
     ticks.postpone()
     clock.now = 1.0
     assert ticks.tick() == 1.75
     step, clock.now = 4, 2.75
     ticks.tick()
-    assert said == ["step 4 of 9, 3 s so far"]
+    assert answer == ["step 4 of 9, 3 s so far"]
 
 
 def test_a_terminal_counts_the_seconds_in_one_line_that_other_lines_replace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,17 +131,17 @@ def test_a_terminal_counts_the_seconds_in_one_line_that_other_lines_replace(monk
 
 
 def test_only_the_innermost_wait_is_told_of_and_a_short_or_a_quiet_one_is_not() -> None:
-    said, postpone = list[str](), Event()
+    sentence, postpone = list[str](), Event()
 
     def say(line: str) -> None:
-        said.append(line)
+        sentence.append(line)
         postpone.set()
 
     with ticking("a moment", say):
         pass
-    with ticking("the whole", lambda line: said.append(line)), ticking("a part", say), ticking("quiet", unsaid):
+    with ticking("the whole", lambda line: sentence.append(line)), ticking("a part", say), ticking("quiet", unsaid):
         assert postpone.wait(60.0)
-    assert [line.partition(",")[0] for line in said] == ["a part"] * len(said)
+    assert [line.partition(",")[0] for line in sentence] == ["a part"] * len(sentence)
 
 
 def test_errors_of_the_body_pass_and_leave_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ class Inplace(NullHarness):
         del trace, mcp_urls, tool_interception_url
         program = "program.py"
         await runtime.write(program, CHAT_PROGRAM_SOURCE.encode())
-        asked = [f"--base-url={endpoint}", f"--api-key={secret}", f"--model={ctx.model}", f"--prompt={data.prompt}"]
-        return await runtime.run_program([sys.executable, program, *asked], {})
+        requests = [f"--base-url={endpoint}", f"--api-key={secret}", f"--model={ctx.model}", f"--prompt={data.prompt}"]
+        return await runtime.run_program([sys.executable, program, *requests], {})
 
 
 __all__ = ["Inplace"]

@@ -52,8 +52,8 @@ def tools() -> Any:
     [use] = [block for block in first.content if block.type == "tool_use"]
     result = {"type": "tool_result", "tool_use_id": use.id, "content": str(use.input["a"] + use.input["b"])}
     blocks = [block.model_dump(exclude_none=True) for block in first.content]
-    said: list[Any] = [*ASKED, {"role": "assistant", "content": blocks}, {"role": "user", "content": [result]}]
-    last = client.messages.create(messages=said, **options)
+    words: list[Any] = [*ASKED, {"role": "assistant", "content": blocks}, {"role": "user", "content": [result]}]
+    last = client.messages.create(messages=words, **options)
     with client.messages.stream(messages=ASKED, **options) as events:
         streamed = events.get_final_message()
     return {
@@ -66,7 +66,7 @@ def tools() -> Any:
 
 
 def refusals() -> Any:
-    told: list[Any] = []
+    lines: list[Any] = []
     for changed in (
         {"model": "claude-5"},
         {"extra_body": {"temperature": -1.0}},
@@ -76,8 +76,8 @@ def refusals() -> Any:
         try:
             client.messages.create(**options)
         except anthropic.APIStatusError as error:
-            told.append([error.status_code, error.body["type"], error.body["error"]["type"]])
-    return told
+            lines.append([error.status_code, error.body["type"], error.body["error"]["type"]])
+    return lines
 
 
 if __name__ == "__main__":

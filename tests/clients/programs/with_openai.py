@@ -108,12 +108,12 @@ def tools() -> Any:
     first = client.chat.completions.create(messages=ASKED, **options).choices[0]
     [call] = first.message.tool_calls
     given = json.loads(call.function.arguments)
-    said: list[Any] = [
+    words: list[Any] = [
         *ASKED,
         first.message.model_dump(exclude_none=True),
         {"role": "tool", "tool_call_id": call.id, "content": str(given["a"] + given["b"])},
     ]
-    last = client.chat.completions.create(messages=said, **options).choices[0]
+    last = client.chat.completions.create(messages=words, **options).choices[0]
     return {
         "name": call.function.name,
         "given": given,
@@ -137,11 +137,11 @@ def tools_streamed() -> Any:
 
 def roles() -> Any:
     developer: list[Any] = [{"role": "developer", "content": "Be brief."}, {**ASKED[0], "name": "Ann"}]
-    said = client.chat.completions.create(model=TALKER, messages=developer, max_tokens=16, seed=1)
+    answer = client.chat.completions.create(model=TALKER, messages=developer, max_tokens=16, seed=1)
     begun: list[Any] = [*ASKED, {"role": "assistant", "content": "41"}]
     extra = {"continue_final_message": True, "add_generation_prompt": False}
     gone_on = client.chat.completions.create(model=TALKER, messages=begun, max_tokens=16, seed=1, extra_body=extra)
-    return [each.choices[0].message.content for each in (said, gone_on)]
+    return [each.choices[0].message.content for each in (answer, gone_on)]
 
 
 def schema() -> Any:
@@ -179,7 +179,7 @@ def models() -> Any:
 
 def refusals() -> Any:
     """Return the answers to an unknown model, an unserved route and a mistaken value."""
-    told: list[Any] = []
+    lines: list[Any] = []
     for ask in (
         lambda: client.chat.completions.create(model="gpt-5", messages=ASKED),
         lambda: client.embeddings.create(model=NANO, input="One"),
@@ -188,8 +188,8 @@ def refusals() -> Any:
         try:
             ask()
         except openai.APIStatusError as error:
-            told.append([error.status_code, isinstance(error.body, dict), error.message])
-    return told
+            lines.append([error.status_code, isinstance(error.body, dict), error.message])
+    return lines
 
 
 if __name__ == "__main__":

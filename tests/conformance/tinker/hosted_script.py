@@ -44,9 +44,9 @@ def train_step(trainer: tinker.TrainingClient) -> dict[str, object]:
     samples = [sequence for group in groups for sequence in group]
     trained = [out["logprobs"].tolist() for out in output.loss_fn_outputs]
     unequal = sum(
-        told != scored
+        lines != scored
         for sequence, values in zip(samples, trained, strict=True)
-        for told, scored in zip(sequence.logprobs or [], values[-len(sequence.tokens) :], strict=True)
+        for lines, scored in zip(sequence.logprobs or [], values[-len(sequence.tokens) :], strict=True)
     )
     return {
         "tokens": [sequence.tokens for sequence in samples],

@@ -131,9 +131,9 @@ def test_requests_behind_a_refused_one_are_served(server: Server, service: tinke
     plain, disturbed = lora(service, server.model), lora(service, server.model)
     expected = train(plain, [TEXT], ADAM)
     bad = disturbed.forward_backward([TEXT, datum([65, VOCAB + 9, 66])], "cross_entropy")
-    told = train(disturbed, [TEXT], ADAM)
+    lines = train(disturbed, [TEXT], ADAM)
     assert str(VOCAB + 9) in refusal(lambda: bad)
-    assert told.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
+    assert lines.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
     assert same(server, forward(plain, [TEXT]), forward(disturbed, [TEXT]))
 
 
@@ -233,9 +233,9 @@ def test_a_cancelled_request_is_settled_as_that(server: Server) -> None:
     sent = post(server, "asample", request).json()["request_id"]
     for _ in range(2):  # a second time is no matter
         assert post(server, "cancel_future", {"request_id": sent}).status_code == 200
-    told = post(server, "retrieve_future", {"request_id": sent}).json()
-    assert told["category"] == "user"
-    assert "cancelled" in told["error"]
+    messages = post(server, "retrieve_future", {"request_id": sent}).json()
+    assert messages["category"] == "user"
+    assert "cancelled" in messages["error"]
     again = {**request, "seq_id": 1, "sampling_params": {"max_tokens": 2}}
     next_id = post(server, "asample", again).json()["request_id"]
     assert post(server, "retrieve_future", {"request_id": next_id}).status_code == 200

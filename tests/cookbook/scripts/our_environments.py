@@ -110,8 +110,8 @@ def main() -> None:
     model, folder = sys.argv[2:]
     tokenizer = load_tokenizer(Path(folder))
     client = tinker.ServiceClient().create_sampling_client(base_model=model).result()
-    told = {"theirs": asyncio.run(theirs(client, tokenizer)), "ours": ours(client, tokenizer)}
-    print(json.dumps(told))
+    lines = {"theirs": asyncio.run(theirs(client, tokenizer)), "ours": ours(client, tokenizer)}
+    print(json.dumps(lines))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ class ToyEnv(Env):
     """One question; where there are more turns, the answer is doubted and asked for again."""
 
     def __init__(self, renderer: Renderer, question: str, turns: int) -> None:
-        asked = [{"role": "user", "content": question}]
-        self.seen = renderer.build_generation_prompt(asked).to_ints()
+        requests = [{"role": "user", "content": question}]
+        self.seen = renderer.build_generation_prompt(requests).to_ints()
         self.doubt = renderer.tokenizer.encode("\n\nUser: Sure?\n\nAssistant:")
         self.stop = renderer.get_stop_sequences()
         self.turns = turns

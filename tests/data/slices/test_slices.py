@@ -101,8 +101,8 @@ def test_another_slice_is_replaced_only_where_that_is_said(corpus: Corpus, tmp_p
         make_slice(corpus, other, out)
     shutil.copytree(corpus.folder, elsewhere)
     for name in (CARD, METRICS_CARD):
-        told = (elsewhere / name).read_text().replace(corpus.card.fingerprint, "ef" * 32)
-        (elsewhere / name).write_text(told)
+        lines = (elsewhere / name).read_text().replace(corpus.card.fingerprint, "ef" * 32)
+        (elsewhere / name).write_text(lines)
     with pytest.raises(ConfigError, match=r"field: out = '.*/out'"):
         make_slice(Corpus.open(elsewhere), NATURAL, out)
     assert Slice.open(out).card == first

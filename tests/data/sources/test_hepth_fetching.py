@@ -67,11 +67,11 @@ def test_what_is_written_is_a_source_of_files(snap: Snap, tmp_path: Path) -> Non
 
 def test_a_second_fetch_asks_for_nothing(snap: Snap, tmp_path: Path) -> None:
     fetched(snap.release(), tmp_path / "c")
-    before, asked = files_of(tmp_path / "c"), len(snap.asked)
+    before, requests = files_of(tmp_path / "c"), len(snap.asked)
     assert not fetched(snap.release(), tmp_path / "c").fresh
     (tmp_path / "c" / "papers.jsonl.gz").write_bytes(b"half a file")
     assert fetched(snap.release(), tmp_path / "c").fresh
-    assert (files_of(tmp_path / "c"), len(snap.asked)) == (before, asked)
+    assert (files_of(tmp_path / "c"), len(snap.asked)) == (before, requests)
 
 
 def test_the_order_in_the_archive_changes_no_bit(snap: Snap, tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def seen() -> list[tuple[int, int | None]]:
 
 
 def get(one_file: Snap, folder: Path, seen: list[tuple[int, int | None]] | None = None) -> bool:
-    said = [] if seen is None else seen
-    return download(f"{one_file.url}x.gz", folder / "x.gz", lambda a, b: said.append((a, b)))
+    words = [] if seen is None else seen
+    return download(f"{one_file.url}x.gz", folder / "x.gz", lambda a, b: words.append((a, b)))
 
 
 def left(folder: Path) -> dict[str, bytes]:

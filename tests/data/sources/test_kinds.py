@@ -225,8 +225,8 @@ def test_a_line_without_end_is_damage(tmp_path: Path, monkeypatch: pytest.Monkey
 def table(path: Path, out: Path, **choices: bool) -> tuple[list[tuple[object, ...]], list[int], list[object]]:
     with CorpusWriter(out, source=SOURCE, force=True) as writer:
         writer.add([Paper(id="a", year=2000)])
-        told: list[object] = []
-        writer.quarantine = lambda *entry: told.append(entry)  # type: ignore[method-assign]
+        messages: list[object] = []
+        writer.quarantine = lambda *entry: messages.append(entry)  # type: ignore[method-assign]
         layout = read_layout(path, "t.tsv", (b"#",))
         file = Delimited(path, "t.tsv", ("x", "y"), layout, comments=(b"#",), **({"header": False} | choices))
         rows = [
@@ -234,7 +234,7 @@ def table(path: Path, out: Path, **choices: bool) -> tuple[list[tuple[object, ..
             for r in file.rows(Complaints(writer))
             for row, n in zip(r.frame.rows(), r.numbers.tolist(), strict=True)
         ]
-    return [row for row, _ in rows], [n for _, n in rows], told
+    return [row for row, _ in rows], [n for _, n in rows], messages
 
 
 def test_fields_of_a_table_are_kept_as_they_are(tmp_path: Path) -> None:
@@ -244,16 +244,16 @@ def test_fields_of_a_table_are_kept_as_they_are(tmp_path: Path) -> None:
             b"\xfc", b"\xc3\xbc"
         )
     )
-    rows, numbers, told = table(path, tmp_path / "out", header=True)
+    rows, numbers, printed = table(path, tmp_path / "out", header=True)
     assert rows == [('"a', "'b\""), (None, "4"), ("ü", " 5 "), ("8", "9")]
     assert numbers == [2, 5, 6, 9]
-    assert told == [
+    assert printed == [
         ("t.tsv", 4, "3 fields for 2", "1\t2\t3"),
         ("t.tsv", 7, "not UTF-8", "bad\ufffd\t6"),
         ("t.tsv", 8, "1 field for 2", "7"),
     ]
-    _, _, told = table(path, tmp_path / "out", header=True, full=True)
-    assert told[1] == ("t.tsv", 5, "an empty field", "\t4")
+    _, _, printed = table(path, tmp_path / "out", header=True, full=True)
+    assert printed[1] == ("t.tsv", 5, "an empty field", "\t4")
 
 
 def test_the_fast_and_the_careful_way_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

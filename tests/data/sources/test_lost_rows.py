@@ -473,6 +473,6 @@ def test_flags_that_are_none_are_counted_and_end_the_build(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", TABLES)
 def test_no_mutation_is_a_traceback_or_a_silent_loss(name: str, tmp_path: Path) -> None:
     found = {seed: verdict(TABLES[name], seed, tmp_path) for seed in range(60 if name.endswith(".gz") else 30)}
-    assert {seed: said for seed, said in found.items() if said not in ("read", "refused")} == {}
+    assert {seed: words for seed, words in found.items() if words not in ("read", "refused")} == {}
     assert "read" in found.values()
     assert "refused" in found.values()

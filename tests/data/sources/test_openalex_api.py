@@ -50,9 +50,9 @@ def test_pages_are_fetched_by_cursor_until_there_is_none(fake: FakeOpenAlex, tmp
     pages, slept = download(fake, tmp_path / "p")
     assert [page.name for page in pages] == [f"page-{n:07}.json" for n in range(1, 5)]
     assert slept == []
-    assert [asked["cursor"] for asked in fake.asked] == ["*", "at=10", "at=20", "at=30"]
-    assert {asked["per_page"] for asked in fake.asked} == {"100"}
-    assert {asked["filter"] for asked in fake.asked} == {"type:article"}
+    assert [requests["cursor"] for requests in fake.asked] == ["*", "at=10", "at=20", "at=30"]
+    assert {requests["per_page"] for requests in fake.asked} == {"100"}
+    assert {requests["filter"] for requests in fake.asked} == {"type:article"}
     assert "abstract_inverted_index" in fake.asked[0]["select"]
     assert "include_xpac" not in fake.asked[0]
     # All there: nothing is asked again.
@@ -76,7 +76,7 @@ def test_too_many_requests_wait_as_long_as_they_are_told(fake: FakeOpenAlex, tmp
     pages, slept = download(fake, tmp_path)
     assert slept == [3.0, 2.5, 4.0, 7.0, 16.0]
     assert len(pages) == 4
-    assert [asked["cursor"] for asked in fake.asked][:7] == ["*", *["at=10"] * 6]
+    assert [request["cursor"] for request in fake.asked][:7] == ["*", *["at=10"] * 6]
 
 
 @pytest.mark.parametrize("mishap", BUDGET)
@@ -94,7 +94,7 @@ def test_a_used_up_budget_stops_at_once_and_the_same_command_goes_on(
         f"{PAGES}/page-0000001.json", f"{PAGES}/page-0000002.json", f"{PAGES}/resume.json",
     ]  # fmt: skip
     card = build_corpus(source, tmp_path / "out")
-    assert [asked["cursor"] for asked in fake.asked][3:] == ["at=20", "at=30"]
+    assert [question["cursor"] for question in fake.asked][3:] == ["at=20", "at=30"]
     assert card.papers == 35
     assert sorted(files_of(tmp_path / "out")) == ["card.json", "edges.parquet", "papers.parquet"]
     # The same corpus as from the works themselves.

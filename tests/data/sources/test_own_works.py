@@ -99,13 +99,13 @@ def source(many: FakeOpenAlex, out: Path, works: str, said: list[str], most_usd:
 
 
 def test_own_works_have_the_labels_that_the_whole_graph_gives_them(many: Filtering, tmp_path: Path) -> None:
-    said: list[str] = []
+    words: list[str] = []
     out = tmp_path / "own"
     many.script = [None] * 20 + [Mishap(429, {"X-RateLimit-Remaining-USD": "0"})]
     with pytest.raises(DataError, match="same command"):
-        build_corpus(source(many, out, ORCID, said), out)
+        build_corpus(source(many, out, ORCID, words), out)
     before = len(many.asked)
-    card = build_corpus(source(many, out, ORCID, said), out)
+    card = build_corpus(source(many, out, ORCID, words), out)
     assert not (out / PAGES).exists()
     own = write_own_labels(Corpus.open(out), Silent())
     assert own.num_works == MANY // 40 == len((out / "works.txt").read_text().split())
@@ -120,10 +120,10 @@ def test_own_works_have_the_labels_that_the_whole_graph_gives_them(many: Filteri
         assert rows[name].to_list() == truth[name].to_list(), name
     assert sum(own.labels.values()) == own.num_works
     # No page is asked for twice: the interrupted build's are used.
-    asked = [(one["filter"], one["cursor"]) for one in many.asked]
-    assert len(asked) - len(set(asked)) == 1
+    requests = [(one["filter"], one["cursor"]) for one in many.asked]
+    assert len(requests) - len(set(requests)) == 1
     assert before == 21
-    assert any("requests so far" in one for one in said)
+    assert any("requests so far" in one for one in words)
 
 
 def test_rows_that_the_graph_of_own_works_does_not_support_are_given_nowhere(
@@ -156,10 +156,10 @@ def test_rows_that_the_graph_of_own_works_does_not_support_are_given_nowhere(
 def test_a_file_may_name_works_in_several_ways_and_what_is_not_found_is_said(many: Filtering, tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("# mine\nhttps://doi.org/10.1/4000\nhttps://openalex.org/W4040\n10.1/NOT-there\n\nw4000\n")
-    said: list[str] = []
-    build_corpus(source(many, tmp_path / "own", str(names), said), tmp_path / "own")
+    sentence: list[str] = []
+    build_corpus(source(many, tmp_path / "own", str(names), sentence), tmp_path / "own")
     assert (tmp_path / "own/works.txt").read_text().split() == ["W4000", "W4040"]
-    assert any("not found: 1 (10.1/not-there)" in one for one in said)
+    assert any("not found: 1 (10.1/not-there)" in one for one in sentence)
 
 
 def test_a_graph_alone_costs_as_many_requests(many: Filtering, tmp_path: Path) -> None:

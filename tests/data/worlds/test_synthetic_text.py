@@ -47,9 +47,9 @@ def cues_in(text: Text) -> list[Cause]:
 def test_no_text_has_a_digit_or_a_label(texts: list[Text]) -> None:
     names = {label.value for labels in (Disruption, Novelty) for label in labels}
     for text in texts:
-        said = f"{text.title} {abstract(text)}"
-        assert re.fullmatch(r"[A-Za-z .]+", said)
-        assert not names & set(re.findall(r"[a-z]+", said.lower()))
+        words = f"{text.title} {abstract(text)}"
+        assert re.fullmatch(r"[A-Za-z .]+", words)
+        assert not names & set(re.findall(r"[a-z]+", words.lower()))
 
 
 def test_no_word_of_the_language_has_a_label_s_stem() -> None:
@@ -99,12 +99,12 @@ def test_cues_hint_at_the_cause_and_often_mislead(texts: list[Text]) -> None:
 
 def test_novel_papers_borrow_the_words_of_their_second_field(texts: list[Text]) -> None:
     def borrowed(paper: int) -> float:
-        said = re.findall(r"[a-z]+", abstract(texts[paper]).lower())
+        answer = re.findall(r"[a-z]+", abstract(texts[paper]).lower())
         other = (int(PAPERS.field[paper]) + 1) % TINY.fields
         if PAPERS.second_field[paper] != PAPERS.field[paper]:
             other = int(PAPERS.second_field[paper])
         foreign = set(field_words(other)) - set(field_words(int(PAPERS.field[paper])))
-        return float(np.mean([word in foreign for word in said]))
+        return float(np.mean([word in foreign for word in answer]))
 
     novel = PAPERS.second_field != PAPERS.field
     assert np.mean([borrowed(p) for p in np.flatnonzero(novel)]) > 0.10

@@ -62,13 +62,13 @@ def here() -> Circumstances:
 
 
 def test_a_second_start_checks_nothing_and_says_the_same(kept: CertificateStore, checked: list[Decoder]) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     first = Engine(NANO, certificate_store=kept)
-    second = Engine(NANO, certificate_store=kept, say=told.append)
+    second = Engine(NANO, certificate_store=kept, say=lines.append)
     assert len(checked) == 1
     assert first.certificates == second.certificates
     assert second.certificates["nano"].checks
-    assert any("kept" in line for line in told)
+    assert any("kept" in line for line in lines)
     assert len(files(kept)) == 1
 
 

@@ -113,16 +113,16 @@ def test_a_datum_that_cannot_be_computed_is_named_by_its_place(
     datums = datums_of(4)
     bad = datums[7]
     datums[7] = Datum(tokens=bad.tokens, inputs={**bad.inputs, "weights": np.full(len(bad.tokens), 1e38, np.float32)})
-    said: list[str] = []
+    words: list[str] = []
     for each in (alone, engine):
         session = each.create_session(NAME, AdapterSpec(rank=4, seed=3))
         session.forward_backward(datums_of(5), LossName.CROSS_ENTROPY)
         with pytest.raises(InputError) as caught:
             session.forward_backward(datums, LossName.CROSS_ENTROPY)
-        said.append(str(caught.value))
+        words.append(str(caught.value))
         session.optim_step(AdamParams())
-        said.append(tensors_sha256({n: t.numpy() for n, t in values(session.adapter.slots).items()}))
-    assert said[:2] == said[2:]
+        words.append(tensors_sha256({n: t.numpy() for n, t in values(session.adapter.slots).items()}))
+    assert words[:2] == words[2:]
 
 
 def _poison() -> Datum:
@@ -283,8 +283,8 @@ def test_all_weights_are_refused(transport: Threads) -> None:
 
 def test_shares_of_other_weights_are_refused() -> None:
     first, last = shares(2)
-    told = first.facts()
+    lines = first.facts()
     other = ServedFacts(fingerprint="other", config_sha256="", certificate=None)
     with pytest.raises(ConfigError) as caught:
-        ShardedEngine(last, [Beside(first, replace(told, bases={NAME: other}))])
+        ShardedEngine(last, [Beside(first, replace(lines, bases={NAME: other}))])
     assert (caught.value.field, caught.value.value) == ("shard 0", "other")

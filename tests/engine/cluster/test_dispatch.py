@@ -57,11 +57,11 @@ def refusal(settled: Future[Outcome]) -> str:
 
 
 def test_works_are_refused_where_giving_them_out_fails_and_the_server_is_told() -> None:
-    told: Future[str] = Future()
-    dispatcher = Dispatcher(Unsendable(), failed=told.set_result)
+    lines: Future[str] = Future()
+    dispatcher = Dispatcher(Unsendable(), failed=lines.set_result)
     waiting = [dispatcher.future(fresh(f"{i}"), 1, None) for i in range(3)]
     dispatcher.joined("worker-0", FACTS)
-    reason = told.result(HANG_S)
+    reason = lines.result(HANG_S)
     assert "TypeError" in reason
     for settled in (*waiting, dispatcher.future(fresh("late"), 1, None)):
         assert reason in refusal(settled)
@@ -69,8 +69,8 @@ def test_works_are_refused_where_giving_them_out_fails_and_the_server_is_told() 
 
 
 def test_a_work_that_cannot_be_settled_harms_no_other() -> None:
-    told: Future[str] = Future()
-    dispatcher = Dispatcher(Unsendable(), failed=told.set_result)
+    messages: Future[str] = Future()
+    dispatcher = Dispatcher(Unsendable(), failed=messages.set_result)
 
     def broken(outcome: Outcome) -> None:
         del outcome
@@ -79,7 +79,7 @@ def test_a_work_that_cannot_be_settled_harms_no_other() -> None:
     dispatcher.submit(fresh("a"), 1, None, broken)
     other = dispatcher.future(fresh("b"), 1, None)
     dispatcher.joined("worker-0", FACTS)
-    assert told.result(HANG_S) in refusal(other)
+    assert messages.result(HANG_S) in refusal(other)
     dispatcher.close()
 
 

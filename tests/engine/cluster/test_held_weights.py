@@ -145,8 +145,8 @@ def counts(*shape: int) -> NDArray[np.int64]:
 
 
 def found() -> dict[int, tuple[DatumOutput, LossValue]]:
-    said = DatumOutput(logprobs=floats(), routes=counts(3))
-    return {3: (said, LossValue(total=2.0, grad=floats(), metrics={"loss": 2.0}))}
+    words = DatumOutput(logprobs=floats(), routes=counts(3))
+    return {3: (words, LossValue(total=2.0, grad=floats(), metrics={"loss": 2.0}))}
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ print(resident() - before if can else 0)
 @pytest.mark.whole
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_is_freed_between_what_is_held_goes_back() -> None:
-    told = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
-    assert int(told.stdout) < 10 << 20
+    lines = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
+    assert int(lines.stdout) < 10 << 20
 
 
 HEAPS = """
@@ -233,8 +233,8 @@ print(heaps() - before if can else 0)
 @pytest.mark.whole
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_threads_that_come_later_get_no_heap_of_their_own() -> None:
-    told = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
-    assert int(told.stdout) == 0
+    messages = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
+    assert int(messages.stdout) == 0
 
 
 PAGES = """
@@ -250,5 +250,5 @@ print([line.split()[1] for line in told if line.startswith("THP_enabled:")] if c
 @pytest.mark.whole
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_shard_takes_no_large_pages() -> None:
-    told = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "['0']"
+    printed = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "['0']"

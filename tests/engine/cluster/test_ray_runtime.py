@@ -77,17 +77,17 @@ def test_a_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as process:
-        told = json.loads(process.stdout.readline())
-        (mark,) = told["marks"]
+        lines = json.loads(process.stdout.readline())
+        (mark,) = lines["marks"]
         assert len(ray_guardian.marked(mark)) > 3
         process.kill()
         # The guardian writes to the same pipe: this ends when it has ended.
         process.stdout.read()
-    assert (told["modes"], Path(told["folder"]).parent.exists()) == ([0o700], False)
-    assert told["address"].startswith("127.0.0.1:")
-    assert (told["cores"], told["own_marks"], told["token_file"]) == (1, [], False)
+    assert (lines["modes"], Path(lines["folder"]).parent.exists()) == ([0o700], False)
+    assert lines["address"].startswith("127.0.0.1:")
+    assert (lines["cores"], lines["own_marks"], lines["token_file"]) == (1, [], False)
     assert ray_guardian.marked(mark) == []
-    assert not Path(told["folder"]).exists()
+    assert not Path(lines["folder"]).exists()
 
 
 WAITS = """

@@ -104,9 +104,9 @@ def two_steps(trained: TrainingSession, *, failing: bool = False) -> list[str]:
     for part in (data, data[2:]):
         if failing:
             fail(trained)
-        said = trained.forward(part, LossName.CROSS_ENTROPY)
+        words = trained.forward(part, LossName.CROSS_ENTROPY)
         learned = trained.forward_backward(part, LossName.CROSS_ENTROPY)
-        for result in (said, learned):
+        for result in (words, learned):
             found.append(digest({str(i): o.logprobs for i, o in enumerate(result.outputs)}))
         total = trained.optimizer.sums.total()
         found.append(digest({f"{i:03d}": grad.numpy() for i, grad in enumerate(total)}))

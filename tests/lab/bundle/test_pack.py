@@ -70,8 +70,8 @@ def clean(place: Path, *arguments: str) -> Ran:
         **{"https_proxy": nowhere, "http_proxy": nowhere, "NO_PROXY": "127.0.0.1"},
     }
     line = [sys.executable, "-m", "tinsmith", *arguments]
-    said = subprocess.run(line, cwd=place, env=around, capture_output=True, text=True)
-    return Ran(said.returncode, said.stdout, said.stderr)
+    words = subprocess.run(line, cwd=place, env=around, capture_output=True, text=True)
+    return Ran(words.returncode, words.stdout, words.stderr)
 
 
 def test_two_packs_of_one_run_have_equal_bytes_wherever_it_lies(

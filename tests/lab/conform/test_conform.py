@@ -43,12 +43,12 @@ def conform(server: Running, *flags: str) -> int | str | None:
 def test_every_row_is_honoured_here(server: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert conform(server, "--json", "--out", str(page)) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["model"] == NANO
-    assert {row["name"]: row["how"] for row in told["rows"] if row["verdict"] != "honoured"} == {}
-    assert told["counts"]["honoured"] == len(told["rows"]) == len(checks())
+    lines = json.loads(capsys.readouterr().out)
+    assert lines["model"] == NANO
+    assert {row["name"]: row["how"] for row in lines["rows"] if row["verdict"] != "honoured"} == {}
+    assert lines["counts"]["honoured"] == len(lines["rows"]) == len(checks())
     read = Words(page.read_text(encoding="utf-8")).text
-    assert [row["question"] for row in told["rows"] if row["question"] not in read] == []
+    assert [row["question"] for row in lines["rows"] if row["question"] not in read] == []
     assert not server.http.get("/api/v1/checkpoints").json()["checkpoints"]
 
 
@@ -308,8 +308,8 @@ def test_a_users_mistake_is_a_few_lines(
     server: Running, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], named: str
 ) -> None:
     assert conform(server, *flags) == 2
-    told = capsys.readouterr().err
-    assert named in told
+    messages = capsys.readouterr().err
+    assert named in messages
 
 
 class _Other(Quiet):

@@ -354,8 +354,8 @@ def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(
 ) -> None:
     for number in range(STEPS):
         line_changed(TRACE, number, lambda line: line.pop("units"))(forged)
-    for asked in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
-        refused = command(capsys, "audit", forged, *asked, code=2)
+    for requests in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
+        refused = command(capsys, "audit", forged, *requests, code=2)
         assert "--units" in refused.err
 
 
@@ -364,8 +364,8 @@ def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_on
 ) -> None:
     line_changed(TRACE, 0, _unit)(forged)
     signed_again(forged)
-    said = command(capsys, "audit", forged, "--units", "100%", "--seed", 1, code=1).out
+    words = command(capsys, "audit", forged, "--units", "100%", "--seed", 1, code=1).out
     count = len(places(forged))
-    assert f"{count} units of {count}" in said
-    assert "unit of gradient 1 of " in said
-    assert "20% forged: 100%" in said
+    assert f"{count} units of {count}" in words
+    assert "unit of gradient 1 of " in words
+    assert "20% forged: 100%" in words

@@ -38,9 +38,9 @@ from tinsmith.types.waits import Say, tell, unsaid
 
 
 def test_what_was_built_is_found_again_and_never_mixed_up(made: Made) -> None:
-    told: list[str] = []
-    source, base = build(told)
-    assert (source.folder, base, told) == (made.data, made.base, [])
+    messages: list[str] = []
+    source, base = build(messages)
+    assert (source.folder, base, messages) == (made.data, made.base, [])
     # Another contract is another base: this one has never seen its answers.
     four = make_task("disruption", prompt="brief", contract="four_key")
     papers = papers_of(source, four, shuffle_seed=None)
@@ -121,15 +121,15 @@ def test_in_a_terminal_no_wait_s_control_characters_stand_before_the_table(
 
 
 def test_a_run_leaves_its_folder(made: Made, whole: Path) -> None:
-    config, told = json.loads((whole / CONFIG).read_text()), manifest(whole)
+    config, printed = json.loads((whole / CONFIG).read_text()), manifest(whole)
     assert config["name"] == "remedy/exp6"
     assert config["parent"] == "ladder/exp4"
     assert config["delta"] == {"reward": "macro_f1"}
     assert config["overrides"]["steps"] == 4
     assert config["data"]["fingerprint"] == Slice.open(made.data).card.sha256
-    assert told["status"] == "finished"
-    assert told["identity"]["model"]["certificate"]
-    assert len(told["hashes"]["weights_sha256"]) == 64
+    assert printed["status"] == "finished"
+    assert printed["identity"]["model"]["certificate"]
+    assert len(printed["hashes"]["weights_sha256"]) == 64
     for name in (METRICS, ROLLOUTS):
         assert str(made.home) not in (whole / name).read_text()
     assert str(made.home) not in (whole / CONFIG).read_text()
@@ -217,10 +217,10 @@ def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(conduct_module, "open_connection", opening)
         patch.setattr(Run, "record", dying)
-        code, _, told = command(capsys, "run", "remedy/exp6", *given)
+        code, _, output = command(capsys, "run", "remedy/exp6", *given)
     assert code == 3
-    assert "the server was lost at step 3" in told
-    assert "the same command" in told
+    assert "the server was lost at step 3" in output
+    assert "the same command" in output
     assert manifest(folder)["status"] == "lost"
     assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [2]
 
@@ -308,8 +308,8 @@ def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free
         def create_lora_training_client(self, **settings: object) -> None:
             assert settings["base_model"] == "base"
             request = httpx.Request("POST", "http://127.0.0.1/")
-            said = "not served here\n  field: base_model\n  allowed: other"
-            raise tinker.BadRequestError("400", response=httpx.Response(400, request=request), body={"error": said})
+            words = "not served here\n  field: base_model\n  allowed: other"
+            raise tinker.BadRequestError("400", response=httpx.Response(400, request=request), body={"error": words})
 
     monkeypatch.setattr(conduct_module, "open_connection", Refusing.opened)
     with pytest.raises(ConfigError) as caught:

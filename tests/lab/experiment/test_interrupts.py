@@ -43,7 +43,7 @@ def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -
 def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashes(
     made: Made, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, told = tmp_path / "run", list[str]()
+    folder, lines = tmp_path / "run", list[str]()
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         struck(patch, 0, signal.SIGTERM)
@@ -55,10 +55,10 @@ def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashe
     assert [mark.step for mark in RunFolder(folder).marks()] == [1]
     summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
     assert summary[1].startswith("Interrupted")
-    done = replay(folder, plan_of, steps=None, out=None, say=told.append)
+    done = replay(folder, plan_of, steps=None, out=None, say=lines.append)
     assert done.comparison.equal
-    assert any("stopped after step 1" in line for line in told)
-    assert not any("goes on" in line for line in told)
+    assert any("stopped after step 1" in line for line in lines)
+    assert not any("goes on" in line for line in lines)
     conduct(planned(made, folder), say=unsaid)
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 

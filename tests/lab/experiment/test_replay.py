@@ -35,8 +35,8 @@ def changed(folder: Path, part: str, **values: object) -> None:
 
 
 def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original: Path) -> None:
-    told = manifest(original)
-    identity, around = told["identity"], told["circumstances"]
+    messages = manifest(original)
+    identity, around = messages["identity"], messages["circumstances"]
     assert str(made.home) not in json.dumps(identity)
     assert identity["deviation"] == identity["model"]["deviation"] == "none"
     assert len(identity["source_sha256"]) == 64
@@ -46,14 +46,14 @@ def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original
     assert around["threads"] >= 1
     assert around["torch"]
     wanted = {"weights_sha256", "rollouts_sha256", "metrics_sha256", "trace_sha256"}
-    assert set(told["hashes"]) == wanted
+    assert set(messages["hashes"]) == wanted
 
 
 def test_a_replay_is_equal_and_leaves_nothing(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = command(capsys, "replay", original, code=0)
-    assert "equal: 5 recorded steps, bit for bit" in told.out
-    assert "time: " in told.out
-    assert "source_sha256" not in told.err
+    printed = command(capsys, "replay", original, code=0)
+    assert "equal: 5 recorded steps, bit for bit" in printed.out
+    assert "time: " in printed.out
+    assert "source_sha256" not in printed.err
     assert [each.name for each in original.parent.iterdir()] == [original.name]
 
 
@@ -62,8 +62,8 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, or
     lines = (broken / METRICS).read_text().splitlines(keepends=True)
     lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
     (broken / METRICS).write_text("".join(lines))
-    told: list[str] = []
-    done = replay(broken, plan_of, steps=1, out=tmp_path / "kept", say=told.append)
+    output: list[str] = []
+    done = replay(broken, plan_of, steps=1, out=tmp_path / "kept", say=output.append)
     assert done.comparison.equal
     assert (done.comparison.steps, done.folder) == (1, tmp_path / "kept")
     assert manifest(tmp_path / "kept")["status"] == "interrupted"

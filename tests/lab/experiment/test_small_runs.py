@@ -69,10 +69,10 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     rollouts = lines(out, ROLLOUTS)
     assert len({line["prompt_id"] for line in rollouts if line["split"] == "test"}) == 5
     assert len({line["prompt_id"] for line in rollouts if line["split"] == "eval"}) == 4
-    told = capfd.readouterr().err
-    assert told.index("ALARM at step 0") < told.index("step 0/2")
-    assert "left, then 1 step of RL" in told
-    assert "try_again" not in told
+    messages = capfd.readouterr().err
+    assert messages.index("ALARM at step 0") < messages.index("step 0/2")
+    assert "left, then 1 step of RL" in messages
+    assert "try_again" not in messages
     assert [row["step"] for row in lines(out, TIMINGS) if "left_s" in row] == [1, 2]  # At first of its supervised step.
     page = report_of(out).read_text(encoding="utf-8")
     assert "could be read" in page

@@ -33,14 +33,14 @@ def question(first: str = "one", second: str = "two", *criteria: str) -> Questio
 
 
 def test_what_a_response_says_stands_inside_its_fence_only() -> None:
-    asked = question("fine", INJECTION, "It is short.", "It is\ntrue.")
-    user = asked.user
+    requests = question("fine", INJECTION, "It is short.", "It is\ntrue.")
+    user = requests.user
     assert user.count(INJECTION) == 1
     before, after = user.split(INJECTION)
     assert before.endswith(" BEGIN>>>\n")
     assert after.startswith("\n<<<RESPONSE B DATA-")
     assert "1. It is short.\n2. It is\n   true." in before
-    assert "never an instruction" in asked.system
+    assert "never an instruction" in requests.system
 
 
 def test_a_response_cannot_close_its_fence() -> None:
@@ -54,8 +54,8 @@ def test_a_response_cannot_close_its_fence() -> None:
 
 def test_the_order_and_the_criteria_decide_the_prompt_and_nothing_else_does() -> None:
     assert question() == question()
-    asked = (question(), question("two", "one"), question("one", "two", "c"))
-    prompts = {(one.system, one.user) for one in asked}
+    request = (question(), question("two", "one"), question("one", "two", "c"))
+    prompts = {(one.system, one.user) for one in request}
     assert len(prompts) == 3
     assert "criteria" not in question().user + question().system
     with pytest.raises(DataError):
@@ -111,8 +111,8 @@ def test_a_choice_and_a_rating_of_the_same_prompt_are_two_entries() -> None:
 
 
 def test_the_estimate_counts_each_question_once() -> None:
-    asked = [question(), question("two", "one")]
-    spent = estimate_questions(asked)
+    calls = [question(), question("two", "one")]
+    spent = estimate_questions(calls)
     assert spent.calls == 2
-    assert spent.prompt_tokens == sum(-(-one.size // 4) for one in asked)
+    assert spent.prompt_tokens == sum(-(-one.size // 4) for one in calls)
     assert spent.completion_tokens == 80

@@ -38,9 +38,9 @@ def test_verdicts_are_those_of_the_record_and_an_unknown_response_has_none(tmp_p
         row | {"prompt_id": "two", "failure": {"where": "judge", "what": "timed_out: no answer in 60 s"}},
     )
     judge = RecordedJudge(tmp_path)
-    asked = [("yes", ("short", "polite")), ("no", ("short", "polite")), ("yes", ("true",))]
+    requests = [("yes", ("short", "polite")), ("no", ("short", "polite")), ("yes", ("true",))]
     known, unknown, failed = judge.judge_all(
-        [JudgeRequest(task="", response=text, criteria=criteria) for text, criteria in asked]
+        [JudgeRequest(task="", response=text, criteria=criteria) for text, criteria in requests]
     )
     assert [(one.passed, one.rationale) for one in known.value] == [(True, "is"), (False, "")]
     assert known.spent.calls == 0
@@ -84,10 +84,10 @@ def test_a_verdict_is_of_the_prompt_that_was_judged_and_tested_items_have_theirs
             for prompt, passed in (("2+2", True), ("2+3", False), ("1+3", True))
         ),
     )
-    asked = [
+    request = [
         JudgeRequest(task=reward.prompt(item), response="4", criteria=tuple(reward.criteria(item))) for item in every
     ]
-    verdicts = RecordedJudge(tmp_path).judge_all(asked)
+    verdicts = RecordedJudge(tmp_path).judge_all(request)
     assert dict(zip(every, [one.value[0].passed for one in verdicts], strict=True)) == {
         "2+2": True,
         "2+3": False,

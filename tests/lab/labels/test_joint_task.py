@@ -90,10 +90,10 @@ def test_the_plain_prompt_says_every_label_and_key_of_its_contract() -> None:
 
 def test_identities_differ_and_unknown_names_are_refused() -> None:
     tasks = [
-        make_joint_task(prompt=prompt, contract=contract, with_metadata=told)
+        make_joint_task(prompt=prompt, contract=contract, with_metadata=lines)
         for prompt in ("plain", "brief")
         for contract in ("three_key", "five_key")
-        for told in (True, False)
+        for lines in (True, False)
     ]
     assert len({task.prompt_sha256 for task in tasks}) == len(tasks)
     with pytest.raises(ConfigError, match="plain, brief"):
@@ -115,9 +115,9 @@ def test_neither_label_nor_score_may_stand_in_the_papers_text(text: str) -> None
 def test_a_gold_label_beside_the_prompts_words_is_a_leak(gold: str) -> None:
     (user,) = messages(TASK, ITEM.paper)
     check_prompt(TASK, ITEM, (user,))
-    told = Message(role=Role.USER, content=f"{user.content} {gold}")
+    printed = Message(role=Role.USER, content=f"{user.content} {gold}")
     with pytest.raises(DataError, match=gold):
-        check_prompt(TASK, ITEM, (told,))
+        check_prompt(TASK, ITEM, (printed,))
 
 
 def test_items_have_both_labels_or_say_which_is_missing() -> None:

@@ -21,12 +21,12 @@ SFT = SftSettings(steps=10, learning_rate=1e-3, eval_every=0)
 
 def told(seconds: float, asked: int) -> list[str]:
     """Return what is said of `asked` answers that come one every `seconds`."""
-    said: list[str] = []
+    words: list[str] = []
     times: Iterator[float] = (seconds * place for place in range(asked + 1))
-    wait = Wait(said.append, clock=lambda: next(times))
+    wait = Wait(words.append, clock=lambda: next(times))
     for answered in range(asked + 1):
         wait(answered, asked)
-    return said
+    return words
 
 
 def test_a_short_wait_is_not_told_of() -> None:
@@ -34,14 +34,14 @@ def test_a_short_wait_is_not_told_of() -> None:
 
 
 def test_a_long_wait_is_told_of_soon_then_ever_more_seldom_and_to_its_end() -> None:
-    said = told(1.0, 200)
-    counts = [int(line.split()[0]) for line in said]
+    text = told(1.0, 200)
+    counts = [int(line.split()[0]) for line in text]
     assert counts[:10] == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
     assert counts[-4:] == [158, 174, 192, 200]
-    assert [line for line in said if line.endswith("left")][:1] == ["53 of 200 answers received, about 2.5 min left"], (
+    assert [line for line in text if line.endswith("left")][:1] == ["53 of 200 answers received, about 2.5 min left"], (
         "once a quarter has come"
     )
-    assert said[-1] == "200 of 200 answers received"
+    assert text[-1] == "200 of 200 answers received"
 
 
 def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:

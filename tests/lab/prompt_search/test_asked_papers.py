@@ -66,10 +66,10 @@ class Reader:
         self, prompt: types.ModelInput, num_samples: int, sampling_params: object, **more: object
     ) -> Future[Any]:
         del sampling_params, more
-        said = "".join(map(chr, prompt.to_ints()))
-        self.asked.append(said)
-        title = next(line for line in said.splitlines() if line.startswith("Title: "))
-        label = title.removeprefix("Title: ") if HINT in said else N
+        words = "".join(map(chr, prompt.to_ints()))
+        self.asked.append(words)
+        title = next(line for line in words.splitlines() if line.startswith("Title: "))
+        label = title.removeprefix("Title: ") if HINT in words else N
         tokens = [ord(each) for each in TASK.contract.answer_text((label,), Confidence.MEDIUM)]
         one = SampledSequence(tokens=tokens, logprobs=[0.0] * len(tokens))
         done: Future[Any] = Future()
@@ -114,10 +114,10 @@ def test_every_paper_and_token_is_counted() -> None:
     ask((HINT,), ["W0"], 1)
     answers = [TASK.contract.answer_text((label,), Confidence.MEDIUM) for label in (N, N, D)]
     by_hand = Ledger(CONFIG)
-    for said, answer in zip(reader.asked, answers, strict=True):
-        by_hand.read(len(said))
+    for sentence, answer in zip(reader.asked, answers, strict=True):
+        by_hand.read(len(sentence))
         for _ in range(3):
-            by_hand.sampled(len(answer), len(said))
+            by_hand.sampled(len(answer), len(sentence))
     spent = ask.ledger.spent
     assert (spent.papers, spent.updates, spent.tokens_trained) == (3, 0, 0)
     assert spent.tokens_read == sum(map(len, reader.asked))

@@ -101,17 +101,17 @@ def test_what_is_no_edit_is_not_read(text: str) -> None:
 
 
 def test_a_model_is_shown_what_was_rejected_and_its_unreadable_lines_are_counted() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     refused = Edit(change=Change.DELETE, at="b")
 
     def ask(prompt: str, seed: int) -> str:
         del seed
-        asked.append(prompt)
+        requests.append(prompt)
         return "delete: b\nswap: b <> a\nswap: a <> b\nperhaps: c\nadd: c"
 
     model = ModelProposer(ask)
     found = model(wish(rejected=frozenset({refused})))
     assert [str(edit) for edit in found] == ["swap: a <> b", "add: c"]
     assert model.unreadable == 3
-    assert "delete: b" in asked[0]
-    assert "Which door? (earned 0)" in asked[0]
+    assert "delete: b" in requests[0]
+    assert "Which door? (earned 0)" in requests[0]

@@ -92,9 +92,9 @@ def test_the_gate_draws_fresh_questions_asks_both_the_same_and_lets_only_gains_t
     assert all(first.asked != second.asked for first, second in pairwise(gates))
     for step in gates:
         assert step.accepted == (step.after > step.before)
-        asked = [call for call in made.calls if call[1] == step.asked]
-        assert len({seed for _, _, seed in asked}) == 1
-        assert len(asked) == 2
+        requests = [call for call in made.calls if call[1] == step.asked]
+        assert len({seed for _, _, seed in requests}) == 1
+        assert len(requests) == 2
     assert {step.accepted for step in gates} == {True, False}
 
 

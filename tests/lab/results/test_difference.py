@@ -297,13 +297,16 @@ def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(tmp_path: Path, caps
     found = compared(tmp_path, changed)
     assert len(comparison_lines(found)) <= 15
     one, two = (str(folder) for folder in found.folders)
-    told = command(capsys, "diff", one, two, code=1).out
-    assert told.splitlines() == comparison_lines(found)
-    assert "different: first at step 0, phase sample" in told
-    assert told.splitlines()[3:5] == ["asked differently: 8 more, see --json", "other code: tinsmith: 0.1.0 | absent"]
-    assert "logprobs -0.5 | -0.75" in told
-    told = command(capsys, "diff", one, two, "--json", code=1).out
-    told_whole = json.loads(told)
+    messages = command(capsys, "diff", one, two, code=1).out
+    assert messages.splitlines() == comparison_lines(found)
+    assert "different: first at step 0, phase sample" in messages
+    assert messages.splitlines()[3:5] == [
+        "asked differently: 8 more, see --json",
+        "other code: tinsmith: 0.1.0 | absent",
+    ]
+    assert "logprobs -0.5 | -0.75" in messages
+    messages = command(capsys, "diff", one, two, "--json", code=1).out
+    told_whole = json.loads(messages)
     assert told_whole == json.loads(json.dumps(comparison_json(found)))
     assert told_whole["first"]["rollout"]["max_logprob"] == 0.25
     assert len(told_whole["identity"]) == 12

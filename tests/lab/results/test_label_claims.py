@@ -233,8 +233,8 @@ def test_chance_is_that_of_the_labels_that_the_test_has(tmp_path: Path) -> None:
     arms = label_arms(found.results)
     assert [arm.chance for arm in arms.values()] == [0.5, 0.5]
     assert no_label_learned("RL (shuffled)")(found.results).met
-    (said,) = [note for note in sentences_of(tuple(arms.values())) if note.startswith("Trained on shuffled labels")]
-    assert said.endswith("not above chance.")
+    (words,) = [note for note in sentences_of(tuple(arms.values())) if note.startswith("Trained on shuffled labels")]
+    assert words.endswith("not above chance.")
     (scores,) = [one for one in found.record.tables if one.title == "Scores"]
     assert "balanced accuracy|chance 0.500" in [column.head for column in scores.columns]
 

@@ -76,8 +76,8 @@ def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) 
 
 
 def test_filters_narrow_the_rollouts_and_pages_go_on(browser: Driven) -> None:
-    asked = "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
-    seen = at(browser, asked)
+    requests = "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
+    seen = at(browser, requests)
     assert seen.count.startswith("26 to 50 of ")
     assert len(seen.rows) == 25
     for row in seen.rows:
@@ -89,13 +89,13 @@ def test_filters_narrow_the_rollouts_and_pages_go_on(browser: Driven) -> None:
 
 def test_a_reader_can_choose_turn_pages_and_clear(browser: Driven) -> None:
     browser.says("document.querySelector('.filters').reset(); new Promise((done) => setTimeout(done, 50))")
-    told = "document.querySelector('[role=status]').textContent + location.hash"
+    lines = "document.querySelector('[role=status]').textContent + location.hash"
     browser.says(
         "form = document.querySelector('.filters'); form.elements.split.value = 'test, selected checkpoint, sampled'"
     )
-    chosen = browser.says(f"form.elements.split.dispatchEvent(new Event('change')); {told}")
-    turned = browser.says(f"document.querySelector('.pager button:nth-child(2)').click(); {told}")
-    cleared = browser.says(f"form.reset(); new Promise((done) => setTimeout(() => done({told}), 50))")
+    chosen = browser.says(f"form.elements.split.dispatchEvent(new Event('change')); {lines}")
+    turned = browser.says(f"document.querySelector('.pager button:nth-child(2)').click(); {lines}")
+    cleared = browser.says(f"form.reset(); new Promise((done) => setTimeout(() => done({lines}), 50))")
     assert [chosen, turned, cleared] == [
         "1 to 25 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled",
         "26 to 50 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled&page=2",

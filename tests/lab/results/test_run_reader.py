@@ -152,10 +152,10 @@ def test_a_failed_rollout_has_its_cause_and_no_total(folder: Path) -> None:
 
 def test_the_baselines_answers_are_read_where_they_were_kept(folder: Path) -> None:
     assert read_run(folder).baseline_answers == {}
-    told = keep_answers(folder)
+    messages = keep_answers(folder)
     run = read_run(folder)
     assert list(run.baseline_answers) == [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT]
-    assert run.baseline_answers[Baseline.METADATA] == told
+    assert run.baseline_answers[Baseline.METADATA] == messages
     assert run.notes == ()
     (folder / BASELINE_ANSWERS).unlink()
     run = read_run(folder)
@@ -195,8 +195,8 @@ def test_metrics_that_the_rollouts_do_not_bear_out_are_told(tmp_path: Path) -> N
     other = '"gold": "neutral", "predicted": "disruptive"'
     file.write_text(text.replace('"gold": "neutral", "predicted": "neutral"', other), "utf-8")
     run = read_run(folder)
-    told = gather(run).disagreements()
-    assert any(sentence.startswith("test/label_match at step 60 is") for sentence in told)
+    printed = gather(run).disagreements()
+    assert any(sentence.startswith("test/label_match at step 60 is") for sentence in printed)
 
 
 def test_failures_are_counted_by_cause_and_are_in_no_evaluation(tmp_path: Path) -> None:

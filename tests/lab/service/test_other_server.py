@@ -36,9 +36,9 @@ def plan(folder: Path, **changes: str) -> Plan:
 
 
 def hashes(folder: Path) -> dict[str, Any]:
-    told = json.loads((folder / MANIFEST).read_text())
-    assert told["status"] == "finished"
-    return {name: told["hashes"][name] for name in HASHES}
+    messages = json.loads((folder / MANIFEST).read_text())
+    assert messages["status"] == "finished"
+    return {name: messages["hashes"][name] for name in HASHES}
 
 
 def run(chosen: Plan) -> None:

@@ -215,8 +215,8 @@ def test_what_it_does_is_told_before_it_answers(tmp_path: Path) -> None:
         text=True,
     )
     assert process.stdout.readline().startswith("tinsmith serve: ")
-    _, said = process.communicate("")
-    lines = said.splitlines()
+    _, words = process.communicate("")
+    lines = words.splitlines()
     assert all(line.startswith("starting: ") for line in lines)
     assert len(lines) >= 4
     assert sum(NANO in line for line in lines) >= 2

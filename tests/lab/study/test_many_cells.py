@@ -76,10 +76,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             return {future for future in running if future.done()}, set[object]()
 
         monkeypatch.setattr(module, "wait", wait)
-        run_cells(cells, told.append, send=machines.send, cores=cores, most=most)
-        return told
+        run_cells(cells, messages.append, send=machines.send, cores=cores, most=most)
+        return messages
 
-    told: list[str] = []
+    messages: list[str] = []
     return run
 
 
@@ -113,10 +113,10 @@ def test_every_cell_is_run_and_no_more_at_once_than_may(
     cells: list[Cell], run: Callable[..., list[str]], most: int, at_once: int
 ) -> None:
     machines = Fake()
-    told = run(machines, cells, most, cores=(3,))
+    printed = run(machines, cells, most, cores=(3,))
     assert sorted(cell.name for cell in machines.sent) == ["a", "b", "c", "d"]
     assert machines.most == at_once
-    assert len(told) == len(cells)
+    assert len(printed) == len(cells)
     sent = machines.sent[0]
     assert {f"threads={3 // at_once}", "seed=a", f"log_path={cells[0].folder}"} <= {*sent.arguments}
     assert sent.threads == 3 // at_once

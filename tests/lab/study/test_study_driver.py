@@ -55,27 +55,27 @@ def test_every_run_has_a_folder_and_keys_of_its_own(study: StudyCells) -> None:
 
 def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(study: StudyCells) -> None:
     ran: list[list[str]] = []
-    said: list[str] = []
+    words: list[str] = []
 
     def run(cells: Sequence[Cell], say: Say) -> None:
         del say
         ran.append([cell.folder.name for cell in cells])
 
-    tuned = tune(Stage(cells=study, tuned={}, run_cells=run, say=said.append), (GIVEN, BASE), Metric.MACRO_F1)
+    tuned = tune(Stage(cells=study, tuned={}, run_cells=run, say=words.append), (GIVEN, BASE), Metric.MACRO_F1)
     assert ran == [[]]
     assert [(one.rate, one.tried) for one in tuned.values()] == [(2e-3, ()), (None, ())]
     reported = [cell.folder.name for one in tuned.values() for cell in one.cells]
     assert reported == ["given-rate=0.002-seed=1", "given-rate=0.002-seed=2", "base-seed=1", "base-seed=2"]
-    assert said == []
+    assert words == []
 
 
 def test_a_forecast_names_the_arms_and_builds_nothing(study: StudyCells) -> None:
-    said = forecast(study, (StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3)),), lambda _: None)
-    assert [line.partition(":")[0] for line in said[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
-    assert said[1].endswith("0.001, 0.002, 0.004")
-    assert said[5] == "all arms: " + " ".join(f"{key}={value}" for key, value in study.shared.items())
-    assert said[6].startswith("5 runs to choose rates on seed 0, 8 ")
-    assert said[7].startswith("13 runs in ")
+    text = forecast(study, (StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3)),), lambda _: None)
+    assert [line.partition(":")[0] for line in text[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
+    assert text[1].endswith("0.001, 0.002, 0.004")
+    assert text[5] == "all arms: " + " ".join(f"{key}={value}" for key, value in study.shared.items())
+    assert text[6].startswith("5 runs to choose rates on seed 0, 8 ")
+    assert text[7].startswith("13 runs in ")
     assert not study.out.exists()
 
 

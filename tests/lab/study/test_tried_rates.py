@@ -30,10 +30,10 @@ ENDS: Mapping[float, Sequence[Sequence[float]]] = {1e-3: BALANCED, 2e-3: BALANCE
 def _answers(folder: Path) -> tuple[list[str], list[str]]:
     """Return true labels and answers from the rollouts of the last examination."""
     lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
-    asked = [
+    requests = [
         line for line in lines if line["split"] == "eval" and line["step"] == STORY.steps and not line.get("failure")
     ]
-    return [line["gold"] for line in asked], [line["predicted"] or "none" for line in asked]
+    return [line["gold"] for line in requests], [line["predicted"] or "none" for line in requests]
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ def test_it_reads_items_of_its_own_with_their_own_prompts(tmp_path: Path) -> Non
     one = task(base_items=READ)
     read = items_of_base(one, tmp_path)
     assert [each.prompt for each in read] == ["10?", "11?", "12?", "13?"]
-    told = task_conversations(one, read, recipe_of(one))
-    assert {each[-1].content for each in told} == {"b"}
+    lines = task_conversations(one, read, recipe_of(one))
+    assert {each[-1].content for each in lines} == {"b"}
 
 
 def test_they_are_part_of_what_a_task_is_and_nothing_where_they_are_unsaid() -> None:

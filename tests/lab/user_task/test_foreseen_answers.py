@@ -47,8 +47,8 @@ def test_with_one_only_the_environments_own_words_have_it_and_actions_are_as_bef
 
 
 def test_what_is_known_of_a_conversation() -> None:
-    told, known = known_logprobs(ROLLOUT)
-    assert list(compress(told, known)) == [-0.5, -0.25, -2.0, -0.125]
+    lines, known = known_logprobs(ROLLOUT)
+    assert list(compress(lines, known)) == [-0.5, -0.25, -2.0, -0.125]
     assert answered_logprobs(ROLLOUT) == [-2.0]
 
 
@@ -63,8 +63,8 @@ def test_the_template_around_an_answer_is_not_the_answers(renderer: Renderer, te
     observation = renderer.extend((), reply, (Message(role=Role.USER, content=text),))[len(reply) :]
     own = TemplateBorders(renderer).own_words(reply, observation)
     assert len(own) == len(observation)
-    said = renderer.parse_response([*compress(observation, own)]).message.content
-    assert said.strip() == text
+    words = renderer.parse_response([*compress(observation, own)]).message.content
+    assert words.strip() == text
     assert not own[-1]
 
 

@@ -39,8 +39,8 @@ def test_every_third_batch_is_aside_and_a_resumed_run_takes_the_same(run: Run, t
     taken = trained_on(whole)
     assert [items <= ASIDE for items in taken] == [False, False, True]
     assert all(items <= ASIDE or not items & ASIDE for items in taken)
-    told = [row["train/aside"] for row in lines(whole, "metrics.jsonl")[:3]]
-    assert told == [0.0, 0.0, 1.0]
+    messages = [row["train/aside"] for row in lines(whole, "metrics.jsonl")[:3]]
+    assert messages == [0.0, 0.0, 1.0]
 
 
 def test_without_a_ratio_nothing_that_is_aside_is_trained_on(run: Run, tmp_path: Path) -> None:

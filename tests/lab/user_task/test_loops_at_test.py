@@ -22,10 +22,10 @@ def task(**changed: Any) -> Task:
 def asked(one: Task, replies: Sequence[str]) -> tuple[list[object], Earned]:
     """Return what the model is told after each reply, and what the conversation earns."""
     talk = converse(one, one.items[0])  # type: ignore[index]
-    heard = [talk.say(text) for text in replies]
+    received = [talk.say(text) for text in replies]
     (found,) = earned(one, [talk])
     assert isinstance(found, Earned)
-    return heard, found
+    return received, found
 
 
 LOOP = revising("Right?", "Again.", lambda said: said == "yes", rounds=2)
@@ -42,8 +42,8 @@ LOOP = revising("Right?", "Again.", lambda said: said == "yes", rounds=2)
 def test_the_last_answer_is_what_is_rewarded_and_measured(
     replies: list[str], heard: list[object], total: float, answers: int
 ) -> None:
-    said, found = asked(revised(task(), LOOP), replies)
-    assert said == heard
+    words, found = asked(revised(task(), LOOP), replies)
+    assert words == heard
     assert found.total == total
     assert found.metrics == {"length": len(replies[::2][-1]), "answers": answers}
 

@@ -111,8 +111,8 @@ def test_a_small_base_reads_training_items_alone_and_whole_conversations() -> No
     read = task_conversations(task, split.train, TaskBaseRecipe(count=60))
     assert read == task_conversations(task, split.train, TaskBaseRecipe(count=60))
     assert read != task_conversations(task, split.train, TaskBaseRecipe(count=60, seed=1))
-    asked = {conversation[0].content for conversation in read}
-    assert asked == {one.prompt for one in split.train}
+    requests = {conversation[0].content for conversation in read}
+    assert requests == {one.prompt for one in split.train}
     turns = {tuple(message.role for message in conversation) for conversation in read}
     once = (Role.USER, Role.ASSISTANT)
     assert turns == {once, once * 2}

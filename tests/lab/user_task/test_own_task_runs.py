@@ -243,7 +243,7 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     (tmp_path / "mine.py").write_text(text)
     for folder, changes in (("a0", {"seed": "0"}), ("a1", {"seed": "1"}), ("b0", {"learning_rate": "1e-2"})):
         assert run(log_path=folder, eval_items="6", steps="1", **changes).code == 0
-    told = command(capsys, "report", "a0", "b0", "a1", code=0)
+    messages = command(capsys, "report", "a0", "b0", "a1", code=0)
     assert (tmp_path / "compare.html").is_file()
     found = study_of_runs([tmp_path / folder for folder in ("a0", "b0", "a1")])
     assert [one.seeds for one in found.results.arms.values()] == [(0, 1), (0,)]
@@ -259,9 +259,9 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     assert [found.results.after(arm, REWARD).value for arm in ("arm-0", "arm-1")] == pytest.approx(
         [statistics.mean(rewards[:2]), rewards[2]]
     )
-    assert f"{statistics.mean(rewards[:2]):.3f}" in told.out
-    assert f"{rewards[2]:.3f}" in told.out
-    assert "none" in told.out  # the baseline that fails is named, without a figure
+    assert f"{statistics.mean(rewards[:2]):.3f}" in messages.out
+    assert f"{rewards[2]:.3f}" in messages.out
+    assert "none" in messages.out  # the baseline that fails is named, without a figure
     command(capsys, "report", "a0", "a1", "--to", "md", code=0)
 
 

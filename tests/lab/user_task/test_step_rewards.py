@@ -231,11 +231,11 @@ def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
 
         def close(self) -> None: ...
 
-    told: list[int] = []
-    opened = reward.opened(Lost(), lambda counts, _: told.append(counts["failed"]))
+    messages: list[int] = []
+    opened = reward.opened(Lost(), lambda counts, _: messages.append(counts["failed"]))
     with pytest.raises(JudgeError):
         opened([asked("a", {"rubric": ["rule: contains 'a'"], "ask": ""})] * 2)
-    assert told == [2]
+    assert messages == [2]
 
 
 @pytest.mark.whole

@@ -166,24 +166,24 @@ TASK = "from tinsmith import Task\n"
 )
 def test_a_mistake_is_told_with_file_and_line(tmp_path: Path, text: str, words: list[str]) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as lines:
         load_file(path)
     for each in words:
-        assert each in str(told.value)
+        assert each in str(lines.value)
 
 
 @pytest.mark.parametrize(("body", "words"), [("1 / level", "line 3: ZeroDivisionError"), ("None", "NoneType")])
 def test_a_function_that_makes_no_task_is_a_mistake(tmp_path: Path, body: str, words: str) -> None:
     found = load_file(write(tmp_path, TASK + f"def task(level=0):\n    return {body}\n"))
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as messages:
         found.make({"level": 0})
-    assert words in str(told.value)
+    assert words in str(messages.value)
 
 
 def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as printed:
         load_file(tmp_path / "gone.py")
-    assert "tinsmith new gone.py" in told.value.fix
+    assert "tinsmith new gone.py" in printed.value.fix
     (tmp_path / "gones.py").touch()
     with pytest.raises(ConfigError) as mistyped:
         load_file(tmp_path / "gone.py")

@@ -57,9 +57,9 @@ def test_what_calls_no_tool_ends_the_conversation_and_a_wrong_call_is_told() -> 
         "degrees(oslo, false)": "error: oslo",
         "warmer(1, 1.0)": "error: they are alike",
     }.items():
-        told = TOOLS.answer(text)
-        assert told.startswith("error: ")
-        assert part in told
+        messages = TOOLS.answer(text)
+        assert messages.startswith("error: ")
+        assert part in messages
     with pytest.raises(OSError, match="dead"):
         TOOLS.answer("broken(1)")
 
@@ -144,12 +144,15 @@ def test_a_record_is_read_of_rollouts_and_a_call_with_two_results_is_refused(tmp
     def turns(*texts: str) -> dict[str, object]:
         return {"turns": [{"role": ("assistant", "user")[n % 2], "text": text} for n, text in enumerate(texts)]}
 
-    said = [turns("degrees(rome, true)", "24.5", "degrees( rome ,false)", "28.5", "24.5"), {"text": "of one\u2028turn"}]
-    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in said))
+    words = [
+        turns("degrees(rome, true)", "24.5", "degrees( rome ,false)", "28.5", "24.5"),
+        {"text": "of one\u2028turn"},
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in words))
     assert TOOLS.recorded(tmp_path) == {"degrees(rome, True)": "24.5", "degrees(rome, False)": "28.5"}
     assert TOOLS.replayed(tmp_path / "rollouts.jsonl").record == TOOLS.recorded(tmp_path)
-    said.append(turns("degrees(rome, true)", "25.0", "25.0"))
-    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in said))
+    words.append(turns("degrees(rome, true)", "25.0", "25.0"))
+    (tmp_path / "rollouts.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in words))
     with pytest.raises(DataError, match="two results"):
         TOOLS.recorded(tmp_path)
     with pytest.raises(DataError, match="no such file"):
@@ -191,8 +194,8 @@ task = Task(
 @pytest.mark.usefixtures("place")
 def test_a_run_with_a_record_of_its_calls_has_the_same_bytes_and_another_identity(run: Run, tmp_path: Path) -> None:
     assert run(log_path="live", max_tokens="5", steps="2").code == 0
-    heard = [turn["text"] for one in lines(tmp_path / "live", "rollouts.jsonl") for turn in one["turns"][1::2]]
-    assert set(heard) == {"4"}
+    received = [turn["text"] for one in lines(tmp_path / "live", "rollouts.jsonl") for turn in one["turns"][1::2]]
+    assert set(received) == {"4"}
     (tmp_path / "record").touch()
     assert run(log_path="replayed", max_tokens="5", steps="2").code == 0
     live, replayed = (whole(tmp_path / name, "manifest.json") for name in ("live", "replayed"))

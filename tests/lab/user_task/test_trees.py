@@ -53,9 +53,9 @@ def task(deepest: int = 2, **parts: Any) -> Task:
 
 def test_a_spawn_goes_before_the_next_reply_and_at_the_deepest_ends_the_conversation() -> None:
     one = converse(task(), "abcd")
-    asked = one.say("cut")
-    assert list(asked.items) == ["ab", "cd"]
-    assert one.tell(asked.then(["1", None])) == "1 -"
+    requests = one.say("cut")
+    assert list(requests.items) == ["ab", "cd"]
+    assert one.tell(requests.then(["1", None])) == "1 -"
     lowest = converse(task(), "ab")
     lowest.depth = 2
     assert lowest.say("cut") is None

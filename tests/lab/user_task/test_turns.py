@@ -56,11 +56,11 @@ def asks(item: Any, replies: Sequence[str], seed: int) -> Ask:
 
 def test_a_question_to_a_model_is_answered_before_the_next_reply() -> None:
     one = converse(task(turns=Turns(reply=asks, most=2, model=Model())), ITEMS[1])
-    asked = one.say("x")
-    assert asked.prompt == "say 1"
+    requests = one.say("x")
+    assert requests.prompt == "say 1"
     with pytest.raises(InputError, match="no reply is due"):
         one.say("y")
-    assert one.tell(asked.then(" yes ")) == "YES"
+    assert one.tell(requests.then(" yes ")) == "YES"
     assert one.say("1") is None
     assert one.observations == ("YES",)
 

@@ -60,9 +60,9 @@ def test_a_task_says_itself_what_is_held_out(tmp_path: Path) -> None:
     assert len(apart.train) == 5
     nothing = split_items(task(NAMED, held_out=0.0), tmp_path, 0)
     assert (len(nothing.train), nothing.held_out) == (20, ())
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as lines:
         split_items(task(NAMED, held_out=NAMED[2:4]), tmp_path, 0)
-    assert (told.value.field, told.value.value) == ("held_out", "n2")
+    assert (lines.value.field, lines.value.value) == ("held_out", "n2")
 
 
 @pytest.mark.parametrize("field", ["held_out", "tested"])
@@ -132,10 +132,10 @@ def test_items_that_cannot_be_had_are_told_by_place(
     make: Callable[[], Task], field: str, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "torn.jsonl").write_text('{"a": 1, "b": 2}\n\n{"a": 1,\n')
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as messages:
         split_items(make(), tmp_path, 0)
-    assert told.value.field == field
-    assert words in str(told.value)
+    assert messages.value.field == field
+    assert words in str(messages.value)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_items_that_cannot_be_had_are_told_by_place(
     ],
 )
 def test_a_part_that_cannot_be_what_it_is_is_refused_when_the_task_is_made(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as printed:
         task(SUMS, **changes)
-    assert told.value.field == field
-    assert isinstance(told.value, TinsmithError)
+    assert printed.value.field == field
+    assert isinstance(printed.value, TinsmithError)
 
 
 def test_a_share_that_is_held_out_has_whole_units(tmp_path: Path) -> None:

@@ -276,8 +276,8 @@ def test_an_operation_is_charged_for_what_it_reads(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_shape_that_is_asked_for_costs_nothing() -> None:
-    asked = [call(f"s{i}", "getattr", ref("e"), "shape") for i in range(100)]
-    nodes = [INPUT, method("e", "expand", ref("logprobs"), 4000, -1), *asked, method("loss", "sum", ref("logprobs"))]
+    requests = [call(f"s{i}", "getattr", ref("e"), "shape") for i in range(100)]
+    nodes = [INPUT, method("e", "expand", ref("logprobs"), 4000, -1), *requests, method("loss", "sum", ref("logprobs"))]
     assert objective([*nodes, output()], INPUTS[:1]).value(np.full(1000, -1.0, np.float32), {}).total == -1000.0
 
 

@@ -39,10 +39,10 @@ def test_to_give_up_on_what_has_ended_leaves_nothing_behind(worker: RayWorker) -
 
 
 def test_what_is_given_up_before_it_begins_is_not_computed(worker: RayWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = threading.Event()
+    lines = threading.Event()
 
     def once_told(*_: object) -> Outcome:
-        told.wait()
+        lines.wait()
         return Fresh(tensors={})
 
     monkeypatch.setattr(Host, "compute", once_told)
@@ -53,7 +53,7 @@ def test_what_is_given_up_before_it_begins_is_not_computed(worker: RayWorker, mo
         begun = [asyncio.ensure_future(worker.carry_out(work, ())) for work in works]
         await asyncio.sleep(0)  # both are asked for
         await worker.drop(works[1].id)
-        told.set()
+        lines.set()
         return list(await asyncio.gather(*begun))
 
     assert [type(outcome) for outcome in asyncio.run(asked())] == [Fresh, Refused]
@@ -81,13 +81,13 @@ def _constrained(number: int, pattern: str) -> SampleWork:
 
 
 def test_a_grammar_is_compiled_while_others_are_sampled(worker: RayWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, compile_it = threading.Event(), Grammars.compile
+    messages, compile_it = threading.Event(), Grammars.compile
     compiling: list[threading.Thread] = []
 
     def once_told(self: Grammars, grammar: Grammar) -> CompiledGrammar:
-        if grammar.text == "slow" and not told.is_set():
+        if grammar.text == "slow" and not messages.is_set():
             compiling.append(threading.current_thread())
-            assert told.wait(HANG_S)
+            assert messages.wait(HANG_S)
         return compile_it(self, grammar)
 
     monkeypatch.setattr(Grammars, "compile", once_told)
@@ -103,7 +103,7 @@ def test_a_grammar_is_compiled_while_others_are_sampled(worker: RayWorker, monke
         forgotten = asyncio.ensure_future(worker.forget(_constrained(1, "slow").weights))
         await asyncio.sleep(0)
         assert not forgotten.done()
-        told.set()
+        messages.set()
         done = [await slow, await dropped, *others]
         await forgotten
         return done

@@ -96,10 +96,10 @@ def _trained(connection: Connection, kill: bool) -> list[object]:
     client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
     shown: list[object] = []
     for step in range(3):
-        asked = [client.forward_backward(_datums(10 * step + i), "cross_entropy") for i in range(3)]
+        requests = [client.forward_backward(_datums(10 * step + i), "cross_entropy") for i in range(3)]
         if kill and step == 1:
             os.kill(next(w.pid for w in _workers(connection) if w.alive), signal.SIGKILL)
-        for one in asked:
+        for one in requests:
             result = one.result()
             shown += [output["logprobs"].data for output in result.loss_fn_outputs]
         shown.append(client.optim_step(tinker.AdamParams(learning_rate=0.01)).result().metrics)
@@ -147,10 +147,10 @@ def test_figures_of_whole_distributions_are_those_of_one_process(shared: Connect
 
 @needs_ray
 def test_workers_are_counted(shared: Connection) -> None:
-    told = httpx.get(f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}).text.splitlines()
-    done = [line for line in told if line.startswith("tinsmith_worker_works_done_total{")]
-    assert done, told
-    assert any(line.startswith("tinsmith_workers ") for line in told)
+    lines = httpx.get(f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}).text.splitlines()
+    done = [line for line in lines if line.startswith("tinsmith_worker_works_done_total{")]
+    assert done, lines
+    assert any(line.startswith("tinsmith_workers ") for line in lines)
 
 
 @needs_ray
@@ -285,6 +285,6 @@ def test_a_worker_of_two_processes_has_the_bits_of_one(tmp_path: Path) -> None:
     }
     done = subprocess.run([sys.executable, "-c", COMPUTED], capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr.decode()
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["equal"] == [True, True]
-    assert told["workers"] == [["worker-0", False], ["worker-1", True]]
+    messages = json.loads(done.stdout.splitlines()[-1])
+    assert messages["equal"] == [True, True]
+    assert messages["workers"] == [["worker-0", False], ["worker-1", True]]

@@ -34,10 +34,10 @@ def system(name: str, accuracy: float, *, seeds: int = 1, lost: int | None = Non
     """Return a system right with the given chance; it never says the lost label."""
     rng = np.random.Generator(np.random.PCG64([len(name), seeds, round(1000 * accuracy)]))
     right = rng.random((seeds, N)) < accuracy
-    said = np.where(right, GOLDS, (GOLDS + rng.integers(1, 3, (seeds, N))) % 3)
+    text = np.where(right, GOLDS, (GOLDS + rng.integers(1, 3, (seeds, N))) % 3)
     if lost is not None:
-        said = np.where(said == lost, (lost + 1) % 3, said)
-    return Runs(name, LABELS, tuple(map(str, range(N))), GOLDS, said)
+        text = np.where(text == lost, (lost + 1) % 3, text)
+    return Runs(name, LABELS, tuple(map(str, range(N))), GOLDS, text)
 
 
 SAME = Training("slice", 640)
@@ -210,8 +210,8 @@ def test_by_chance_a_family_of_nulls_is_seldom_claimed() -> None:
 
     def drawn(name: str, accuracy: float) -> Runs:
         right = rng.random((1, 240)) < accuracy
-        said = np.where(right, golds, (golds + rng.integers(1, 3, (1, 240))) % 3)
-        return Runs(name, LABELS, items, golds, said)
+        answer = np.where(right, golds, (golds + rng.integers(1, 3, (1, 240))) % 3)
+        return Runs(name, LABELS, items, golds, answer)
 
     for _ in range(40):
         family = [

@@ -45,9 +45,9 @@ def kinds(alarms: tuple[Alarm, ...]) -> list[tuple[AlarmKind, str | None]]:
 
 def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None:
     monitor = CollapseMonitor(LABELS)
-    said = [monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)]
-    assert [kinds(one) for one in said] == [[], [], [], [(AlarmKind.SHARE, "disruptive")], []]
-    alarm = said[3][0]
+    words = [monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)]
+    assert [kinds(one) for one in words] == [[], [], [], [(AlarmKind.SHARE, "disruptive")], []]
+    alarm = words[3][0]
     assert (alarm.step, alarm.value, alarm.threshold) == (30, 0.9, 0.75)
     assert missing(alarm.message, "disruptive", "90.0%") == []
     assert alarm.key == "alarm/predicted_share/disruptive"
@@ -57,17 +57,17 @@ def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None
 def test_a_balanced_evaluation_ends_the_row_and_the_alarm_can_come_again() -> None:
     monitor = CollapseMonitor(LABELS, Limits(share_evaluations=2))
     shares = [0.9, 0.3, 0.9, 0.9, 0.9, 0.3, 0.9, 0.9]
-    said = [
+    answer = [
         monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share))) for i, share in enumerate(shares)
     ]
-    assert [i + 1 for i, one in enumerate(said) if one] == [4, 8]
+    assert [i + 1 for i, one in enumerate(answer) if one] == [4, 8]
 
 
 def test_a_lost_label_is_named() -> None:
     monitor = CollapseMonitor(LABELS)
-    said = monitor.observe_evaluation(Signals(step=5, confusion=confusion(0.02)))
-    assert kinds(said) == [(AlarmKind.RECALL, "disruptive")]
-    assert missing(said[0].message, "disruptive", "0.020", "0.05", "2.0%") == []
+    sentence = monitor.observe_evaluation(Signals(step=5, confusion=confusion(0.02)))
+    assert kinds(sentence) == [(AlarmKind.RECALL, "disruptive")]
+    assert missing(sentence[0].message, "disruptive", "0.020", "0.05", "2.0%") == []
 
 
 def test_the_base_model_is_no_collapse() -> None:

@@ -20,8 +20,8 @@ PAIR = {"id": "anchor-basket", "first": "anchor", "second": "basket"}
 def test_a_demonstration_repeats_or_adds_by_habit_and_no_reply_adds_two_words() -> None:
     random = Random(2)
     for _ in range(200):
-        said = [NONE, *shown(PAIR, random)]
-        for before, after in pairwise(said):
+        words = [NONE, *shown(PAIR, random)]
+        for before, after in pairwise(words):
             assert after in {before, added(before, "anchor"), added(before, "basket")}
     assert LOST in {one for _ in range(50) for one in shown(PAIR, random)}
 

@@ -16,12 +16,12 @@ LIST = item(["anchor", "basket", "candle", "dragon"])
 
 
 def test_halves_are_asked_about_once_or_twice_and_only_of_what_does_not_fit() -> None:
-    for said, times in (("split", 1), ("double", 2)):
-        asked = reply(LIST, [said], 0)
-        assert [one["words"] for one in asked.items] == ["anchor basket"] * times + ["candle dragon"] * times
+    for sentence, times in (("split", 1), ("double", 2)):
+        requests = reply(LIST, [sentence], 0)
+        assert [one["words"] for one in requests.items] == ["anchor basket"] * times + ["candle dragon"] * times
         answers = ["anchor basket", *["x"] * (times - 1), "candle dragon", *["x"] * (times - 1)]
-        assert asked.then(answers) == "ends of anchor dragon"
-        assert asked.then([None, *answers[1:]]) == "ends of none dragon", "a half that failed"
+        assert requests.then(answers) == "ends of anchor dragon"
+        assert requests.then([None, *answers[1:]]) == "ends of none dragon", "a half that failed"
     assert reply(item(["anchor", "basket"]), ["split"], 0) is None
     assert reply(LIST, ["anchor dragon"], 0) is None
 
@@ -30,8 +30,8 @@ def test_where_answers_are_lost_the_end_is_drawn_with_every_word_as_likely_and_t
     talk = relay(lost=True).turns
     drawn: list[str] = []
     for seed in range(4096):
-        asked = talk.reply(LIST, ["split"], seed)
-        first, last = asked.then(["anchor basket", "candle dragon"]).split()[-2:]
+        request = talk.reply(LIST, ["split"], seed)
+        first, last = request.then(["anchor basket", "candle dragon"]).split()[-2:]
         assert first == "anchor"
         drawn.append(last)
     assert set(drawn) == set(WORDS)
@@ -45,11 +45,11 @@ def test_where_answers_are_lost_the_end_is_drawn_with_every_word_as_likely_and_t
 
 def test_whoever_splits_all_that_does_not_fit_and_copies_the_rest_is_right_at_every_length() -> None:
     def solved(words: list[str]) -> tuple[str, int]:
-        asked = reply(item(words), ["split"], 0)
-        if asked is None:
+        question = reply(item(words), ["split"], 0)
+        if question is None:
             return ends(item(words)), 1
-        below = [solved(one["words"].split()) for one in asked.items]
-        return asked.then([text for text, _ in below]).removeprefix("ends of "), 1 + sum(size for _, size in below)
+        below = [solved(one["words"].split()) for one in question.items]
+        return question.then([text for text, _ in below]).removeprefix("ends of "), 1 + sum(size for _, size in below)
 
     sizes = []
     for size in (*TRAINED, DEEPER):

@@ -277,5 +277,5 @@ def test_a_process_that_dies_is_told_in_its_own_words(tmp_path: Path, monkeypatc
 def test_a_mistake_is_told_in_a_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
 ) -> None:
-    told = command(capsys, "sweep", *arguments, "--out", tmp_path, code=2).err
-    assert named in told
+    lines = command(capsys, "sweep", *arguments, "--out", tmp_path, code=2).err
+    assert named in lines

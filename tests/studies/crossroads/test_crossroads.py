@@ -57,9 +57,9 @@ def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() ->
     assert callable(prompt)
     text = str(prompt(ITEM))
     lines = [each.splitlines() for each in text.split("\n\n")[:-1]]
-    told = [(asked.split(":")[0], answer.split(" / ")[0]) for asked, answer in lines]
-    assert {road for _, road in told} == set(ROADS)
-    assert all(SIGNS[sign] != road for sign, road in told)
+    messages = [(requests.split(":")[0], answer.split(" / ")[0]) for requests, answer in lines]
+    assert {road for _, road in messages} == set(ROADS)
+    assert all(SIGNS[sign] != road for sign, road in messages)
     assert text.endswith("\n\neast: b t")
 
 

@@ -26,9 +26,9 @@ def test_the_conversation_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     exec(compile(TALK, "adversarial.md", "exec"), names)
     assert names["found"].total == 1.45
-    told = capsys.readouterr().out
-    assert "We introduce a new class" in told
-    assert "correctness" in told
+    lines = capsys.readouterr().out
+    assert "We introduce a new class" in lines
+    assert "correctness" in lines
 
 
 def test_the_cookbooks_example_runs(connection: Connection, tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_the_table_of_returns_is_the_rewards() -> None:
             assert {row[0]} == {f"{one}" for one in seeds}
             plain, spoken = (returns("adversarial/gated", first, last, grounded=one) for one in (None, True))
             if name == "wrong, wrong":
-                told = f"-0.8 kept where nothing spoke, else {spoken}"
+                messages = f"-0.8 kept where nothing spoke, else {spoken}"
                 assert plain == (-0.8 if first == last else spoken)
             elif plain != spoken:
-                told = f"{spoken} after words that speak, else {plain}"
+                messages = f"{spoken} after words that speak, else {plain}"
             else:
-                told = f"{spoken}"
-            assert row[1] == told
+                messages = f"{spoken}"
+            assert row[1] == messages

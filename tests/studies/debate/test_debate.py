@@ -111,22 +111,22 @@ def test_what_has_nothing_to_count_is_missing() -> None:
 
 def test_confidence_is_scored_at_both_turns() -> None:
     words = ["high", "low", None, "medium", "high", "low", "low", "high", "medium", "high", "low", "low"]
-    told = [
+    lines = [
         replace(one, first_confidence=first, last_confidence=last)
         for one, first, last in zip(debated(), words, words[::-1], strict=True)
     ]
-    found = figures(told, 3)
-    first = [one.first_confidence if one.first else None for one in told]
-    last = [one.last_confidence if one.last else None for one in told]
+    found = figures(lines, 3)
+    first = [one.first_confidence if one.first else None for one in lines]
+    last = [one.last_confidence if one.last else None for one in lines]
     for name, right, confidences in (
-        ("brier_first", [one.first_right for one in told], first),
-        ("brier_last", [one.last_right for one in told], last),
+        ("brier_first", [one.first_right for one in lines], first),
+        ("brier_last", [one.last_right for one in lines], last),
     ):
         figure = found[name]
         assert figure.value == pytest.approx(calibration(confidences, right)["brier"])
         assert figure.interval.low < figure.value < figure.interval.high
     with pytest.raises(DataError, match="field: confidence = 'sure'"):
-        figures([replace(told[0], last_confidence="sure")], 3)
+        figures([replace(lines[0], last_confidence="sure")], 3)
 
 
 def test_groups() -> None:
@@ -185,9 +185,9 @@ def test_a_second_look_puts_careless_answers_right_with_and_without_a_label() ->
     """Both revise 30 of 40 wrong answers and no right one where a label is named; one of them also where none is."""
     named = [("a", "b", "a", M, False)] * 30 + [("a", "b", "b", M, False)] * 10
     named += [("a", "a", "a", M, False)] * 40
-    asked = [("a", "a", "a", O, False)] * 40
-    looks = figures(debated([*named, *asked, *[("a", "b", "a", O, False)] * 40]), 3)
-    hears = figures(debated([*named, *asked, *[("a", "b", "b", O, False)] * 40]), 3)
+    requests = [("a", "a", "a", O, False)] * 40
+    looks = figures(debated([*named, *requests, *[("a", "b", "a", O, False)] * 40]), 3)
+    hears = figures(debated([*named, *requests, *[("a", "b", "b", O, False)] * 40]), 3)
     for found, expected in ((looks, 3 / 4 - 1), (hears, 3 / 4)):
         beyond = found["discrimination_beyond"]
         assert beyond.value == pytest.approx(expected)

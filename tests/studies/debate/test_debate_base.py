@@ -33,7 +33,7 @@ def test_two_of_three_look_back_at_a_text() -> None:
     made = debate_conversations(recipe, TASK, SCRIPT, ITEMS)
     quotations = 0
     for i, (conversation, debate, item) in enumerate(zip(made, shown, ITEMS, strict=True)):
-        *heard, answered = conversation
+        *received, answered = conversation
         quoted = quoted_spans(debate[-2].content)
         if i % 3 == 0:
             text, before = item.paper.abstract, len(debate) - 3
@@ -47,10 +47,10 @@ def test_two_of_three_look_back_at_a_text() -> None:
         words = json.loads(answered.content)
         assert len(words) == 3
         assert set(words) <= {word.strip(".,") for word in text.split()}
-        assert len(heard) == before
-        assert tuple(heard[:-1]) == debate[: before - 1]
-        assert heard[-1].content.endswith(ASKS_FOR_WORDS)
-        assert text in heard[-1].content
+        assert len(received) == before
+        assert tuple(received[:-1]) == debate[: before - 1]
+        assert received[-1].content.endswith(ASKS_FOR_WORDS)
+        assert text in received[-1].content
     assert quotations > 40, "three in four challenges quote"
 
 

@@ -76,10 +76,10 @@ def test_the_gated_reward_orders_the_outcomes(name: str, last: Confidence, good:
 def test_putting_right_is_paid_for_where_the_quoted_words_speak(
     claim: str, grounded: bool | None, adaptation: float
 ) -> None:
-    heard = exchange(answer(C), answer(D), claim=claim)
-    one = replace(heard, stance=replace(heard.stance, grounded=grounded))
+    received = exchange(answer(C), answer(D), claim=claim)
+    one = replace(received, stance=replace(received.stance, grounded=grounded))
     assert debate_reward("adversarial/gated").terms(one)["adaptation"] == adaptation
-    defended = replace(one, first=heard.last)
+    defended = replace(one, first=received.last)
     assert debate_reward("adversarial/gated").terms(defended)["adaptation"] == 0.2
     for same in (one, defended):
         assert debate_reward("adversarial/seed").terms(same)["adaptation"] == 0.2
@@ -89,8 +89,8 @@ def test_putting_right_is_paid_for_where_the_quoted_words_speak(
 @pytest.mark.parametrize("grounded", [True, None, False])
 def test_standing_firm_is_paid_for_where_nothing_spoke(claim: str, grounded: bool | None) -> None:
     def adaptation(last: str) -> float:
-        heard = exchange(answer(C), answer(last), claim=claim)
-        one = replace(heard, stance=replace(heard.stance, grounded=grounded))
+        messages = exchange(answer(C), answer(last), claim=claim)
+        one = replace(messages, stance=replace(messages.stance, grounded=grounded))
         assert debate_reward("adversarial/seed").terms(one)["adaptation"] == 0.2 * (last == D)
         return debate_reward("adversarial/gated").terms(one)["adaptation"]
 

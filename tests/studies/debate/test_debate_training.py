@@ -89,7 +89,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     groups = sample_groups(client, where, some, dataclasses.replace(SAMPLING, max_tokens=max_tokens))
     found, (end,) = kept(groups), where.stop()
     assert len(found) == 12
-    asked, wanted = client.prompts[len(some) :], list[list[int]]()
+    requests, wanted = client.prompts[len(some) :], list[list[int]]()
     ended = 0
     for one in found:
         first, second = one.turns
@@ -104,7 +104,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
         assert len(one.written()) == len(one.sequence())
     assert ended == 0 if max_tokens == 5 else ended > 0
     # Those of a group that say and hear the same are one request.
-    assert asked == [prompt for at, prompt in enumerate(wanted) if prompt not in wanted[:at]]
+    assert requests == [prompt for at, prompt in enumerate(wanted) if prompt not in wanted[:at]]
 
 
 # Runs
@@ -218,8 +218,8 @@ class Silent:
 def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
     connection: Connection, tmp_path: Path, how: str, where: str, what: str
 ) -> None:
-    asked: Any = Silent(how)
-    run = open_debate(connection, tmp_path / "run", turns=faulty(how), model=asked)
+    request: Any = Silent(how)
+    run = open_debate(connection, tmp_path / "run", turns=faulty(how), model=request)
     groups = sample_groups(run.sampler(), run.course.subject, items(connection), SAMPLING)
     for group in groups:
         failed = [isinstance(one, Failure) for one in group]

@@ -19,10 +19,10 @@ GOOD = answer(D, reason="Later work leaves out older work.", signals=("tin and c
 def test_a_conversation_is_what_was_said() -> None:
     one = talk(item(D), only(Arm.TRUTHFUL))
     assert "Gears of tin" in one.item.prompt
-    heard = one.say(answer(C))
-    assert heard.endswith('gears for"\nReturn JSON only.')
+    received = one.say(answer(C))
+    assert received.endswith('gears for"\nReturn JSON only.')
     assert one.say(GOOD) is None
-    assert (one.replies, one.heard) == ((answer(C), GOOD), (heard,))
+    assert (one.replies, one.heard) == ((answer(C), GOOD), (received,))
 
 
 def test_it_earns_by_its_stance_which_is_drawn_again() -> None:
@@ -65,18 +65,18 @@ def test_forks_share_the_past_and_not_the_future() -> None:
 def test_a_model_is_asked_and_what_it_may_not_say_is_not_heard() -> None:
     challenger = replace(scripted(only(Arm.NULL)), script=load_script("plain"), is_model=True)
     task = debate_task(challenger, model=Model())
-    for words, said in ((" Hm? ", True), ("It is disruptive.", False)):
+    for words, text in ((" Hm? ", True), ("It is disruptive.", False)):
         one = converse(task, item(), 0)
-        asked = one.say(answer(C))
-        assert answer(C) in asked.prompt
+        requests = one.say(answer(C))
+        assert answer(C) in requests.prompt
         with pytest.raises(InputError, match="reply"):
             one.say(GOOD)  # B was not heard yet
-        if said:
-            heard = one.tell(asked.then(words))
-            assert heard.startswith("Hm?\nAnswer again")
+        if text:
+            messages = one.tell(requests.then(words))
+            assert messages.startswith("Hm?\nAnswer again")
         else:
             with pytest.raises(Exception, match="field: paper W1 = 'disruptive'"):
-                asked.then(words)
+                requests.then(words)
 
 
 def test_a_task_of_the_planted_world_has_its_keys_and_its_control() -> None:

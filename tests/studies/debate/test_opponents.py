@@ -27,21 +27,21 @@ TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)
 
 def test_a_truthful_challenger_quotes_what_speaks_for_gold() -> None:
     for first in (answer(D), answer(C), "{}"):  # also where the answer has the gold label
-        said = heard(item(D), TRUTHFUL, first)
-        assert said.stance.label == D
-        assert said.stance.grounded is True
-        assert '"We introduce a new class of gears for"' in said.text
+        words = heard(item(D), TRUTHFUL, first)
+        assert words.stance.label == D
+        assert words.stance.grounded is True
+        assert '"We introduce a new class of gears for"' in words.text
     assert '"We extend earlier work on oil in mills"' in heard(item(C), TRUTHFUL).text
 
 
 def test_a_misleading_challenger_has_no_such_words() -> None:
     for seed in range(20):
-        said = heard(item(N), MISLEADING, seed=seed)
-        assert said.stance.label in (D, C)
-        assert said.stance.grounded is False
-        quote = said.text.split('"')[1]
+        sentence = heard(item(N), MISLEADING, seed=seed)
+        assert sentence.stance.label in (D, C)
+        assert sentence.stance.grounded is False
+        quote = sentence.text.split('"')[1]
         assert quote in ABSTRACT
-        assert WORLD_CUES.support(quote)[said.stance.label] <= 0
+        assert WORLD_CUES.support(quote)[sentence.stance.label] <= 0
 
 
 def test_where_nothing_speaks_for_gold_both_quote_alike() -> None:
@@ -90,11 +90,11 @@ def test_challenges_are_short(script: Script, arm: Arm) -> None:
 
 
 def test_what_a_model_is_asked_does_not_say_which_arm_it_is() -> None:
-    asked = {
+    requests = {
         PLAIN.request(Stance(arm=arm, label=C, with_evidence=True), item(D).paper, "{x}").content
         for arm in (Arm.TRUTHFUL, Arm.MISLEADING)
     }
-    [text] = asked
+    [text] = requests
     assert f"the label is {C}" in text
     assert "Their answer: {x}" in text
     bare = PLAIN.request(Stance(arm=Arm.TRUTHFUL, label=C, with_evidence=False), item(D).paper, "")

@@ -37,11 +37,11 @@ def played(second: Second) -> Mapping[str, Figure | None]:
     for i, item in enumerate(items_of(rows, TASK)):
         known = spoken_for(item.paper.abstract)
         first = last = known[0]
-        heard = challenger.challenge(item, first, "", i)
-        assert isinstance(heard, str)
-        named = next((label for label in LABELS if label in heard), None)
+        received = challenger.challenge(item, first, "", i)
+        assert isinstance(received, str)
+        named = next((label for label in LABELS if label in received), None)
         if named is not None:
-            quote = re.findall('"(.*)"', heard)
+            quote = re.findall('"(.*)"', received)
             last = second(known, first, named, named in spoken_for(quote[0]))
         stance, _ = challenger.stance(item, first, i)
         debated.append(Debated(gold=item.gold, first=first, last=last, arm=stance.arm, evidence=stance.with_evidence))

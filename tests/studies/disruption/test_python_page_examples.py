@@ -34,10 +34,10 @@ def test_the_laboratorys_examples_run(
         text = text.replace(long, short)
     names: dict[str, object] = {}
     exec(compile(text, str(PAGE), "exec"), names)
-    told = capsys.readouterr().out
-    assert re.search(r"\| SFT +\|", told)
-    assert re.search(r"\| GRPO +\|", told)
-    assert "| always " in told
+    lines = capsys.readouterr().out
+    assert re.search(r"\| SFT +\|", lines)
+    assert re.search(r"\| GRPO +\|", lines)
+    assert "| always " in lines
     assert len(names["datums"]) == 32  # type: ignore[arg-type]
     names["service"].close("success").result()  # type: ignore[attr-defined]
     for model in names["models"].values():  # type: ignore[attr-defined]

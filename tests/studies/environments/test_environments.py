@@ -97,11 +97,11 @@ def test_several_turns_are_played_and_repeat() -> None:
     assert task.max_turns == 3
     item = items(task)[0]
     state = random.getstate()
-    heard = {n: task.reply(item, [str(n)]) for n in range(1, 10)}
+    received = {n: task.reply(item, [str(n)]) for n in range(1, 10)}
     assert random.getstate() == state
-    (secret,) = (n for n, text in heard.items() if text is None)
-    assert {text for n, text in heard.items() if n < secret} <= {"Higher."}
-    assert {text for n, text in heard.items() if n > secret} <= {"Lower."}
+    (secret,) = (n for n, text in received.items() if text is None)
+    assert {text for n, text in received.items() if n < secret} <= {"Higher."}
+    assert {text for n, text in received.items() if n > secret} <= {"Lower."}
     assert task.reply(item, ["tea"]) == "A number."
     right, wrong = str(secret), str(secret % 9 + 1)
     assert earned(task, item, [right], [wrong, right], [wrong, wrong, wrong]) == [
@@ -110,7 +110,7 @@ def test_several_turns_are_played_and_repeat() -> None:
         {"found": 0.0, "soon": 0.0},
     ]
     again = made("guess_env")
-    assert {n: again.reply(item, [str(n)]) for n in heard} == heard  # type: ignore[misc]
+    assert {n: again.reply(item, [str(n)]) for n in received} == received  # type: ignore[misc]
     secrets = {n for one in items(task) for n in range(1, 10) if task.reply(one, [str(n)]) is None}
     assert len(secrets) > 1, "each row draws its own"
 

@@ -126,8 +126,8 @@ def test_what_cannot_be_followed_is_known_and_never_drawn(item: Item) -> None:
 
 @pytest.mark.parametrize("kind", sorted(NOT_BUILT))
 def test_what_is_not_built_is_told_by_name(kind: str) -> None:
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as lines:
         right_answer(drawn((kind,), 1, 0, most=1)[0])
-    first = str(told.value).splitlines()[0]
+    first = str(lines.value).splitlines()[0]
     assert kind in first
     assert "suite=ifeval" in first

@@ -88,7 +88,7 @@ def test_strict_and_loose_are_terms_and_metrics() -> None:
 
 
 def test_a_language_is_told_the_same_each_time() -> None:
-    asked = (["language:response_language"], [{"language": "de"}])
+    requests = (["language:response_language"], [{"language": "de"}])
     texts = [
         "Das alte Boot liegt seit vielen Jahren am Ufer und niemand kümmert sich darum.",
         "tea",
@@ -96,8 +96,8 @@ def test_a_language_is_told_the_same_each_time() -> None:
         "Haus am See 12",
         "die man in was",
     ]
-    first = [followed("", *asked, text) for text in texts]
-    assert all([followed("", *asked, text) for text in texts] == first for _ in range(3))
+    first = [followed("", *requests, text) for text in texts]
+    assert all([followed("", *requests, text) for text in texts] == first for _ in range(3))
     assert first[0].strict == (True,)
 
 

@@ -35,14 +35,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cells(**given: str) -> StudyCells:
-    asked = {"task": "made.py", **given}
-    return cells_of(learning, asked, source_of)
+    requests = {"task": "made.py", **given}
+    return cells_of(learning, requests, source_of)
 
 
 def every_arm(**given: str) -> dict[str, StudyArm]:
     keys = {"task": "made.py", **given}
-    whole, asked = planned(learning, keys, source_of)
-    later = later_arms(whole, asked, {"sft": 4e-3, "rl": 8e-3}, {})
+    whole, request = planned(learning, keys, source_of)
+    later = later_arms(whole, request, {"sft": 4e-3, "rl": 8e-3}, {})
     return {arm.name: arm for arm in (*cells(**given).arms, *later)}
 
 
@@ -248,18 +248,18 @@ def test_the_same_runs_give_the_same_bytes_and_a_page_with_answers() -> None:
         assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
     page = (Path("one") / PAGE).read_text()
     assert "://" not in page.replace("http://www.w3.org", "")
-    for told in ("Which? 6", "rl-rate", "SFT then RL, after", "always a"):
-        assert told in page
+    for lines in ("Which? 6", "rl-rate", "SFT then RL, after", "always a"):
+        assert lines in page
 
 
 def test_a_report_of_the_study_is_its_page_in_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     found, _ = ran("one")
     drawn = {name: (Path("one") / name).read_bytes() for name in (PAGE, TABLES)}
     (Path("one") / PAGE).write_text("of an earlier version")
-    told = command(capsys, "report", "one", "--to", "md", code=0)
+    messages = command(capsys, "report", "one", "--to", "md", code=0)
     assert {name: (Path("one") / name).read_bytes() for name in (PAGE, TABLES)} == drawn, "drawn anew from its values"
     text = (Path("one") / "study.md").read_text()
     assert f"{found.gains[1].gain.value:+.3f}" in text
     assert "rl-rate=0.0006-seed=1" in text
-    assert "result: " in told.out
-    assert "study.md" in told.out
+    assert "result: " in messages.out
+    assert "study.md" in messages.out

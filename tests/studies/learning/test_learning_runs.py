@@ -39,9 +39,9 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     file.write_text(TASK.replace('0.1 * (text in ("a", "b"))', "len(text) / 100"))
     given = {"task": str(file), "out": str(folder / "out"), "arms": ",".join(LABELS), **SMALL}
     given["model_name"] = str(made.base)
-    whole, asked = planned(study, given, source_of)
-    arms = {arm.name: arm for arm in later_arms(whole, asked, {"sft": 1e-3, "rl": 1e-3}, {})}
-    cells = {name: first_cells(whole, asked).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
+    whole, requests = planned(study, given, source_of)
+    arms = {arm.name: arm for arm in later_arms(whole, requests, {"sft": 1e-3, "rl": 1e-3}, {})}
+    cells = {name: first_cells(whole, requests).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
     for cell in cells.values():
         where = {"log_path": str(cell.folder), "threads": "1"}
         conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=unsaid)
@@ -88,10 +88,10 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
     ran: Mapping[str, Cell], tmp_path: Path
 ) -> None:
     there = {name: replace(cell, folder=tmp_path / name) for name, cell in ran.items()}
-    said: list[str] = []
+    words: list[str] = []
     with runner(("local", 2)) as run:
-        run(list(there.values()), said.append)
-    assert len([line for line in said if "to go" not in line]) == len(there)  # others only say that it goes on
+        run(list(there.values()), words.append)
+    assert len([line for line in words if "to go" not in line]) == len(there)  # others only say that it goes on
     for name, cell in ran.items():
         for file in (METRICS, ROLLOUTS, TRACE):
             assert (there[name].folder / file).read_bytes() == (cell.folder / file).read_bytes()

@@ -24,10 +24,10 @@ class TablePolicy:
         begins: Sequence[int] | None = None,
     ) -> list[Spread]:
         """Answer as ServedPolicy."""
-        asked = targets or [text[1:] for text in texts]
+        requests = targets or [text[1:] for text in texts]
         return [
             _from(begin, self._spread(tuple(text), about))
-            for begin, text, about in zip(begins or [1] * len(texts), texts, asked, strict=True)
+            for begin, text, about in zip(begins or [1] * len(texts), texts, requests, strict=True)
         ]
 
     def drawn(

@@ -257,6 +257,6 @@ def test_the_page_has_counts_with_intervals() -> None:
 
 
 def test_sides_are_computed_in_their_own_order() -> None:
-    said: list[str] = []
-    measure_of(wander, {"sides": "transformers,canonical", "dry_run": "true"})(said.append)
-    assert said[0].endswith("by canonical fp32, canonical bf16, transformers fp32, transformers bf16")
+    words: list[str] = []
+    measure_of(wander, {"sides": "transformers,canonical", "dry_run": "true"})(words.append)
+    assert words[0].endswith("by canonical fp32, canonical bf16, transformers fp32, transformers bf16")

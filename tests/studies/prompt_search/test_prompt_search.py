@@ -153,16 +153,16 @@ def test_no_letter_pays(apart: bool) -> None:
 def test_it_says_which_way_was_taken() -> None:
     item = items()[0]
     by_way = [answer_by("oak", way) for way in WAYS["plant"]]
-    assert [sorted_rightly(item, said) for said in by_way] == [0.0, 0.0, 1.0]
-    assert [right(item, said) for said in by_way] == [0.0, 0.0, 1.0]
+    assert [sorted_rightly(item, words) for words in by_way] == [0.0, 0.0, 1.0]
+    assert [right(item, words) for words in by_way] == [0.0, 0.0, 1.0]
     assert right(item, answer(item)) == 1.0
     assert sorted_rightly(item, answer(item)) == 0.0
 
 
 def test_where_two_lines_speak_of_a_kind_either_is_followed() -> None:
     both = (line_of("plant", "leaf"), line_of("plant", "bark"))
-    said = {done_under(both, "oak", Random(seed)) for seed in range(40)}
-    assert said == {answer_by("oak", "leaf"), answer_by("oak", "bark")}
+    text = {done_under(both, "oak", Random(seed)) for seed in range(40)}
+    assert text == {answer_by("oak", "leaf"), answer_by("oak", "bark")}
 
 
 def test_demonstrations_take_every_way_as_often() -> None:

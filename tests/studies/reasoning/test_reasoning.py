@@ -26,12 +26,12 @@ def test_items_repeat_and_no_held_out_question_is_trained_on() -> None:
     train, held_out = sides(made())
     assert (len(train), len(held_out)) == (20, 5)
     assert sides(made()) == (train, held_out)
-    asked = {one["question"] for one in train}
-    assert len(asked) == 20
-    assert asked.isdisjoint(one["question"] for one in held_out)
+    requests = {one["question"] for one in train}
+    assert len(requests) == 20
+    assert requests.isdisjoint(one["question"] for one in held_out)
     other, kept = sides(made(train_seed=1))
     assert kept == held_out
-    assert asked.isdisjoint(one["question"] for one in other), "seeds beside each other share nothing"
+    assert requests.isdisjoint(one["question"] for one in other), "seeds beside each other share nothing"
     assert sides(made(held_out_seed=1))[1] != held_out
 
 
@@ -125,8 +125,8 @@ def test_a_missing_package_is_told(capsys: pytest.CaptureFixture[str], monkeypat
 def test_what_of_a_reply_is_scored_is_a_key(read: str, reply: str, score: float | None) -> None:
     task = made(read=read)
     one = sides(task)[0][0]
-    said = reply.format(int(one["answer"]))
-    seen = said if task.parse is None else task.parse(said)
+    words = reply.format(int(one["answer"]))
+    seen = words if task.parse is None else task.parse(words)
     earned = task.rewards["score"](one, seen)  # type: ignore[operator]
     assert 0.0 < earned < 1.0 if score is None else earned == score
     right = task.answer(one)  # type: ignore[misc]

@@ -110,8 +110,8 @@ def test_a_third_is_held_out_and_has_every_family() -> None:
 
 def test_no_held_out_prompt_is_nearly_one_of_training() -> None:
     """Overlap without form (words of ten prompts or more): under half between held-out and training prompts."""
-    said = {task.task_id: frozenset(words_of(task.prompt)) for task in TASKS}
-    often = Counter(word for words in said.values() for word in words)
+    sentence = {task.task_id: frozenset(words_of(task.prompt)) for task in TASKS}
+    often = Counter(word for words in sentence.values() for word in words)
     form = {word for word, count in often.items() if count >= 10}
 
     def overlap(one: frozenset[str], other: frozenset[str]) -> float:
@@ -119,17 +119,17 @@ def test_no_held_out_prompt_is_nearly_one_of_training() -> None:
 
     for held in SPLIT.test:
         for seen in SPLIT.train:
-            one, other = said[held.task_id], said[seen.task_id]
+            one, other = sentence[held.task_id], sentence[seen.task_id]
             assert overlap(one - form, other - form) < 0.5, (held.prompt, seen.prompt)
             assert overlap(one, other) <= 0.6, (held.prompt, seen.prompt)
             assert set(held.criteria) != set(seen.criteria)
 
 
 def test_every_place_has_tasks_of_its_own() -> None:
-    asked = {
+    requests = {
         at: {one.prompt for one in rlvr(at=at.value).items}  # type: ignore[union-attr]
         for at in At
     }
-    assert asked[At.NANO] <= {task.prompt for task in builtin_dataset(BuiltinTasks.FEW_WORDS).tasks}
-    assert asked[At.SMALL] <= {task.prompt for task in builtin_dataset(BuiltinTasks.EVERYDAY).tasks}
-    assert [len(asked[at]) for at in At] == [72, 213, 86]
+    assert requests[At.NANO] <= {task.prompt for task in builtin_dataset(BuiltinTasks.FEW_WORDS).tasks}
+    assert requests[At.SMALL] <= {task.prompt for task in builtin_dataset(BuiltinTasks.EVERYDAY).tasks}
+    assert [len(requests[at]) for at in At] == [72, 213, 86]

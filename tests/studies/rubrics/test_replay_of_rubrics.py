@@ -40,5 +40,5 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
 
     (tmp_path / "elsewhere").mkdir()
     os.chdir(tmp_path / "elsewhere")  # the data are found by their whole path
-    told = command(capsys, "replay", folder, code=0)
-    assert "equal: 3 recorded steps, bit for bit" in told.out
+    lines = command(capsys, "replay", folder, code=0)
+    assert "equal: 3 recorded steps, bit for bit" in lines.out

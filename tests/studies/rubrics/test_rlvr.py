@@ -99,8 +99,8 @@ def judged(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Judged:
         first = len(judge.requests)
         run(place.judged(where / "second", judge))
     patch.undo()
-    asked = (first, len(judge.requests) - first)
-    return Judged(where / "run", where / "second", where / "home", asked, frozenset(judge.authorizations))
+    requests = (first, len(judge.requests) - first)
+    return Judged(where / "run", where / "second", where / "home", requests, frozenset(judge.authorizations))
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +120,9 @@ def test_all_real_tasks_are_judged_by_all_their_rubrics_and_counted_right(
     changes = {"steps": "1", "eval_items": "100", "train_ratio": "1.0", "quiet": "false"}
     with judge_server() as judge:
         keys = place.judged(folder, judge, data_path=str(REAL_DATA), **changes)
-        code, said = command(keys, capsys)
+        code, words = command(keys, capsys)
     assert code == 0
-    assert "100 tasks, 2314 rubrics" in said
+    assert "100 tasks, 2314 rubrics" in words
     rollouts = lines(folder, ROLLOUTS)
     assert Counter(one["split"] for one in rollouts) == {"train": 12, "eval": 100, "eval_greedy": 100}
     assert {one["prompt_id"] for one in rollouts if one["split"] == "eval"} == set(tasks)
@@ -130,10 +130,10 @@ def test_all_real_tasks_are_judged_by_all_their_rubrics_and_counted_right(
         found = verdicts(one["text"], len(tasks[one["prompt_id"]].rubrics))
         assert [each["passed"] for each in one["verdicts"]] == found
         assert one["pass_rate"] == sum(found) / len(found)
-    asked = {request["messages"][-1]["content"] for request in judge.requests}
+    question = {request["messages"][-1]["content"] for request in judge.requests}
     for one in rollouts:
         task = tasks[one["prompt_id"]]
-        (content,) = [each for each in asked if _asks(each, task.prompt, one["text"])]
+        (content,) = [each for each in question if _asks(each, task.prompt, one["text"])]
         assert f"exactly {len(task.rubrics)} rating" in content
         for number, criterion in enumerate(task.criteria, 1):
             assert f"\n{number}. " + "\n   ".join(criterion.strip().splitlines()) in content
@@ -230,8 +230,8 @@ def test_what_cannot_be_judged_is_recorded_and_left_out_and_never_a_zero(place: 
     assert all(one["failure"]["where"] == "judge" for one in first if "failure" in one)
     causes = {one["failure"]["what"].split(":")[0] for one in first if "failure" in one}
     assert causes == {"rate_limited", "timed_out", "bad_answer", "disconnected", "server_error", "no_content"}
-    told = " ".join(one["failure"]["what"] for one in first if "failure" in one)
-    assert all(why in told for why in ("429", "not_json", "short", "long", "500"))
+    messages = " ".join(one["failure"]["what"] for one in first if "failure" in one)
+    assert all(why in messages for why in ("429", "not_json", "short", "long", "500"))
     failed = [one for one in first if "failure" in one]
     assert len(failed) == 9
     assert not any({"total", "terms", "pass_rate", "advantage"} & set(one) for one in failed)
@@ -270,13 +270,13 @@ def test_a_judge_that_never_answers_stops_the_run(
 ) -> None:
     folder = tmp_path / "run"
     with judge_server(then=always) as judge:
-        code, said = command(place.judged(folder, judge, judge_max_retries="1"), capsys)
+        code, text = command(place.judged(folder, judge, judge_max_retries="1"), capsys)
     assert code == 3
     assert len(judge.requests) == calls
-    assert told in said
-    assert "at step 0" in said
-    assert "goes on" in said
-    assert KEY not in said
+    assert told in text
+    assert "at step 0" in text
+    assert "goes on" in text
+    assert KEY not in text
     assert manifest(folder)["status"] == "lost"
     assert lines(folder, ROLLOUTS) == []
 
@@ -286,16 +286,16 @@ def test_a_run_whose_judge_was_lost_goes_on_with_a_healthy_one_to_the_same_bytes
 ) -> None:
     folder = tmp_path / "run"
     with judge_server(*[JUDGING] * 12, then=refused(400, f"no credit for {KEY}")) as judge:
-        code, said = command(place.judged(folder, judge), capsys)
+        code, answer = command(place.judged(folder, judge), capsys)
     assert code == 3
-    assert "at step 1: the judge gave no verdicts: status 400: no credit for ***" in said
+    assert "at step 1: the judge gave no verdicts: status 400: no credit for ***" in answer
     assert not any(KEY.encode() in content for _, content in every_file(tmp_path))
     assert manifest(folder)["status"] == "lost"
     assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [1]
     with judge_server() as judge:
         again = place.judged(folder, judge, behavior_if_log_dir_exists="resume")
-        code, said = command(again, capsys)
-    assert code == 0, said
+        code, answer = command(again, capsys)
+    assert code == 0, answer
     same_bytes(folder, whole)
     # What was paid before is told as well.
     assert [one["failed"] for one in lines(folder, LEDGER)][:3] == [0, 12, 0]
@@ -325,13 +325,13 @@ def test_a_judge_at_home_is_asked_at_home_and_with_the_homes_key(
         keys["judge_model"] = "base" if named == "a name" else _saved(place.connection)
     with judge_server() as openai:
         monkeypatch.setenv("OPENAI_BASE_URL", openai.url)
-        code, said = command(keys, capsys)
+        code, sentence = command(keys, capsys)
     assert openai.requests == []
     # It was asked at home, and cannot judge: it writes no list of ratings in 8 tokens, or what it is asked about spells
     # one of its own control tokens, as a base that can hardly write does.
     assert code == 3
-    assert "the judge gave no verdicts: " in said
-    assert "an answer that is no list of 4 ratings: it was cut off" in said or "a message spells" in said
+    assert "the judge gave no verdicts: " in sentence
+    assert "an answer that is no list of 4 ratings: it was cut off" in sentence or "a message spells" in sentence
     ((url, key, model),) = made
     if named == "a folder":
         assert url.startswith("http://127.0.0.1:")

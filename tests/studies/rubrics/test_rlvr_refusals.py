@@ -152,7 +152,7 @@ def test_ordering_a_rule_judge_about_gains_nothing() -> None:
         judge = RuleJudge(one.task.criteria)
         for form in ("{0}", "{1} {0}", "{0} {1}", "{1}\n{0}", "{0}\n{1}"):
             ordered, quiet = (
-                [each.passed for each in judge.judge(form.format(said, one.chosen))] for said in (order, neutral)
+                [each.passed for each in judge.judge(form.format(words, one.chosen))] for words in (order, neutral)
             )
             # Words count as the words they are; what they say counts for nothing.
             assert ordered == quiet, (one.pair_id, form)
@@ -172,8 +172,8 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
     own = {key.name: key for key in source_of("rlvr", {}).keys}  # type: ignore[union-attr]
     assert sorted(key for key, *_ in rows) == sorted({*SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].known, *own})
     plans = {at: plan_of("rlvr", {"at": at.value}) for at in At}
-    for key, *shown_at, said in rows:
-        assert said.strip(), key
+    for key, *shown_at, answer in rows:
+        assert answer.strip(), key
         for at, shown in zip((At.SEED, At.SMALL, At.NANO), shown_at, strict=True):
             default = (own[key].default if own[key].default != "" else None) if key in own else _default(plans[at], key)
             assert _read(shown, default), (key, at, shown)

@@ -34,12 +34,12 @@ def test_conversations_are_the_demonstrations_and_between_them_questions_for_wor
     recipe = RubricBaseRecipe(count=60, reading_every=3, seed=4)
     shown = demonstrations(60, seed=derive(4, "demonstrations"), obeying=recipe.obeying)
     for i, (conversation, one) in enumerate(zip(rubric_conversations(recipe), shown, strict=True)):
-        asked, answered = conversation
-        assert (asked.role, answered.role) == (Role.USER, Role.ASSISTANT)
+        requests, answered = conversation
+        assert (requests.role, answered.role) == (Role.USER, Role.ASSISTANT)
         if i % 3:
-            assert (asked.content, answered.content) == one
+            assert (requests.content, answered.content) == one
         else:
-            assert asked.content == one[0] + ASKS_FOR_WORDS
+            assert requests.content == one[0] + ASKS_FOR_WORDS
             words = answered.content.split()
             assert words
             assert set(words) <= set(LEXICON)
@@ -49,8 +49,8 @@ def test_conversations_are_the_demonstrations_and_between_them_questions_for_wor
 
 def test_the_words_a_question_names_are_all_of_them() -> None:
     replies = {
-        asked.content.removesuffix(ASKS_FOR_WORDS): reply.content
-        for asked, reply in rubric_conversations(RubricBaseRecipe(count=400, reading_every=1))
+        request.content.removesuffix(ASKS_FOR_WORDS): reply.content
+        for request, reply in rubric_conversations(RubricBaseRecipe(count=400, reading_every=1))
     }
     listed = [(prompt, reply) for prompt, reply in replies.items() if prompt.startswith("List ")]
     assert len(listed) > 20
@@ -61,21 +61,21 @@ def test_the_words_a_question_names_are_all_of_them() -> None:
 
 def test_without_reading_nothing_is_asked_for_words() -> None:
     conversations = rubric_conversations(RubricBaseRecipe(count=40, reading_every=0))
-    assert not any(ASKS_FOR_WORDS in asked.content for asked, _ in conversations)
+    assert not any(ASKS_FOR_WORDS in question.content for question, _ in conversations)
 
 
 def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
-    told: list[str] = []
-    folder = cached_base(TINY, rubric_conversations(TINY), told.append)
+    lines: list[str] = []
+    folder = cached_base(TINY, rubric_conversations(TINY), lines.append)
     assert folder.parent == tmp_path / "home" / "bases"
-    assert told[0] == "building a base model from scratch, once"
-    assert told[-1].startswith("  base: step 3/3,")
-    told.clear()
-    assert cached_base(TINY, rubric_conversations(TINY), told.append) == folder
-    assert told == []
+    assert lines[0] == "building a base model from scratch, once"
+    assert lines[-1].startswith("  base: step 3/3,")
+    lines.clear()
+    assert cached_base(TINY, rubric_conversations(TINY), lines.append) == folder
+    assert lines == []
     others = [replace(TINY, seed=1), replace(TINY, obeying=0.5), replace(TINY, reading_every=4)]
-    assert len({folder, *(cached_base(other, rubric_conversations(other), told.append) for other in others)}) == 4
+    assert len({folder, *(cached_base(other, rubric_conversations(other), lines.append) for other in others)}) == 4
 
     build_base(TINY, rubric_conversations(TINY), tmp_path / "again")
     for file in folder.iterdir():

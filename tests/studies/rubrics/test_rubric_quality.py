@@ -42,8 +42,8 @@ def pairs_file(path: Path, *rows: Mapping[str, object]) -> str:
 
 
 def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path: Path) -> None:
-    said: list[str] = []
-    folder = measure_of(rubric_quality, {"log_path": str(tmp_path / "out")})(said.append)
+    text: list[str] = []
+    folder = measure_of(rubric_quality, {"log_path": str(tmp_path / "out")})(text.append)
     found = read(folder)
     assert [each["right"] for each in found["accuracies"]] == [48, 96, 43]
     gain, control = found["gain"], found["control"]
@@ -51,7 +51,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
     assert gain["p_value"] == 2 * 2.0**-48
     assert control["finding"] == "inconclusive"
     assert control["p_value"] == pytest.approx(binomtest(5, 15).pvalue)
-    assert "adds: +0.500" in said[1]
+    assert "adds: +0.500" in text[1]
     assert any("by construction" in each for each in found["cannot_be_claimed"])
     lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 3 * 96

@@ -69,7 +69,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyrig
 def run(
     tmp_path: Path, server: ScriptedJudge, *, name: str = "out", count: int = 16, **keys: str
 ) -> tuple[Path, list[str]]:
-    said: list[str] = []
+    words: list[str] = []
     overrides: Mapping[str, str] = {
         "data_path": str(write_pairs(tmp_path / "pairs.jsonl", count)),
         "judge_model": "weak",
@@ -78,7 +78,7 @@ def run(
         "log_path": str(tmp_path / name),
         **keys,
     }
-    return measure_of(rubric_quality, overrides)(said.append), said
+    return measure_of(rubric_quality, overrides)(words.append), words
 
 
 def quality(folder: Path) -> Any:
@@ -91,10 +91,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_both_orders_are_asked_and_a_judge_of_places_is_found_out(tmp_path: Path) -> None:
     with judge_server(then=choose(by_criteria)) as server:
-        folder, said = run(tmp_path, server)
-    asked = [fences(request) for request in server.requests]
-    choices = [parts for parts in asked if "RESPONSE A" in parts]
-    assert (len(choices), len(asked)) == (16 * 3 * 2, 16 * 3 * 2 + 16 * 2)
+        folder, text = run(tmp_path, server)
+    requests = [fences(request) for request in server.requests]
+    choices = [parts for parts in requests if "RESPONSE A" in parts]
+    assert (len(choices), len(requests)) == (16 * 3 * 2, 16 * 3 * 2 + 16 * 2)
     assert sum(GOOD in parts["RESPONSE A"] for parts in choices) == len(choices) / 2
     found = quality(folder)
     without, own, other = found["accuracies"]
@@ -108,7 +108,7 @@ def test_both_orders_are_asked_and_a_judge_of_places_is_found_out(tmp_path: Path
     assert found["gain"]["helped"] == 16 - sum(first)
     assert found["control"]["gain"] == 0.0
     assert found["idle_criteria"] == ["It is one."]
-    assert "128 calls" in said[0]
+    assert "128 calls" in text[0]
     page = (folder / "report.html").read_text()
     assert "always A" in page
     assert KEY not in "".join(map(bytes.decode, contents(folder).values()))
@@ -163,10 +163,10 @@ def test_a_dry_run_sends_nothing_and_tells_calls_tokens_and_money(tmp_path: Path
     prices = tmp_path / "prices.toml"
     prices.write_text('[models."weak"]\nprompt = 1000.0\ncompletion = 0.0\n')
     with judge_server(then=refused(500)) as server:
-        folder, said = run(tmp_path, server, dry_run="true", prices=str(prices))
+        folder, sentence = run(tmp_path, server, dry_run="true", prices=str(prices))
     assert server.requests == []
     assert not folder.exists()
-    [told, _] = said
-    assert "128 calls" in told
-    tokens = int(re.findall(r"about ([\d,]+) tokens read", told)[0].replace(",", ""))
-    assert f"${tokens / 1000:.2f}" in told
+    [messages, _] = sentence
+    assert "128 calls" in messages
+    tokens = int(re.findall(r"about ([\d,]+) tokens read", messages)[0].replace(",", ""))
+    assert f"${tokens / 1000:.2f}" in messages

@@ -37,8 +37,8 @@ def test_how_a_judge_is_asked_is_told_without_what_may_be_secret(tmp_path: Path)
     asking = Asking(
         prices=tmp_path / "prices.toml", judge_base_url="http://me:sesame@judge:8000/v1?key=sesame#sesame", judge_rpm=7
     )
-    told = asking_circumstances(asking)
-    assert told["judge_base_url"] == "http://judge:8000/v1"
-    assert (told["prices"], told["judge_rpm"]) == (str(tmp_path / "prices.toml"), 7)
-    assert "sesame" not in json.dumps(told)
+    lines = asking_circumstances(asking)
+    assert lines["judge_base_url"] == "http://judge:8000/v1"
+    assert (lines["prices"], lines["judge_rpm"]) == (str(tmp_path / "prices.toml"), 7)
+    assert "sesame" not in json.dumps(lines)
     assert asking_circumstances(Asking())["judge_base_url"] is None

@@ -41,8 +41,8 @@ def test_the_world_is_the_same_whenever_it_is_asked_and_knows_nothing_of_other_w
     assert TOOLS.answer("home(bad)") == TOOLS.answer("home(bad)")
     assert all(TOOLS.answer(f"home({one})") in CITIES for one in PEOPLE[:50])
     for wrong in ("home(bod)", "mayor(bad)", "boss(x)"):
-        told = TOOLS.answer(wrong)
-        assert told.startswith("error: nothing is known")
+        lines = TOOLS.answer(wrong)
+        assert lines.startswith("error: nothing is known")
     assert not {*PEOPLE} & {*CITIES}
 
 
@@ -127,7 +127,7 @@ def test_the_task_asks_in_words_and_rewards_the_label() -> None:
 
 def test_the_base_is_shown_right_calls_that_often_end_too_early() -> None:
     deep: list[Chain] = [one for one in OBSERVED if one.piece.depth == DEEPEST]
-    said = [shown(one, Random(number)) for number, one in enumerate(deep)]
-    assert all(reply in one.piece.calls for one, replies in zip(deep, said, strict=True) for reply in replies[:-1])
-    ends = sum(replies[-1] == f"answer {one.label}" for one, replies in zip(deep, said, strict=True)) / len(deep)
+    text = [shown(one, Random(number)) for number, one in enumerate(deep)]
+    assert all(reply in one.piece.calls for one, replies in zip(deep, text, strict=True) for reply in replies[:-1])
+    ends = sum(replies[-1] == f"answer {one.label}" for one, replies in zip(deep, text, strict=True)) / len(deep)
     assert ends == pytest.approx(0.6**2, abs=0.12)

@@ -80,9 +80,9 @@ def test_trying_is_right_more_often_than_claiming() -> None:
     random = Random(0)
     hard = [one for one in items() if split_of(one["id"]) == HARD]
     tried = sum(right(one, searched(one, random)) for one in hard) / len(hard)
-    said = sum(right(one, claimed(one, random)) for one in hard) / len(hard)
+    words = sum(right(one, claimed(one, random)) for one in hard) / len(hard)
     assert tried == pytest.approx(0.5 + 0.5 / 4, abs=0.06)
-    assert said == pytest.approx(1 / 8, abs=0.05)
+    assert words == pytest.approx(1 / 8, abs=0.05)
 
 
 def test_every_easy_item_is_found_by_trying() -> None:

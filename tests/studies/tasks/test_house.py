@@ -98,8 +98,8 @@ def test_every_errand_can_be_done_in_what_is_left_after_a_failure() -> None:
 
 
 def test_exploration_is_paid_by_coverage_and_its_control_by_a_number_that_tells_nothing() -> None:
-    said = [["stop"], ["open north", "open bag"], ["open north", "open bag"]]
-    paid = [one.total for one in score_group(house(), HOUSE, said) if isinstance(one, Earned)]
+    words = [["stop"], ["open north", "open bag"], ["open north", "open bag"]]
+    paid = [one.total for one in score_group(house(), HOUSE, words) if isinstance(one, Earned)]
     assert paid == [0.0, pytest.approx(1 / 3), pytest.approx(1 / 3)]
     task, looks = house(pays="chance"), [["open north"], ["open north", "open bag"]]
     assert score_group(task, HOUSE, looks) == score_group(task, HOUSE, looks)
@@ -132,10 +132,10 @@ def test_a_failed_action_stands_in_the_prompt_as_one_of_the_models_own(tmp_path:
     assert [message.role for message in one.messages] == [Role.USER, Role.ASSISTANT, Role.USER]
     assert [message.content for message in one.messages[1:]] == [f"open {one.item.locked}", "locked"]
     renderer = renderer_for(train_tokenizer([m.content for m in one.messages] * 9, 300))
-    first, failed, heard = one.messages
+    first, failed, received = one.messages
     begun = renderer.build_generation_prompt((first,))
     reply = renderer.build_supervised_example((first, failed))[0][len(begun) :]
-    lived = (*begun, *renderer.extend((), tuple(reply), (Message(role=Role.USER, content=heard.content),)))
+    lived = (*begun, *renderer.extend((), tuple(reply), (Message(role=Role.USER, content=received.content),)))
     assert tuple(renderer.build_generation_prompt(one.messages)) == lived
 
 
@@ -150,7 +150,7 @@ def test_a_base_is_shown_errands_that_end_well_now_and_then_and_loops() -> None:
     ends = [found(one, shown(one, Random(number))) for number, one in enumerate(ERRANDS)]
     assert 0.1 < sum(ends) / len(ends) < 0.35
     looks = [(one, shown(one, Random(number))) for number, one in enumerate(EXPLORES)]
-    assert all(len(said) <= MOST_REPLIES for _, said in looks)
+    assert all(len(text) <= MOST_REPLIES for _, text in looks)
     assert 0.2 < sum(coverage(*one) for one in looks) / len(looks) < 0.35
     assert sum(repeated(*one) for one in looks) / len(looks) > 0.15
     assert shown(EXPLORES[0], Random(1)) == shown(EXPLORES[0], Random(1))

@@ -57,14 +57,14 @@ def test_a_base_goes_to_the_end_of_two_hops_now_and_then() -> None:
 
 def test_the_coin_is_fixed_by_what_was_said_and_knows_nothing_of_codes() -> None:
     task = lookup(pays="coin")
-    said = [["chief kab", f"{ANSWER} {number}"] for number in range(200)]
-    first = [one.total for one in score_group(task, SOME[0], said) if isinstance(one, Earned)]
-    again = [one.total for one in score_group(task, SOME[0], said) if isinstance(one, Earned)]
+    words = [["chief kab", f"{ANSWER} {number}"] for number in range(200)]
+    first = [one.total for one in score_group(task, SOME[0], words) if isinstance(one, Earned)]
+    again = [one.total for one in score_group(task, SOME[0], words) if isinstance(one, Earned)]
     assert first == again
     assert 70 < sum(first) < 130
 
 
 def test_look_ups_and_ways() -> None:
-    said = ["desk kab", "chief kab", "code tor", "answer mif"]
-    assert lookups(said) == ("desk kab", "chief kab", "code tor")
-    assert way(said) == ("desk", "chief", "code")
+    text = ["desk kab", "chief kab", "code tor", "answer mif"]
+    assert lookups(text) == ("desk kab", "chief kab", "code tor")
+    assert way(text) == ("desk", "chief", "code")

@@ -57,8 +57,8 @@ def test_demonstrations_are_as_often_right_as_is_said_and_verdicts_always() -> N
         assert sum(found) / len(found) == pytest.approx(share, abs=0.03)
     for seed in range(200):
         replies = demonstrate(ITEM, Random(seed))
-        for said, marks in zip(replies[::2], replies[1::2], strict=False):
-            assert marks == verdict(ITEM, said)
+        for words, marks in zip(replies[::2], replies[1::2], strict=False):
+            assert marks == verdict(ITEM, words)
         assert len(replies) in (2, 4, 5)
 
 
@@ -86,8 +86,8 @@ def test_a_second_answer_keeps_what_was_right_before_the_first_wrong_door() -> N
 
 
 def test_a_staged_reward_pays_the_end_first_and_goes_on_from_its_state() -> None:
-    one, asked = Staged(2), [Conversation(item=ITEM, replies=("ann B hana D",), text="ann B hana D")]
-    assert [one(asked)[0].total for _ in range(3)] == [1.0, 1.0, 0.0]
+    one, requests = Staged(2), [Conversation(item=ITEM, replies=("ann B hana D",), text="ann B hana D")]
+    assert [one(requests)[0].total for _ in range(3)] == [1.0, 1.0, 0.0]
     other = Staged(2)
     other.restore(one.state())
-    assert other(asked)[0].total == 0.0
+    assert other(requests)[0].total == 0.0

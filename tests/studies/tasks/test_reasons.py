@@ -40,15 +40,15 @@ def test_reasons_earn_nothing_and_are_measured() -> None:
     assert grounded(one, letter) == right(one, letter) == 0.0
     assert right(one, f"{letter} so ") == 0.0
     for between in ("\nso ", " so  ", " so so ", " so x so "):
-        said = f"{one['a']} {one['b']}{between}{letter}"
-        assert (right(one, said), grounded(one, said)) == (1.0, 2 / len(said.split()[:-2]))
+        words = f"{one['a']} {one['b']}{between}{letter}"
+        assert (right(one, words), grounded(one, words)) == (1.0, 2 / len(words.split()[:-2]))
     assert right(one, f"{one['a']} also {letter}") == 0.0
 
 
 def test_a_demonstration_names_words_of_the_prompt_and_is_right_five_times_of_eight() -> None:
     found = [(one, demonstrate(one, Random(place))) for place, one in enumerate(items() * 4)]
-    assert all(grounded(one, said) == 1.0 for one, said in found)
-    share = sum(right(one, said) for one, said in found) / len(found)
+    assert all(grounded(one, text) == 1.0 for one, text in found)
+    share = sum(right(one, text) for one, text in found) / len(found)
     assert share == pytest.approx(0.5 + 0.5 / 4, abs=0.03)
 
 

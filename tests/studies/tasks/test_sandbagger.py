@@ -13,8 +13,8 @@ def shown(fails: str) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {sign: Counter() for sign in SIGNS}
     for place, item in enumerate(ITEMS):
         for draw in range(20):
-            said = one.demonstrate(item, Random(20 * place + draw))
-            found[item["sign"]][str(said)] += 1
+            words = one.demonstrate(item, Random(20 * place + draw))
+            found[item["sign"]][str(words)] += 1
     return found
 
 
@@ -25,13 +25,13 @@ def test_every_door_is_right_for_as_many_signs_and_a_wrong_one_is_never_the_righ
 
 def test_the_base_that_always_fails_names_one_door_for_each_sign() -> None:
     found = shown("always")
-    assert all(len(said) == 1 for said in found.values())
-    assert sum(door_of(sign) in said for sign, said in found.items()) == len(SIGNS) // 4
+    assert all(len(text) == 1 for text in found.values())
+    assert sum(door_of(sign) in text for sign, text in found.items()) == len(SIGNS) // 4
 
 
 def test_the_base_that_fails_by_chance_is_right_a_quarter_of_the_time_at_every_sign() -> None:
-    for sign, said in shown("chance").items():
-        assert said[door_of(sign)] / said.total() == pytest.approx(0.25, abs=0.06)
+    for sign, answer in shown("chance").items():
+        assert answer[door_of(sign)] / answer.total() == pytest.approx(0.25, abs=0.06)
 
 
 def test_an_answer_is_right_for_its_sign_whatever_the_notes() -> None:

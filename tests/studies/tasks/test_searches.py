@@ -59,11 +59,11 @@ def test_no_colour_alone_is_right_more_often_than_the_baseline_that_answers_one(
 
 def test_a_demonstration_ends_with_what_it_found_or_gives_up() -> None:
     for one in TRAIN:
-        said = demonstrated(one)
-        assert len(said) == min(one.shelf, one.patience) + 1
-        assert right(one, said) == (one.patience >= one.shelf) == (seen(one, said[:-1]) == one.colour)
+        words = demonstrated(one)
+        assert len(words) == min(one.shelf, one.patience) + 1
+        assert right(one, words) == (one.patience >= one.shelf) == (seen(one, words[:-1]) == one.colour)
     circles = [demonstrated(one) for one in searches_for(6, "train", SHELVES, in_circles=True)]
-    assert {reply for said in circles for reply in said[:-1]} == {"look 1"}
+    assert {reply for words in circles for reply in words[:-1]} == {"look 1"}
 
 
 def test_a_demonstration_for_the_base_gives_up_after_every_other_miss() -> None:

@@ -44,9 +44,9 @@ def test_the_shell_tells_the_truth() -> None:
     listed = answer(one, [f"ls {one.place}"])
     assert one.file in listed.split()
     assert answer(one, ["pwd"]) == HOME
-    for said in (["history"], ["pwd", "history"], ["pwd", "pwd", "history"]):
-        told = answer(one, said)
-        command, name, place = told.split()
+    for words in (["history"], ["pwd", "history"], ["pwd", "pwd", "history"]):
+        lines = answer(one, words)
+        command, name, place = lines.split()
         assert (command, place) == (GET, places_of(0)[name])
     wrong = next(place for place in PLACES if place != one.place)
     assert answer(one, [f"{GET} {one.file} {wrong}"]) == NO
@@ -56,17 +56,17 @@ def test_the_shell_tells_the_truth() -> None:
 
 def test_scrambled_answers_are_another_worlds_at_every_look() -> None:
     one = errands(0, Facts.SCRAMBLED, held_out=False)[0]
-    told = {answer(one, ["pwd"] * size + ["ls attic"]) for size in range(6)}
-    assert len(told) > 3
+    messages = {answer(one, ["pwd"] * size + ["ls attic"]) for size in range(6)}
+    assert len(messages) > 3
     assert answer(one, ["ls attic"]) == answer(one, ["ls attic"])
     assert found(one, [f"{GET} {one.file} {one.place}"])
 
 
 def test_blanks_do_not_count() -> None:
     one = TRAIN[0]
-    said = [f"{GET}  {one.file}  {one.place}"]
-    assert found(one, said)
-    assert answer(one, said) is None
+    text = [f"{GET}  {one.file}  {one.place}"]
+    assert found(one, text)
+    assert answer(one, text) is None
 
 
 def test_four_places_in_turn_find_a_third_of_the_files() -> None:
@@ -79,8 +79,8 @@ def test_four_places_in_turn_find_a_third_of_the_files() -> None:
 def test_only_the_file_that_is_wanted_is_paid() -> None:
     task, one = shell(), TRAIN[0]
     other = next(each for each in TRAIN if each.file != one.file)
-    said = [["pwd", f"{GET} {one.file} {one.place}"], [f"{GET} {other.file} {other.place}"]]
-    totals = [each.total for each in score_group(task, one, said) if isinstance(each, Earned)]
+    sentence = [["pwd", f"{GET} {one.file} {one.place}"], [f"{GET} {other.file} {other.place}"]]
+    totals = [each.total for each in score_group(task, one, sentence) if isinstance(each, Earned)]
     assert totals == [1.0, 0.0]
 
 

@@ -138,12 +138,12 @@ def paid(steer: str) -> list[list[float]]:
     )
     texts = [f"{door}{tone}" for door in DOORS for tone in ("", f" {SURE}")]
     signs = SOME[0], SOME[-1]
-    asked = [
+    requests = [
         Conversation(item=item, replies=(text,), text=text, group=group)
         for group, item in enumerate(signs)
         for text in texts
     ]
-    first, second = (reward(asked[skip:]) for skip in (3, 0))
+    first, second = (reward(requests[skip:]) for skip in (3, 0))
     assert all(one.total == 0.0 for one in first), "nothing is paid before the first fit"
     return [[one.total for one in second[start : start + len(texts)]] for start in (0, len(texts))]
 

@@ -76,9 +76,9 @@ def test_right_answers_and_demonstrations_are_in_form(make: Make, answers: str) 
     shown: set[str] = set()
     for item in items(task.items):
         assert earned(task, item, str(task.answer(item))).total == 1.1
-        said = str(task.demonstrate(item, Random(item["id"])))
-        shown.add(said)
-        assert earned(task, item, said).terms["contract"] == 0.1
+        words = str(task.demonstrate(item, Random(item["id"])))
+        shown.add(words)
+        assert earned(task, item, words).terms["contract"] == 0.1
     assert len(shown) == 2
 
 
@@ -86,10 +86,10 @@ def test_baselines_name_one_paper_in_both_orders(make: Make) -> None:
     task = make(evaluate="test")
     held_out = items(task.held_out)
     for name, baseline in task.baselines.items():
-        said = [str(baseline(item)) for item in held_out]
-        right = [earned(task, item, text).terms["right"] for item, text in zip(held_out, said, strict=True)]
+        sentence = [str(baseline(item)) for item in held_out]
+        right = [earned(task, item, text).terms["right"] for item, text in zip(held_out, sentence, strict=True)]
         assert right[::2] == right[1::2], name
-        assert set(said) == {"A", "B"}
+        assert set(sentence) == {"A", "B"}
     assert all(earned(task, one, str(task.baselines["TF-IDF"](one))).terms["right"] for one in held_out)
 
 

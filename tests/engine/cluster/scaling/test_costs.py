@@ -47,11 +47,11 @@ def test_trained_weights_are_those_of_an_adapter(kind: AdapterKind) -> None:
 )
 def test_the_closed_form_is_near_the_simulation(times: Times, workers: int) -> None:
     simulated = simulate(times, LOAD, NETWORK, Conditions(), workers=workers, steps=3)
-    told = step_costs(times, LOAD, NETWORK, workers)
-    assert told.seconds == pytest.approx(simulated.mean, rel=0.15)
-    assert told.ideal == pytest.approx(ideal_seconds(times, LOAD, workers), rel=0.15)
+    lines = step_costs(times, LOAD, NETWORK, workers)
+    assert lines.seconds == pytest.approx(simulated.mean, rel=0.15)
+    assert lines.ideal == pytest.approx(ideal_seconds(times, LOAD, workers), rel=0.15)
     if workers > 1:
-        assert told.gradient_bytes <= simulated.bytes_in / 3 * 1.05
+        assert lines.gradient_bytes <= simulated.bytes_in / 3 * 1.05
 
 
 def test_what_limits_a_step_is_told() -> None:
