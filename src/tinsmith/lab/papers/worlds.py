@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -307,13 +308,10 @@ def items_identity(papers: Papers) -> dict[str, object]:
 def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
     if isinstance(papers, LoadedSlice):
         raise DataError("name one split of the slice", field="papers", fix="papers.test, for example")
-    every: Sequence[object] = [papers] if isinstance(papers, Mapping | Paper | PaperRow) else papers
-    other = next((one for one in every if not isinstance(one, Mapping | Paper | PaperRow)), None)
-    if every is not papers or other is not None:
+    every, kinds = cast("Sequence[object]", papers), (Mapping, Paper, PaperRow)
+    if isinstance(papers, kinds) or not all(isinstance(one, kinds) for one in every):
         allowed = "a list of papers of a slice, or of mappings with title and abstract, as frame.to_dict('records')"
-        raise DataError(
-            "this is no list of papers", field="papers", value=type(other or papers).__name__, allowed=allowed
-        )
+        raise DataError("this is no list of papers", field="papers", value=repr(papers)[:60], allowed=allowed)
     return [labelled_row(one) if isinstance(one, Mapping) and ID in one else one for one in papers]
 
 
