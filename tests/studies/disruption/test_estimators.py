@@ -269,6 +269,8 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert len(table) == 5
     assert len({line.count("|") for line in table}) == 1
     assert str(found).splitlines() == table
+    with pytest.raises(ConfigError, match="models are given by name"):
+        tinsmith.compare([fitted], papers.test)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="models of the same task"):
         tinsmith.compare({}, papers.test)
 

@@ -210,14 +210,15 @@ def compare(
     are Holm's. Where all draws are equal, as of constant answers, there is no interval.
 
     Raises:
-        ConfigError: no model, or models of different tasks.
+        ConfigError: no model, models without names, or of different tasks.
         DataError: papers without labels, or a paper twice.
     """
+    if not hasattr(models, "items"):
+        raise ConfigError("models are given by name", field="models", value=models, allowed="{NAME: model}")
     named = {name: [given] if isinstance(given, PaperClassifier) else list(given) for name, given in models.items()}
     tasks = {model.fitted_task().name for members in named.values() for model in members}
     if len(tasks) != 1 or not all(named.values()):
-        what = "only models of the same task can be compared"
-        allowed = "one or more fitted models of the same task under each name"
+        what, allowed = "only models of the same task can be compared", "one or more fitted models under each name"
         raise ConfigError(what, field="models", value=", ".join(sorted(tasks)), allowed=allowed)
     task = next(iter(named.values()))[0].fitted_task()
     items = labelled(papers, y, task)
