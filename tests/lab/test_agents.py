@@ -65,7 +65,7 @@ class Client:
         return SimpleNamespace(result=lambda _: SimpleNamespace(sequences=[one] * count))
 
 
-class StepCounts(Move):
+class Last(Move):
     """The token that follows every reply."""
 
     def observation(self) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ class Talk:
 
     def step(self, tokens: Any) -> Move:
         del tokens
-        return StepCounts()
+        return Last()
 
 
 class Talks:

@@ -64,7 +64,7 @@ def kept(groups: Groups) -> list[DebateRollout]:
     return [one for group in groups for one in group if isinstance(one, Rollout)]
 
 
-class StepCounts:
+class Recording:
     """A sampling client that keeps what it was asked."""
 
     def __init__(self, client: tinker.SamplingClient) -> None:
@@ -83,7 +83,7 @@ class StepCounts:
 def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     sampler: tinker.SamplingClient, connection: Connection, max_tokens: int
 ) -> None:
-    client: Any = StepCounts(sampler)
+    client: Any = Recording(sampler)
     where = debated(connection)
     some = items(connection)
     groups = sample_groups(client, where, some, dataclasses.replace(SAMPLING, max_tokens=max_tokens))
@@ -94,7 +94,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     for one in found:
         first, second = one.turns
         wanted.append([*first.observation, *first.tokens, *second.observation])
-        challenge = Message(role=Role.USER, content=one.answer.heard[0])
+        challenge = Message(role=Role.USER, content=one.answer.observations[0])
         stops = first.tokens[-1] == end
         ended += stops
         # A reply that was cut off gets its end from whoever goes on, and that end is not the model's.

@@ -22,7 +22,7 @@ def test_a_conversation_is_what_was_said() -> None:
     received = one.say(answer(C))
     assert received.endswith('gears for"\nReturn JSON only.')
     assert one.say(GOOD) is None
-    assert (one.replies, one.heard) == ((answer(C), GOOD), (received,))
+    assert (one.replies, one.observations) == ((answer(C), GOOD), (received,))
 
 
 def test_it_earns_by_its_stance_which_is_drawn_again() -> None:
@@ -58,7 +58,7 @@ def test_forks_share_the_past_and_not_the_future() -> None:
     other.say(answer(C))
     first, second = earned(one.task, [one, other])
     assert (first.metrics["right_last"], second.metrics["right_last"]) == (1.0, 0.0)
-    assert one.heard == other.heard == third.heard
+    assert one.observations == other.observations == third.observations
     assert third.replies == (answer(C),)
 
 
