@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from hostile_graphs import graph
 from tenants import NANO, Tenant, Tenants, let, sample, with_tenants
 from training_requests import forward_backward
 
+from running import HANG_S
 from tinsmith.engine.engine import Engine
 from tinsmith.server.openai.answers import OPENAI_PATHS
 from tinsmith.server.rest.refused import REFUSED
@@ -427,6 +429,38 @@ def test_what_is_published_is_read_by_others_and_only_read(engine: Engine, tmp_p
     samplers: list[str] = []
     let(engine, state, ("alice", "bob"), script)
     let(engine, state, ("alice", "bob"), after)
+
+
+@with_tenants("alice", "bob")
+async def test_who_waits_while_a_published_checkpoint_is_overwritten_reads_neither(tenants: Tenants) -> None:
+    mine, other = tenants["alice"], tenants["bob"]
+    things, own = await furnish(mine), await furnish(other)
+    publish = named(things, things.weights, CHECKPOINT + "/publish")
+    assert (await mine.http.post(publish)).status_code == 200
+    worker, begun, go_on = tenants.service.worker, threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait(HANG_S)
+
+    worker.post(hold)
+    assert await asyncio.to_thread(begun.wait, HANG_S)
+    save = {"model_id": things.model, "seq_id": 5, "path": "weights", "overwrite": True}
+    saved = (await mine.ok("save_weights", save))["request_id"]
+    load = {"path": things.weights, "optimizer": True}
+    loaded = (await other.ok("load_weights", load | {"model_id": own.model, "seq_id": 5}))["request_id"]
+    drawn = {"model": things.weights, "prompt": [1], "max_tokens": 2}
+    waiting = [
+        asyncio.create_task(other.post("/api/v1/load_weights", load | {"session_id": own.session, "model_seq_id": 5})),
+        asyncio.create_task(other.post("/v1/completions", drawn)),
+    ]
+    async with asyncio.timeout(HANG_S):
+        while worker.queued < 2 + len(waiting):
+            await asyncio.sleep(0)
+    go_on.set()
+    assert [(await answer).status_code for answer in waiting] == [400, 404]
+    assert b'"error"' in (await other.result(loaded)).content
+    assert b'"error"' not in (await mine.result(saved)).content
 
 
 def test_a_restarted_server_knows_whose_what_is(engine: Engine, tmp_path: Path) -> None:

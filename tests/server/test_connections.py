@@ -16,7 +16,7 @@ from coroutines import coroutine_test
 from uvicorn.server import ServerState
 
 from running import HANG_S, Running
-from tinsmith.server.access.connections import BODY_SECONDS, FIRST_SECONDS, Connections, bind
+from tinsmith.server.access.connections import BODY_SECONDS, FIRST_SECONDS, Connections, bind, listen
 from tinsmith.server.access.listener import Listener
 from tinsmith.server.database.private import FILE, LOCK
 from tinsmith.server.database.store import Store
@@ -72,6 +72,16 @@ def test_no_address_keeps_others_out() -> None:
     assert not connections.admit(Line(), "10.0.0.4") or not other.is_cut
 
 
+def test_where_the_address_with_most_is_busy_an_idle_connection_of_another_goes() -> None:
+    connections = Connections(most=8)
+    for line in lines(connections, 4):
+        connections.busy(line)
+    idle, *others = (lines(connections, 1, f"10.0.1.{i}")[0] for i in range(4))
+    assert connections.admit(Line(), "10.0.0.2")
+    assert idle.is_cut
+    assert not any(line.is_cut for line in others)
+
+
 def test_addresses_of_one_customer_are_one() -> None:
     connections = Connections(most=4)
     first, _ = lines(connections, 1, "2001:db8::1"), lines(connections, 1, "2001:db8::2")
@@ -120,6 +130,7 @@ class Live:
             ssl_keyfile=key,
         )
         config.load()
+        listen(self.socket)
         self.listener = Listener(self.socket, self.connections, config, ServerState(), {})
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
@@ -378,6 +389,16 @@ def test_a_port_that_is_taken_is_refused() -> None:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError) as caught:
             bind("127.0.0.1", port)
+    assert (caught.value.field, caught.value.value) == ("--port", port)
+
+
+def test_of_two_servers_that_start_on_one_port_the_second_is_refused() -> None:
+    with bind("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with bind("127.0.0.1", port) as second:  # two that do not listen yet may share it
+            listen(first)
+            with pytest.raises(ConfigError) as caught:
+                listen(second)
     assert (caught.value.field, caught.value.value) == ("--port", port)
 
 

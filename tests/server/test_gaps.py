@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import numpy as np
@@ -310,6 +311,16 @@ def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
         assert service.store.result(f"{model_id}:1:optim_step") == failed  # the state has it once there is room
 
     serve(script, engine, state)
+
+
+@served
+async def test_a_step_whose_result_finds_no_room_says_that_it_was_taken(service: Service) -> None:
+    model_id = await model(service)
+    with patch.object(service.store, "finish", side_effect=DiskFullError("no space left", fix="do it again")):
+        failed = await outcome(service, service.runs.optim_step(step(model_id, 1)))
+    assert isinstance(failed, Failed)
+    assert service.runs.num_steps == 1
+    assert "it was carried out" in failed.message
 
 
 @served

@@ -293,6 +293,23 @@ def test_a_path_that_is_no_text_is_one_field() -> None:
     assert line.count("\n") == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file without room")
+def test_an_access_log_without_room_is_opened_anew_and_closed(tmp_path: Path) -> None:
+    answered = Answered(name="alice", method="GET", path="/", route="/", status=200, num_bytes=0, seconds=0)
+    target = tmp_path / "access.log"
+    target.symlink_to("/dev/full")
+    log = AccessLog(str(target))
+    log(answered)
+    target.unlink()
+    log.reopen()
+    log(answered)
+    log.close()
+    assert len(target.read_text(encoding="ascii").splitlines()) == 1
+    log = AccessLog("/dev/full")
+    log(answered)
+    log.close()
+
+
 def test_an_access_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     for target in (tmp_path, tmp_path / "nowhere" / "file"):
         with pytest.raises(ConfigError, match="--access-log"):

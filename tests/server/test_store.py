@@ -382,6 +382,26 @@ def test_an_overwritten_checkpoint_becomes_the_newest(state: Path, store: Store)
     assert [record.path for record in store.checkpoints()] == [second, first]
 
 
+def test_publication_and_expiry_end_before_a_checkpoint_is_overwritten(state: Path) -> None:
+    def marks(store: Store) -> tuple[bool, float | None]:
+        record = store.checkpoint(path)
+        assert record is not None
+        return record.public, record.expires_at
+
+    with Store(state, clock=lambda: NOW) as store:
+        path = checkpoint(state, "a")
+        store.record_checkpoint(path, base_model="base", rank=4, ttl_s=10)
+        store.set_public(path, True)
+        with pytest.raises(CheckpointError), store.overwriting(path):
+            raise CheckpointError("the session has diverged, so it is not saved")
+        assert marks(store) == (True, NOW + 10)
+        overwriting = store.overwriting(path)
+        overwriting.__enter__()  # and the process is killed before it records what it wrote
+    with Store(state, clock=lambda: NOW) as store:
+        assert marks(store) == (False, None)
+        assert store.expired(NOW + 1e9) == ()
+
+
 def test_checkpoints_expire_when_they_were_told_to(state: Path, store: Store) -> None:
     paths = [checkpoint(state, name) for name in ("soon", "late", "never")]
     for path, ttl_s in zip(paths, (10, 20, None), strict=True):

@@ -83,8 +83,8 @@ class Direct:
             if key not in self.bases:
                 self.bases[key] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(parsed)))
             return Found(name=parsed.base, model=model, loaded=self.bases[key])
-        readable = self.service.store.may_read(model)  # the caller is known on this thread only
-        found = self.service.worker.call(lambda: self._checkpoint(model, readable))
+        reader = caller()
+        found = self.service.worker.call(lambda: self._checkpoint(model, reader))
         return await asyncio.wrap_future(found)
 
     async def check(self, found: Found, requests: Requests) -> None:
@@ -165,12 +165,12 @@ class Direct:
     def _base(self, parsed: ModelName) -> Loaded:
         return load_base(self.service.engine, parsed.base, parsed.kind)
 
-    def _checkpoint(self, model: str, readable: bool) -> Found:
+    def _checkpoint(self, model: str, reader: str | None) -> Found:
         """Load a checkpoint, unless a cached one has the same marker, which holds the hashes of its files."""
         folder = TinkerPath.parse(model).folder(self.service.state)
         marker = present(folder) / MARKER
         missing = InputError("there is no such checkpoint", field="model", value=model)
-        if not readable:
+        if not self.service.store.may_read(model, reader=reader):
             raise missing
         if not marker.is_file():
             self.cached.pop(model, None)

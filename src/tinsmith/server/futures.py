@@ -100,7 +100,17 @@ class Futures:
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
         """Execute a request on the compute thread, and settle it in any case."""
-        self.attempt(request_id, lambda: self.finish(request_id, compute()))
+
+        def body() -> None:
+            result = compute()
+            try:
+                self.finish(request_id, result)
+            except DiskFullError as error:  # a step that is sent again would be a second one
+                raise error.with_fix(
+                    "make room, and do not send this again: it was carried out, and only its result is not recorded"
+                ) from error
+
+        self.attempt(request_id, body)
 
     def attempt(self, request_id: str, body: Callable[[], None]) -> None:
         """Run `body`, which settles the request now or later; if it raises, the request fails with that error."""

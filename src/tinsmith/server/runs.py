@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, check_router
-from tinsmith.server.access.caller import caller_limits, is_own, owner_of, without_owner
+from tinsmith.server.access.caller import caller, caller_limits, is_own, owner_of, without_owner
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import Finished
 from tinsmith.server.database.store import Store
@@ -221,8 +222,8 @@ class Runs:
             InputError, CheckpointError: it does not exist, or is damaged.
         """
         path = TinkerPath.parse(text)
-        readable = self.store.may_read(path)
-        found = self.worker.call(lambda: read(self.store.require_checkpoint(path, readable=readable)))
+        reader = caller()
+        found = self.worker.call(lambda: read(self.store.require_checkpoint(path, reader=reader)))
         with named_by_path(text, self.state):
             return await asyncio.wrap_future(found)
 
@@ -322,12 +323,12 @@ class Runs:
         assert request.model_id is not None
         assert request.seq_id is not None
 
-        readable = self.store.may_read(request.path)  # the caller is known on this thread only
+        reader = caller()
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
             path = TinkerPath.parse(request.path)
             with named_by_path(request.path, self.state):
-                checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+                checkpoint = read(self.store.require_checkpoint(path, reader=reader))
                 base = self.engine.base(run.name)
                 restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
             return json_result({"path": request.path, "model_id": run.model_id, "type": "load_weights"})
@@ -371,14 +372,15 @@ class Runs:
     ) -> None:
         record = self.store.training_run(run.model_id)
         with self.store.changing_checkpoints:
-            save(
-                session,
-                path.folder(self.state),
-                base=self.engine.base(run.name),
-                with_optimizer=path.kind is CheckpointKind.WEIGHTS,
-                overwrite=overwrite,
-                user_metadata=request.user_metadata,
-            )
+            with self.store.overwriting(path) if overwrite else nullcontext():
+                save(
+                    session,
+                    path.folder(self.state),
+                    base=self.engine.base(run.name),
+                    with_optimizer=path.kind is CheckpointKind.WEIGHTS,
+                    overwrite=overwrite,
+                    user_metadata=request.user_metadata,
+                )
             self.store.record_checkpoint(
                 path,
                 base_model=record.base_model if record else run.name,

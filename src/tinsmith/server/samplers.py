@@ -21,7 +21,7 @@ from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values
-from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
+from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, is_own, owner_of
 from tinsmith.server.access.turns import Turns
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
@@ -412,15 +412,14 @@ class Samplers:
         self.store.check_open(record.session_id)  # what an ended session loads would never be freed
         parsed = ModelName.parse(record.base_model)
         name, kind = parsed.base, parsed.kind
-        # The checkpoint may have been published when the session was created, and withdrawn since.
-        readable = record.model_path is None or self.store.may_read(record.model_path)
+        reader = caller()  # the checkpoint may have been withdrawn since the session was created
 
         def load() -> Loaded | None:
             if record.model_path is None:
                 return load_base(self.engine, name, kind)
             path = TinkerPath.parse(record.model_path)
             with named_by_path(record.model_path, self.state):
-                checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+                checkpoint = read(self.store.require_checkpoint(path, reader=reader))
                 load = partial(adapter_of, self.engine, name, checkpoint)
                 weights = weights_of(checkpoint)
                 if record.weights not in (None, weights):

@@ -22,7 +22,7 @@ from tinsmith.engine.bases import Bases
 from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.unit_gradients import MicroBatches
-from tinsmith.server.access.connections import Connections, bind, raise_descriptors
+from tinsmith.server.access.connections import Connections, bind, listen, raise_descriptors
 from tinsmith.server.access.keys import PREFIX, Keys, key_from_environment, read_keys, readable_by_others
 from tinsmith.server.access.listener import Listener
 from tinsmith.server.access.log import AccessLog, log_to_stderr
@@ -326,6 +326,7 @@ async def _serve(
         settings.parent.then(lambda: loop.call_soon_threadsafe(server.leave))
     announced = asyncio.create_task(_announce(server, settings, listener, door))
     try:
+        listen(listener)
         await server.serve(sockets=[listener])
     finally:
         announced.cancel()

@@ -25,6 +25,7 @@ FILES: Final = 256
 """Descriptors reserved for files: the state, checkpoints, logs."""
 DESCRIPTORS: Final = 65536
 """Target for the soft limit of descriptors, within the hard limit."""
+BACKLOG: Final = 2048
 SWEEP_SECONDS: Final = 1.0
 FIRST_SECONDS: Final = 20.0
 """Timeout for the first byte of the first request, and for the head of a request after its first byte."""
@@ -88,8 +89,8 @@ class Connections:
         if peer is not None and peer.count >= self.most_of_address and not self._cut_one(peer):
             return False
         if len(self._open) >= self.most:
-            largest = max(self._peers.values(), key=lambda each: each.count)
-            if not self._cut_one(largest):
+            idle = [each for each in self._peers.values() if each.longest_idle() is not None]
+            if not idle or not self._cut_one(max(idle, key=lambda each: each.count)):
                 return False
         peer = self._peers.setdefault(name, _Peer())
         peer.count += 1
@@ -188,8 +189,24 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        fix = "choose another port, or 0 for a free one" if is_port else "choose an address of this machine: 127.0.0.1"
-        field, value = ("--port", port) if is_port else ("--host", host)
-        raise ConfigError(f"cannot listen here: {error.strerror}", field=field, value=value, fix=fix) from None
+        raise _refusal(error, host, port) from None
     return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Begin to listen on a bound socket.
+
+    Raises:
+        ConfigError: another process bound this port too, and listens already.
+    """
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _refusal(error, *listener.getsockname()[:2]) from None
+
+
+def _refusal(error: OSError, host: str, port: int) -> ConfigError:
+    is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+    fix = "choose another port, or 0 for a free one" if is_port else "choose an address of this machine: 127.0.0.1"
+    field, value = ("--port", port) if is_port else ("--host", host)
+    return ConfigError(f"cannot listen here: {error.strerror}", field=field, value=value, fix=fix)

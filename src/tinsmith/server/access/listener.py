@@ -21,7 +21,6 @@ from tinsmith.server.access.protocol import BoundedProtocol
 
 logger = logging.getLogger(__name__)
 
-BACKLOG: Final = 2048
 AT_ONCE: Final = 64
 """Connections accepted before other events are handled."""
 RETRY_SECONDS: Final = 0.1
@@ -34,7 +33,7 @@ class Listener:
     def __init__(
         self, listener: socket.socket, connections: Connections, config: Config, state: ServerState, app: dict[str, Any]
     ) -> None:
-        """Listen on a bound socket, starting at once on the running loop."""
+        """Accept from a listening socket, starting at once on the running loop."""
         self._listener = listener
         self._connections = connections
         self._config = config
@@ -42,7 +41,6 @@ class Listener:
         self._app = app
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        listener.listen(BACKLOG)
         listener.setblocking(False)
         self._listen()
         self._sweeping = self._loop.create_task(self._sweep())

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -64,14 +65,12 @@ class AccessLog:
         Raises:
             ConfigError: it cannot be written; the previous file stays open.
         """
-        file = _opened(self._target)
-        self.close()
-        self._file = file
+        before, self._file = self._file, _opened(self._target)
+        _close(before)
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not sys.stdout:
-            self._file.close()
+        _close(self._file)
 
 
 def line_of(answered: Answered, at: datetime) -> str:
@@ -92,6 +91,12 @@ def line_of(answered: Answered, at: datetime) -> str:
         f"{when} {answered.name or '-'} {quote(answered.method)} {path} {answered.status}"
         f" {answered.num_bytes} {answered.seconds * 1000:.1f}\n"
     )
+
+
+def _close(file: TextIO) -> None:
+    if file is not sys.stdout:
+        with suppress(OSError):  # a full disk, of which each line of the rest was reported
+            file.close()
 
 
 def _opened(target: str) -> TextIO:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
@@ -19,10 +20,10 @@ from tinsmith.engine.checkpoints import delete, is_checkpoint, list_checkpoints,
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
 from tinsmith.server.access.caller import is_own, own_rows, owner_of
-from tinsmith.server.database.database import Database
+from tinsmith.server.database.database import Database, Storable
 from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
-from tinsmith.types.errors import CheckpointError, InputError
+from tinsmith.types.errors import CheckpointError, InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
 
 logger = logging.getLogger(__name__)
@@ -72,10 +73,25 @@ class CheckpointRows:
             size_bytes=_size(folder),
         )
         with self._database.transaction():
-            if self._database.execute("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path)):
-                logger.warning("%s was overwritten: it is published no more", path)
             self._put(record)
         return record
+
+    @contextmanager
+    def overwriting(self, path: TinkerPath) -> Generator[None]:
+        """Overwrite a checkpoint in the body: its publication and expiry end before, in case this process dies after.
+
+        If the body is refused, they are as before.
+        """
+        of = "FROM checkpoints WHERE path = ? AND (public = 1 OR expires_at IS NOT NULL)"
+        before = self._database.query(f"SELECT public, expires_at {of}", str(path))
+        self._mark(path, [(0, None)] if before else [])
+        try:
+            yield
+        except TinsmithError:
+            self._mark(path, before)
+            raise
+        if before and before[0]["public"]:
+            logger.warning("%s was overwritten: it is published no more", path)
 
     def checkpoint(self, path: TinkerPath) -> CheckpointRecord | None:
         """Return a checkpoint's record; None if it is missing, incomplete or another key's."""
@@ -84,22 +100,22 @@ class CheckpointRows:
         rows = self._database.query("SELECT * FROM checkpoints WHERE path = ?", str(path))
         return next(iter(self._existing(rows)), None)
 
-    def may_read(self, path: TinkerPath | str) -> bool:
-        """True if the caller may read this checkpoint, should it exist: its own, or a published one."""
-        return is_own(str(path)) or bool(
-            self._database.query("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path))
-        )
+    def may_read(self, path: TinkerPath | str, *, reader: str | None = None) -> bool:
+        """True if the caller, or the key `reader`, may read this checkpoint, should it exist: its own, or published."""
+        own = is_own(str(path)) if reader is None else owner_of(str(path)) == reader
+        return own or bool(self._database.query("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path)))
 
-    def require_checkpoint(self, path: TinkerPath, *, readable: bool | None = None) -> Path:
+    def require_checkpoint(self, path: TinkerPath, *, reader: str | None = None) -> Path:
         """Return the folder of an existing checkpoint.
 
-        `readable`: the result of `may_read` at the time of the request, if it is executed later.
+        `reader`: the key whose request is executed here, on a thread that has no caller. It is checked now, since the
+        checkpoint may have been overwritten after the request came, and then is not published any more.
 
         Raises:
             InputError: there is none with this name.
         """
         folder = path.folder(self._state)
-        if not (self.may_read(path) if readable is None else readable) or not is_checkpoint(folder):
+        if not self.may_read(path, reader=reader) or not is_checkpoint(folder):
             raise InputError(
                 "there is no such checkpoint: it was never saved, was deleted, or has expired",
                 field="path",
@@ -213,6 +229,13 @@ class CheckpointRows:
             int(record.public),
             owner_of(record.model_id),
         )
+
+    def _mark(self, path: TinkerPath, marks: Sequence[Iterable[Storable]]) -> None:
+        for public, expires_at in marks:
+            with self._database.transaction():
+                self._database.execute(
+                    "UPDATE checkpoints SET public = ?, expires_at = ? WHERE path = ?", public, expires_at, str(path)
+                )
 
     def _existing(self, rows: list[sqlite3.Row]) -> tuple[CheckpointRecord, ...]:
         records = (_record(row) for row in rows)
